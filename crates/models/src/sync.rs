@@ -69,7 +69,7 @@ macro_rules! atomic {
 
 atomic!(AtomicBool, bool);
 atomic!(AtomicU32, u32, fetch_add, fetch_sub);
-atomic!(AtomicUsize, usize, fetch_add, fetch_sub);
+atomic!(AtomicUsize, usize, fetch_add, fetch_sub, fetch_or, fetch_and);
 atomic!(AtomicU64, u64, fetch_add, fetch_or);
 
 loom::lazy_static! {

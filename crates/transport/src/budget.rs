@@ -3,8 +3,11 @@
 //! Whatever a peer sends that is kept, and whatever waits to be sent because a peer does not read, is charged to the
 //! account of its connection, and by that to the budget of the whole server.
 
+use std::sync::{Arc, Weak};
+
+use nearcall_platform::descriptors::{self, EventDescriptor};
+
 use crate::sync::{AtomicUsize, Ordering};
-use std::sync::Arc;
 
 /// What every connection may keep, however full the budget is: nobody can shut the others out.
 pub(crate) const ALWAYS: usize = 1 << 20;
@@ -15,11 +18,17 @@ const MOST_MAPPED: usize = 1 << 15;
 /// Mappings that every connection may have, however many the others have: more than one message needs.
 const ALWAYS_MAPPED: usize = 64;
 
+/// In the word of the bytes that are used: somebody waits for some to be freed.
+const AWAITED: usize = 1 << (usize::BITS - 1);
+
 /// The bytes that all connections together may keep.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
+    /// With the mark [`AWAITED`]: who frees bytes sees it by that very step, and whoever marks it sees what was freed before.
     used: AtomicUsize,
+    /// Wakes who waits for bytes to be freed, if that is there still: what is kept may outlive it.
+    wake: Weak<EventDescriptor>,
     /// Of those, the ones of messages that have begun to arrive and may never end.
     unfinished: AtomicUsize,
     /// Mappings that messages keep, and how many may be.
@@ -33,16 +42,48 @@ impl Budget {
     /// A budget of so many bytes; `usize::MAX` is none, nor one of mappings: a client reads whatever it has asked for.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
+        Self::waking(limit, &Weak::new())
+    }
+
+    /// The same; who [waits](Budget::await_room) is woken by that descriptor.
+    #[must_use]
+    pub fn waking(limit: usize, wake: &Weak<EventDescriptor>) -> Arc<Self> {
         let most_mapped = if limit == usize::MAX { limit } else { MOST_MAPPED };
         let [used, unfinished, mapped, kept] = [const { 0 }; 4].map(AtomicUsize::new);
-        Arc::new(Self { limit, used, unfinished, mapped, most_mapped, kept })
+        Arc::new(Self { limit, used, wake: Weak::clone(wake), unfinished, mapped, most_mapped, kept })
     }
 
     /// Bytes kept now.
     #[must_use]
     pub fn used(&self) -> usize {
-        // Relaxed: only ever shown.
-        self.used.load(Ordering::Relaxed)
+        // Relaxed: bounds on memory that need not be exact; nothing is ordered by them.
+        self.used.load(Ordering::Relaxed) & !AWAITED
+    }
+
+    /// From now on whoever frees bytes next wakes the one that waits, once. Whether nobody waited before: then some may have
+    /// been freed since it was refused any, and it is to look once more.
+    #[must_use]
+    pub fn await_room(&self) -> bool {
+        // Acquire: pairs with `freed`.
+        self.used.fetch_or(AWAITED, Ordering::AcqRel) & AWAITED == 0
+    }
+
+    /// So many bytes are no longer kept; the accounts know already.
+    fn free(&self, bytes: usize) {
+        // Release: who marks it after this finds what was freed, in the accounts as well.
+        if self.used.fetch_sub(bytes, Ordering::Release) & AWAITED != 0 {
+            self.tell();
+        }
+    }
+
+    #[cold]
+    fn tell(&self) {
+        // Relaxed: of several that have freed some one is enough; it is the event that orders what they did.
+        if self.used.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0
+            && let Some(wake) = self.wake.upgrade()
+        {
+            descriptors::signal(&wake);
+        }
     }
 
     /// Bytes that may be kept.
@@ -78,7 +119,7 @@ impl Account {
     pub fn allows(&self, bytes: usize) -> bool {
         // Relaxed: bounds on memory that need not be exact; nothing is ordered by them.
         let used = self.used.load(Ordering::Relaxed).saturating_add(bytes);
-        let total = self.total.used.load(Ordering::Relaxed).saturating_add(bytes);
+        let total = self.total.used().saturating_add(bytes);
         used <= ALWAYS || (used <= self.limit && total <= self.total.limit)
     }
 
@@ -87,7 +128,7 @@ impl Account {
     pub(crate) fn room(&self) -> usize {
         // Relaxed: as in `allows`.
         let used = self.used.load(Ordering::Relaxed);
-        let total = self.total.used.load(Ordering::Relaxed);
+        let total = self.total.used();
         let here = self.limit.saturating_sub(used).min(self.total.limit.saturating_sub(total));
         here.max(ALWAYS.saturating_sub(used))
     }
@@ -167,14 +208,16 @@ impl Charge {
     }
 
     /// Counts so many instead, however many there are.
-    pub(crate) fn set(&mut self, bytes: usize) {
-        let more = bytes.wrapping_sub(self.bytes);
-        if more != 0 {
-            // Relaxed: as in `Account::allows`. Fewer wrap around, which takes them off.
+    pub fn set(&mut self, bytes: usize) {
+        // Relaxed: as in `Account::allows`.
+        if let Some(more) = bytes.checked_sub(self.bytes) {
             self.account.used.fetch_add(more, Ordering::Relaxed);
             self.account.total.used.fetch_add(more, Ordering::Relaxed);
-            self.bytes = bytes;
+        } else {
+            self.account.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.account.total.free(self.bytes - bytes);
         }
+        self.bytes = bytes;
     }
 
     /// Counts so many of them as parts of messages that have not come completely.
@@ -189,7 +232,8 @@ impl Charge {
     }
 
     /// How many.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -203,12 +247,12 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.set_unfinished(0);
         // Relaxed: as in `Account::allows`.
-        self.account.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.account.total.used.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.mappings > 0 {
             self.account.mapped.fetch_sub(self.mappings, Ordering::Relaxed);
             self.account.total.mapped.fetch_sub(self.mappings, Ordering::Relaxed);
         }
+        // The last: whoever is told looks at all of them.
+        self.set(0);
     }
 }
 

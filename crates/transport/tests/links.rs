@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{CALL, PATIENCE, Pair, end_of, item, pair, pattern, readable, receive, send, send_frame, until, whole};
+use nearcall_platform::descriptors;
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Budget, Incoming, Link, LinkError, Options, Outgoing, Room, Sent};
+use nearcall_transport::{Account, Budget, Incoming, Link, LinkError, Options, Outgoing, Room, Sent};
 use nearcall_wire::Metadata;
 
 macro_rules! every_transport {
@@ -634,4 +635,24 @@ fn leases_may_be_kept_and_come_back() {
         send(&*client, b"head", &[&pattern(number, 1_000_000)]).expect("sent");
         assert_eq!(receive(&*server).expect("a frame")[4..], pattern(number, 1_000_000));
     }
+}
+
+#[test]
+fn who_waits_for_room_is_woken_once_by_whoever_frees_some() {
+    let wake = Arc::new(descriptors::new_event().expect("a descriptor"));
+    let woken = || rustix::io::read(&*wake, &mut [0; 8]).is_ok();
+    let budget = Budget::waking(8 << 20, &Arc::downgrade(&wake));
+    let account = Account::of(&budget, 1 << 20);
+    let mut charges: Vec<_> = (0..4).map(|_| account.charge_anyway(1 << 20)).collect();
+    charges.pop();
+    assert!(!woken(), "nobody waits");
+    assert!(budget.await_room() && !budget.await_room());
+    assert_eq!(budget.used(), 3 << 20, "the mark is no bytes");
+    charges.push(account.charge_anyway(1 << 20));
+    assert!(!woken(), "nothing was freed");
+    charges.pop();
+    assert!(woken() && budget.await_room());
+    charges.clear();
+    assert!(woken() && !woken(), "once");
+    assert!(budget.await_room() && budget.used() == 0);
 }

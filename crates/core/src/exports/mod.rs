@@ -1,12 +1,13 @@
 //! The objects that this side of a connection has given to the other one, which may call them.
 
+mod leaving;
 mod releases;
 mod routing;
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
@@ -14,6 +15,7 @@ use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 use crate::sync::{AtomicUsize, Ordering};
 use nearcall_transport::Incoming;
 
+use leaving::Leaving;
 pub(crate) use releases::Releases;
 pub use releases::{Object, Release};
 pub use routing::{HandlerKind, MethodRouting};
@@ -93,7 +95,7 @@ struct Given {
     by_id: HashMap<NonZeroU64, Counted>,
     by_identity: HashMap<Identity, NonZeroU64>,
     /// Those that the other side has let go of right behind a message that brings them home, until that was read.
-    leaving: HashMap<NonZeroU64, Weak<Export>>,
+    leaving: Leaving<Export>,
     /// The connection is gone.
     over: bool,
 }
@@ -116,10 +118,9 @@ impl Given {
         let export = self.by_id.remove(&id).map(|counted| counted.export);
         if let Some(export) = &export {
             self.by_identity.remove(&export.identity);
-            self.leaving.retain(|_, export| export.strong_count() > 0);
             // Somebody besides this table has it: a message, or a call of it.
             if Arc::strong_count(export) > 1 {
-                self.leaving.insert(id, Arc::downgrade(export));
+                self.leaving.insert(id, export);
             }
         }
         Ok(export)
@@ -208,7 +209,7 @@ impl Exports {
     pub(crate) fn home(&self, id: NonZeroU64) -> Option<Arc<Export>> {
         let given = self.given.lock();
         let counted = given.by_id.get(&id).map(|counted| Arc::clone(&counted.export));
-        counted.or_else(|| given.leaving.get(&id)?.upgrade())
+        counted.or_else(|| given.leaving.get(id))
     }
 
     /// What was given was not sent: one fewer of each.

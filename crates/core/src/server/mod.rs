@@ -119,9 +119,9 @@ impl Server {
         notice: OnNotice,
     ) -> io::Result<Self> {
         let ServedMethods { description, routings, native_handlers, measured, paths } = methods;
-        let budget = Budget::new(limits.max_memory);
-        let options = Options { budget: Some(Arc::clone(&budget)), paths: Arc::new(paths), ..options };
         let (poller, wake) = (Arc::new(descriptors::new_poller()?), Arc::new(descriptors::new_event()?));
+        let budget = Budget::waking(limits.max_memory, &Arc::downgrade(&wake));
+        let options = Options { budget: Some(Arc::clone(&budget)), paths: Arc::new(paths), ..options };
         let shared = Shared::new(shared::Parts {
             limits,
             notice,

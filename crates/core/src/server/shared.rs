@@ -45,7 +45,7 @@ pub(in crate::server) struct Shared {
     /// One-way calls that came while the server was stopping: nobody else could be told.
     pub(in crate::server) came_too_late: AtomicUsize,
     pub(in crate::server) statistics: Statistics,
-    budget: Arc<Budget>,
+    pub(in crate::server) budget: Arc<Budget>,
     pub(in crate::server) kept: Kept,
     /// Sessions whose hooks are to be run.
     pub(in crate::server) session_events: Arc<SessionEvents>,

@@ -1,5 +1,6 @@
 //! The models.
 
+mod budget;
 mod lock;
 mod outbox;
 

@@ -407,6 +407,11 @@ impl Reactor {
         }
     }
 
+    /// Whether it waits for memory that others keep to read on from a client.
+    fn waits_for_room(&self) -> bool {
+        self.stalled.iter().any(|(_, reason)| matches!(reason, StallReason::Budget))
+    }
+
     /// Whether it waits for this server's own handlers, who do not know, to read on from a client.
     fn waits_for_handlers(&self) -> bool {
         self.stalled.iter().any(|(_, reason)| !matches!(reason, StallReason::Answer(..) | StallReason::Deferred(_)))

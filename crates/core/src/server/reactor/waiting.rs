@@ -13,8 +13,8 @@ use crate::sync::Ordering;
 const ROUNDS_PER_CLOCK: u32 = 64;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
-/// How long the server sleeps at first while it waits for its own handlers to read on from a client. Whoever finishes a call
-/// does not know of those that wait for it.
+/// How long the server sleeps at first while it waits for its own handlers to read on from a client. Whoever finishes a one-way
+/// call does not know of those that wait for it. Whoever frees memory does, and wakes it.
 const STALLED_LOOK: Duration = Duration::from_millis(1);
 /// After so many looks in vain it sleeps twice as long: a client that waits for long waits a little longer for that.
 const LOOKS: u32 = 4;
@@ -38,6 +38,10 @@ impl Reactor {
         if self.routed != routed {
             // The caller may be a handler, and what came what it waits for.
             return None;
+        }
+        if self.waits_for_room() && self.shared.budget.await_room() {
+            // Some may have come free before the mark was there.
+            self.resume();
         }
         let begun = clock::monotonic_ns();
         if !self.arm() {
