@@ -12,8 +12,9 @@ use crate::interpreter::{attach, detach};
 const SHORT: usize = 2048;
 /// Bytes from which on a message is looked at without the interpreter.
 const LONG: usize = 8 * 1024;
-/// Keys that are hashed at a time, so that they take little memory.
-const BATCH: usize = 1024;
+/// Keys that are hashed at a time: those of which Python works out the hash take it some microseconds each, in which it runs no
+/// line of its own and nobody else has it.
+const BATCH: usize = 256;
 /// How often all bytes of a message may be in keys that Python hashes: keys may be in keys.
 const MOST_NESTED: usize = 4;
 
