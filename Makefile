@@ -35,7 +35,7 @@ RUST_TESTED := --workspace --exclude nearcall-python --exclude nearcall-models
 SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 
 # Tests in which threads wait for each other, for `make locks`.
-LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
+LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams topics lifecycle)) tests/survival/test_stop.py
 
 .PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
 

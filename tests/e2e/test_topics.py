@@ -15,6 +15,7 @@ import pytest
 
 import nearcall
 from nearcall import aio
+from nearcall.introspection import Introspection
 
 from .conftest import TRANSPORTS
 from .services import Point
@@ -355,3 +356,20 @@ def test_mistakes_are_told(new_url: str) -> None:
     with topic:
         assert topic.publish(1) == 0
     assert repr(topic) == "<nearcall.Topic closed>"
+
+
+def test_what_is_kept_for_slow_clients_counts_among_the_memory_of_the_server(start: Start) -> None:
+    feed, url = start(max_buffer=4 << 20)
+    with nearcall.connect(url, Feed) as slow, nearcall.connect(url, Introspection) as look:
+        stream = slow.bytes()
+        until(lambda: feed.blocks.subscribers == 1, "nobody has subscribed")
+        before = look.read().memory
+        for _ in range(50):
+            feed.blocks.publish(bytes(100_000))
+        # What is on the way to the client is at most a window and what the link holds.
+        until(lambda: look.read().memory - before > 2 << 20, "it is not counted")
+        assert look.read().memory - before < 8 << 20
+        stream.close()
+        until(lambda: feed.blocks.subscribers == 0, "it goes on")
+        feed.blocks.publish(b"")
+        until(lambda: look.read().memory - before < 1 << 20, "it is counted for ever")

@@ -25,6 +25,8 @@ TOKEN = "let-me-in"
 class Target:
     def __init__(self) -> None:
         self._naps = self._notes = 0
+        self._news = nearcall.Topic[bytes]()
+        self._latest = nearcall.Topic[bytes](when_full="drop_oldest", keep_last=True)
 
     def echo(self, data: bytes) -> bytes:
         return data
@@ -92,6 +94,20 @@ class Target:
 
     def mirrored(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield from blocks
+
+    def news(self) -> Iterator[bytes]:
+        return self._news.subscribe()
+
+    def news_in_loop(self) -> AsyncIterator[bytes]:
+        return self._news.subscribe()
+
+    def latest(self) -> Iterator[bytes]:
+        return self._latest.subscribe()
+
+    def publish(self, size: int) -> int:
+        """To all subscribers; how many there are."""
+        item = bytes(size)
+        return self._news.publish(item) + self._latest.publish(item)
 
     def was_cancelled(self) -> bool:
         """Whether the server believes that this call was given up; after a moment in which it could learn of it."""

@@ -15,7 +15,7 @@ from typing import Any
 import nearcall
 
 from .journal import FIELDS, Journal
-from .services import Ear, Passing, Soaked, answer
+from .services import Ear, Passing, Soaked, answer, news
 
 (BEGUN, REPLIED, FAILED, CANCELLED, LATE, ONEWAY_BEGUN, ONEWAY_SENT, ONEWAY_FAILED, DONE, WRONG) = range(len(FIELDS))
 LONGEST = 50 << 20
@@ -96,6 +96,12 @@ class Soaker:
             self.count(FAILED)
         else:
             self.count(REPLIED)
+
+    def in_order(self, items: list[tuple[int, int]]) -> None:
+        """Makes sure of what a topic has sent."""
+        numbers = [number for number, _ in items]
+        if sorted(set(numbers)) != numbers or [tuple(each) for each in items] != list(map(news, numbers)):
+            self.wrong(f"news: {items}")
 
     def same(self, got: object, expected: object, what: str) -> None:
         if got != expected:
@@ -261,6 +267,12 @@ def _one_call(soaker: Soaker, target: Any, kind: float) -> None:
         blocks = soaker.blocks()
         mirrored = target.mirrored if chance.random() < 0.5 else target.mirrored_in_loop
         soaker.same(list(mirrored(me, nonce, iter(blocks))) == blocks, True, "mirrored")
+    elif kind < 0.87:
+        with nearcall.timeout(5):
+            stream = target.news()
+            soaker.in_order([next(stream) for _ in range(5)])
+        stream.close()
+        raise nearcall.Cancelled("left early")
     elif kind < 0.90:
         # Left early: given up in the middle.
         numbers = target.count(me, nonce, 1_000_000)
@@ -338,6 +350,12 @@ async def _one_call_in_task(soaker: Soaker, target: Any, kind: float) -> None:
         data = soaker.data()
         check = target.check if chance.random() < 0.5 else target.check_in_loop
         soaker.same(await check(me, nonce, data), answer(me, nonce, data), "check")
+    elif kind < 0.55:
+        with nearcall.timeout(5):
+            stream = target.news()
+            soaker.in_order([await anext(stream) for _ in range(5)])
+        await stream.aclose()
+        raise nearcall.Cancelled("left early")
     elif kind < 0.65:
         n = chance.randrange(LENGTHY)
         count = target.count if chance.random() < 0.5 else target.count_in_loop

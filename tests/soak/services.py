@@ -27,6 +27,11 @@ def answer(client: int, nonce: int, data: bytes | memoryview) -> tuple[int, int,
     return (client, nonce, zlib.crc32(data))
 
 
+def news(number: int) -> tuple[int, int]:
+    """What is published with that number."""
+    return number, zlib.crc32(b"%d" % number)
+
+
 @nearcall.service
 class Soaked:
     def __init__(self, passing: Passing) -> None:
@@ -34,6 +39,8 @@ class Soaked:
         self._journal = Journal(Path(os.environ[JOURNAL]), int(os.environ[ROWS]))
         self._lock = threading.Lock()
         self._last: dict[int, int] = {}
+        self._news = nearcall.Topic[tuple[int, int]](when_full="drop_oldest", keep_last=True)
+        self._published = 0
 
     def pid(self) -> int:
         return os.getpid()
@@ -43,7 +50,15 @@ class Soaked:
         return self._passing.seats()
 
     def check(self, client: int, nonce: int, data: memoryview) -> tuple[int, int, int]:
+        if nonce % 4 == 0:
+            with self._lock:
+                self._published += 1
+                self._news.publish(news(self._published))
         return answer(client, nonce, data)
+
+    def news(self) -> Iterator[tuple[int, int]]:
+        """What is published whenever somebody asks for a check: each number once and in order; some may be missing."""
+        return self._news.subscribe()
 
     async def check_in_loop(self, client: int, nonce: int, data: bytes) -> tuple[int, int, int]:
         await asyncio.sleep(0)

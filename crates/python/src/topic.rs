@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use nearcall_core::lock::{Mutex, around_sleep};
 use nearcall_core::server::{CallObserver, ItemOutcome, Request, ServerCall};
-use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing};
+use nearcall_core::{Body, Charge, Failure, Kind, LinkError, Outgoing};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -60,42 +60,51 @@ impl Item {
 }
 
 /// The items that somebody has still to get, in order.
-#[derive(Default)]
 struct Log {
     items: VecDeque<Arc<Item>>,
     /// How many items there were before the first of them.
     first: u64,
-    bytes: usize,
-    /// For new subscribers, if they are to get it.
-    last: Option<Arc<Item>>,
+    /// Their bytes, which count among those that the server keeps for its clients.
+    kept: Charge,
+    /// How many of the last ones are kept for new subscribers: one, or none.
+    for_new: usize,
     /// Nothing more will come.
     closed: bool,
 }
 
 impl Log {
+    fn new(kept: Charge, keeps_last: bool) -> Self {
+        Self { items: VecDeque::new(), first: 0, kept, for_new: usize::from(keeps_last), closed: false }
+    }
+
     fn end(&self) -> u64 {
         self.first + self.items.len() as u64
+    }
+
+    /// Where who comes now begins.
+    fn begin(&self) -> u64 {
+        self.end() - self.items.len().min(self.for_new) as u64
     }
 
     fn pop(&mut self) {
         if let Some(item) = self.items.pop_front() {
             self.first += 1;
-            self.bytes -= item.cost();
+            self.kept.set(self.kept.bytes() - item.cost());
         }
     }
 
     /// Adds an item, and lets go of the oldest ones beyond so many bytes.
     fn push(&mut self, item: Arc<Item>, most: usize) {
-        self.bytes += item.cost();
+        self.kept.set(self.kept.bytes() + item.cost());
         self.items.push_back(item);
-        while self.bytes > most && self.items.len() > 1 {
+        while self.kept.bytes() > most && self.items.len() > 1 {
             self.pop();
         }
     }
 
     /// Everybody has got what is before that place.
     fn forget_before(&mut self, place: u64) {
-        while self.first < place && !self.items.is_empty() {
+        while self.first < place && self.items.len() > self.for_new {
             self.pop();
         }
     }
@@ -167,7 +176,7 @@ impl Channel {
         let Some(call) = owner.request().call.clone() else { return };
         let key = Arc::as_ptr(&call).addr();
         let log = self.log.lock();
-        let place = Place { next: log.end(), missed: 0, first: log.last.clone(), owner: Some(owner) };
+        let place = Place { next: log.begin(), missed: 0, owner: Some(owner) };
         let subscriber = Arc::new(Subscriber { channel: Arc::downgrade(self), call, place: Mutex::new(place) });
         self.members.lock().insert(key, Arc::clone(&subscriber));
         drop(log);
@@ -208,8 +217,6 @@ struct Place {
     next: u64,
     /// Items that it has not got because it was slow.
     missed: u64,
-    /// What was published last before it came, until it has that.
-    first: Option<Arc<Item>>,
     /// `None`: it is over.
     owner: Option<Owner>,
 }
@@ -242,15 +249,13 @@ impl Subscriber {
             if connection.is_stopping() {
                 break End::Failed(Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
             }
-            let greeting = place.first.clone();
-            let item = match greeting.clone().map_or_else(|| channel.next(&mut place), Next::Item) {
+            let item = match channel.next(&mut place) {
                 Next::Item(item) => item,
                 Next::Nothing => return Some(place.next),
                 Next::Behind => break End::Failed(channel.too_slow()),
                 Next::Closed => break End::Closed,
             };
             match item.send(&self.call) {
-                Ok(ItemOutcome::Sent) if greeting.is_some() => place.first = None,
                 Ok(ItemOutcome::Sent) => place.next += 1,
                 // `changed` comes when there is room.
                 Ok(ItemOutcome::NoCredit) => return Some(place.next),
@@ -346,7 +351,10 @@ impl State {
                         (Some(value), Some((encoded, item))) if Arc::ptr_eq(value, encoded) => Some(Arc::clone(item)),
                         (Some(value), _) => return Some(Arc::clone(value)),
                     };
-                    let log = Log { last, closed: shared.closed, ..Log::default() };
+                    let kept = owner.as_ref()?.request().connection().charge_to_all();
+                    let mut log = Log::new(kept, self.keeps_last);
+                    last.into_iter().for_each(|item| log.push(item, self.policy.max_buffer));
+                    log.closed = shared.closed;
                     let (method, policy) = (Arc::clone(&method), self.policy);
                     let channel = Channel { method, policy, log: Mutex::new(log), members: Mutex::default() };
                     let channel = Arc::new(channel);
@@ -477,9 +485,6 @@ impl State {
         for (channel, item) in shared.channels.iter().filter_map(find) {
             let mut log = channel.log.lock();
             log.push(Arc::clone(item), self.policy.max_buffer);
-            if self.keeps_last {
-                log.last = Some(Arc::clone(item));
-            }
             drop(log);
             channel.send();
         }

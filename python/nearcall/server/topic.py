@@ -48,8 +48,8 @@ class Topic(Generic[T]):
 
     Args:
         max_buffer: Bytes of encoded items that are kept for clients which read too slowly: for all clients of a method
-            together, in each codec. What is on the way to a client comes on top, as for any stream. The last item is
-            kept however long it is.
+            together, in each codec. They count among the server's ``max_memory``. What is on the way to a client comes
+            on top, as for any stream. The last item is kept however long it is.
         when_full: What becomes of a client that falls further behind. ``"end"``: its stream ends with
             ``RESOURCE_EXHAUSTED``, so that nothing is lost without a word. ``"drop_oldest"``: it misses the oldest
             items, and learns how many from the trailing metadata ``nearcall-missed`` when its stream ends.

@@ -11,7 +11,9 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Body, CallKey, ConnectionPermit, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent};
+use nearcall_transport::{
+    Account, Body, CallKey, Charge, ConnectionPermit, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent,
+};
 use nearcall_wire::{Kind, flags};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -191,6 +193,13 @@ impl ServerConnection {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping()
+    }
+
+    /// For bytes that its server keeps for several clients: none yet. They count among those of the server, and of no
+    /// connection.
+    #[must_use]
+    pub fn charge_to_all(&self) -> Charge {
+        Account::of(&self.shared.budget, 0).charge_anyway(0)
     }
 
     /// What this side has given to the client.
