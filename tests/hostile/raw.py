@@ -44,7 +44,7 @@ class Rejected(Gone):
 
 def address(url: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
     scheme, _, place = url.partition("://")
-    if scheme in ("unix", "grpc+unix"):
+    if scheme in ("unix", "grpc+unix", "child"):
         return socket.AF_UNIX, place
     if scheme == "shm":
         runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -492,8 +492,8 @@ class Listener:
         self.transport = transport
         self._path: Path | None = None
         self._context: ssl.SSLContext | None = None
-        if transport in ("unix", "shm"):
-            self.url = f"unix://{directory}/{name}.raw" if transport == "unix" else f"shm://{name}"
+        if transport in ("unix", "child", "shm"):
+            self.url = f"shm://{name}" if transport == "shm" else f"{transport}://{directory}/{name}.raw"
             self._path = Path(str(address(self.url)[1]))
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             self._socket = socket.socket(socket.AF_UNIX)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import mmap
 import os
+import random
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -53,7 +56,7 @@ from .frames import (
 )
 from .machine import Machine
 from .meeting import AT_ONCE, encounter
-from .raw import Gone, Listener, Peer
+from .raw import NOTE, PAGE, Gone, Listener, MemoryPeer, Peer, memfd
 from .services import Target
 from .target import ALL
 from .victim import MANY, Victims
@@ -72,16 +75,21 @@ class Case:
     harm: Harm | None
     scripts: tuple[str, ...]
     greeting: Callable[[Host, Any], bytes | None] | None
+    over: tuple[str, ...] = ALL
 
 
 CASES: list[Case] = []
 
 
-def server(*scripts: str) -> Callable[[Harm], Harm]:
+CHILD = (*ALL, "child")
+"""Also from a child of the client's."""
+
+
+def server(*scripts: str, over: tuple[str, ...] = ALL) -> Callable[[Harm], Harm]:
     """Adds what a server does after a proper handshake, and what clients do meanwhile."""
 
     def register(harm: Harm) -> Harm:
-        CASES.append(Case(harm.__name__, harm, scripts, None))
+        CASES.append(Case(harm.__name__, harm, scripts, None, over))
         return harm
 
     return register
@@ -89,11 +97,12 @@ def server(*scripts: str) -> Callable[[Harm], Harm]:
 
 def greeter(
     *scripts: str,
+    over: tuple[str, ...] = ALL,
 ) -> Callable[[Callable[[Host, Any], bytes | None]], Callable[[Host, Any], bytes | None]]:
     """Adds what a server does in place of a handshake; what it returns is its welcome."""
 
     def register(greeting: Callable[[Host, Any], bytes | None]) -> Callable[[Host, Any], bytes | None]:
-        CASES.append(Case(greeting.__name__, None, scripts, greeting))
+        CASES.append(Case(greeting.__name__, None, scripts, greeting, over))
         return greeting
 
     return register
@@ -181,7 +190,7 @@ def answering(*frames: Callable[[int], Frame | bytes]) -> Harm:
 # In place of a handshake.
 
 
-@greeter("connects", "connects_in_a_loop")
+@greeter("connects", "connects_in_a_loop", over=CHILD)
 def hangs_before_the_handshake(host: Host, connection: Any) -> None:
     host.wait()
 
@@ -205,23 +214,23 @@ def welcomes_of_16_mb(host: Host, connection: Any) -> bytes:
     return message(WELCOME, b" " * (16 * MIB))
 
 
-@greeter("connects")
+@greeter("connects", over=CHILD)
 def announces_more_than_there_may_be(host: Host, connection: Any) -> None:
     connection.sendall(message(WELCOME, b"", length=NOBODY) + bytes(1000))
     host.wait()
 
 
-@greeter("connects", "connects_dynamically")
+@greeter("connects", "connects_dynamically", over=CHILD)
 def rejects_with_escapes(host: Host, connection: Any) -> None:
     connection.sendall(message(REJECT, b"\x1b]0;owned\x07\x1b[2J\xff\xfe" * 10_000))
 
 
-@greeter("connects")
+@greeter("connects", over=CHILD)
 def hangs_up_at_once(host: Host, connection: Any) -> None:
     return None
 
 
-@greeter("connects")
+@greeter("connects", "connects_in_a_loop", over=CHILD)
 def speaks_another_language(host: Host, connection: Any) -> None:
     answers = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"NCAL", b"NCAL\2\2" + bytes(6), b"SSH-2.0-x\r\n"]
     connection.sendall(answers[host.number % len(answers)])
@@ -315,13 +324,13 @@ DESCRIPTIONS = descriptions()
 # After a proper one.
 
 
-@server("uses", "uses_in_threads", "uses_in_a_loop")
+@server("uses", "uses_in_threads", "uses_in_a_loop", over=CHILD)
 def never_answers(peer: Peer, host: Host) -> None:
     for _ in host.calls(peer):
         pass
 
 
-@server("sends_much", "uses")
+@server("sends_much", "uses", over=CHILD)
 def never_reads(peer: Peer, host: Host) -> None:
     host.wait(20)
 
@@ -341,7 +350,7 @@ def answers_twice(peer: Peer, host: Host) -> None:
     )(peer, host)
 
 
-@server("uses", "uses_in_a_loop")
+@server("uses", "uses_in_a_loop", over=CHILD)
 def sends_what_nobody_asked_for(peer: Peer, host: Host) -> None:
     stray: list[Callable[[int], Frame | bytes]] = []
     for kind in (CALL, ITEM, END, HEAD, PONG, CREDIT, 6):
@@ -517,6 +526,71 @@ def is_replaced_by_one_that_hangs(peer: Peer, host: Host) -> None:
             return
 
 
+def scribbling(peer: MemoryPeer, over: threading.Event, seed: int) -> None:
+    """Writes lengths, counters and bytes into all that the client reads, and into what it has written."""
+    chance = random.Random(seed)
+    words = [0, 3, 8, 500, 60_000, NOTE - 1, NOTE | 20, NOTE | 13, NOBODY]
+    while not over.is_set():
+        with contextlib.suppress(ValueError):
+            peer.put(peer.into_at + 8 * chance.randrange(peer.ring // 8), chance.choice(words), "I")
+            peer.put(peer.out_at + 8 * chance.randrange(peer.ring // 8), chance.choice(words), "I")
+            peer.memory[peer.out_at + chance.randrange(2000)] = chance.randrange(256)
+            if chance.random() < 0.0002:
+                peer.put(chance.randrange(PAGE // 8) * 8, chance.choice(words), "Q")
+
+
+@server("uses", "uses_in_threads", "uses_in_a_loop", over=("shm",))
+def changes_the_ring_while_it_is_read(peer: Peer, host: Host) -> None:
+    assert isinstance(peer, MemoryPeer)
+    over = threading.Event()
+    scribblers = [threading.Thread(target=scribbling, args=(peer, over, seed)) for seed in (host.number, 7)]
+    for scribbler in scribblers:
+        scribbler.start()
+    try:
+        answer_whatever_comes(peer, host)
+    finally:
+        over.set()
+        for scribbler in scribblers:
+            scribbler.join()
+
+
+def answer_whatever_comes(peer: Peer, host: Host) -> None:
+    """What the client has written may be changed here, too, before it is read."""
+    end = time.monotonic() + 1.0
+    while time.monotonic() < end and not host.closed.is_set():
+        with contextlib.suppress(TimeoutError, struct.error, KeyError, IndexError, ValueError):
+            for call in range(4):
+                peer.send(frame(REPLY, encode([1] * 50), call=call, parts=[]), seconds=0.01)
+                peer.send(frame(REPLY, b"x" * 300, call=call), seconds=0.01)
+            peer.receive(0.001)
+
+
+@server("uses", "uses_in_a_loop", over=("shm",))
+def changes_long_replies_while_they_are_read(peer: Peer, host: Host) -> None:
+    """They lie in memory that it may write to: what is decoded must be a copy."""
+    assert isinstance(peer, MemoryPeer)
+    size, number = 1 << 20, 0
+    bodies = [b"\xdd" + struct.pack(">I", size - 5) + b"\1" * (size - 5), b"\xdb" + struct.pack(">I", size - 5)]
+    fd = memfd(64 + size + PAGE - (64 + size) % PAGE)
+    try:
+        with mmap.mmap(fd, 0) as memory:
+            for one in host.calls(peer):
+                if one.kind != CALL:
+                    continue
+                memory[:4] = struct.pack("<I", 1)
+                memory[64 : 64 + size] = bodies[0]
+                peer.announce(number, len(memory), fd)
+                head = frame(REPLY, call=one.call, parts=[] if number % 2 else None).head
+                note = struct.pack("<IQB", number, size, 1)
+                peer.push(peer.record(note + head, is_note=True), 1.0)
+                number += 1
+                for turn in range(2000):
+                    memory[64:69] = bodies[turn % 2][:5]
+                    memory[70 + turn] = 0xDC + turn % 4
+    finally:
+        os.close(fd)
+
+
 def _parameters() -> list[Any]:
     return [pytest.param(case, id=case.name) for case in CASES]
 
@@ -540,7 +614,7 @@ def test_whatever_a_server_does_calls_end_in_time(
         meetings = [
             pool.submit(meet, case, script, transport, victims, stalls, runtime_dir)
             for script in case.scripts
-            for transport in ALL
+            for transport in case.over
         ]
     wrong = [meeting.result() for meeting in meetings if meeting.result()]
     assert not wrong, f"{case.name}: {len(wrong)} of {len(meetings)}:\n" + "\n".join(wrong)

@@ -36,6 +36,25 @@ DEADLINE = 0.25
 HANDSHAKE = 0.25
 MANY = 50
 """How often one client connects, where that is all it does."""
+CHILD = "child://"
+"""A URL that begins so leads to a child at whose standard input there is what listens at the path behind it."""
+STARTED = 2.0
+"""Seconds that a child has until it must serve."""
+RELAY = """
+import os, socket, sys, threading
+there = socket.socket(socket.AF_UNIX)
+there.connect(sys.argv[1])
+here = socket.socket(fileno=0)
+def pump(origin, to):
+    try:
+        while data := origin.recv(1 << 16):
+            to.sendall(data)
+    except OSError:
+        pass
+    os._exit(0)
+threading.Thread(target=pump, args=(here, there)).start()
+pump(there, here)
+"""
 LATEST = 15.0
 """Seconds after which a client is taken to hang."""
 
@@ -77,9 +96,26 @@ class Ticker(threading.Thread):
             self.longest = max(self.longest, time.monotonic() - begun - 0.001)
 
 
+def _connect(url: str, cls: type | None, handshake: float = HANDSHAKE) -> Any:
+    if url.startswith(CHILD):
+        return nearcall.spawn(_child(url), cls, timeout=DEADLINE, handshake_timeout=STARTED, grace=0.1)
+    return nearcall.connect(url, cls, timeout=DEADLINE, handshake_timeout=handshake)
+
+
+def _connect_in_loop(url: str) -> Any:
+    cls = served_at(url)
+    if url.startswith(CHILD):
+        return nearcall.aio.spawn(_child(url), cls, timeout=DEADLINE, handshake_timeout=STARTED, grace=0.1)
+    return nearcall.aio.connect(url, cls, timeout=DEADLINE, handshake_timeout=HANDSHAKE)
+
+
+def _child(url: str) -> list[str]:
+    return [sys.executable, "-S", "-E", "-c", RELAY, url.removeprefix(CHILD)]
+
+
 def _connected(url: str, diary: Diary, handshake: float = HANDSHAKE) -> Any:
     with diary.trying("connect"):
-        return nearcall.connect(url, served_at(url), timeout=DEADLINE, handshake_timeout=handshake)
+        return _connect(url, served_at(url), handshake)
     return None
 
 
@@ -100,7 +136,7 @@ def connects(url: str, diary: Diary) -> None:
 def connects_dynamically(url: str, diary: Diary) -> None:
     client: Any = None
     with diary.trying("connect"):
-        client = nearcall.connect(url, timeout=DEADLINE, handshake_timeout=HANDSHAKE)
+        client = _connect(url, None)
     if client is not None:
         with diary.trying("describe"):
             assert repr(client.service)
@@ -118,9 +154,7 @@ def connects_many_times(url: str, diary: Diary) -> None:
 def connects_in_a_loop(url: str, diary: Diary) -> None:
     async def main() -> None:
         with diary.trying("connect"):
-            async with nearcall.aio.connect(
-                url, served_at(url), timeout=DEADLINE, handshake_timeout=HANDSHAKE
-            ) as target:
+            async with _connect_in_loop(url) as target:
                 with diary.trying("call"):
                     await target.echo(b"x")
 
@@ -183,9 +217,7 @@ def uses_in_threads(url: str, diary: Diary) -> None:
 def uses_in_a_loop(url: str, diary: Diary) -> None:
     async def main() -> None:
         with diary.trying("connect"):
-            async with nearcall.aio.connect(
-                url, served_at(url), timeout=DEADLINE, handshake_timeout=HANDSHAKE
-            ) as target:
+            async with _connect_in_loop(url) as target:
                 for _ in range(2):
                     with diary.trying("call in a task"):
                         await target.echo(b"x")
