@@ -461,7 +461,7 @@ def connect(url: str, ring: int = RING, *, receive_buffer: int | None = None) ->
             socket.send_fds(connection, [hello(ring)], [fd])
         else:
             connection.sendall(hello())
-        body = _read_message(connection, WELCOME)
+        body = read_message(connection, WELCOME)
         peer: Peer = SocketPeer(connection) if fd is None else MemoryPeer(connection, fd, ring, is_server=False)
         if fd is not None:
             os.close(fd)
@@ -476,7 +476,7 @@ def connect(url: str, ring: int = RING, *, receive_buffer: int | None = None) ->
         raise
 
 
-def _read_message(connection: socket.socket, expected: int) -> bytes:
+def read_message(connection: socket.socket, expected: int) -> bytes:
     preamble = read_exactly(connection, 12)
     kind, _, length = struct.unpack_from("<BHI", preamble, 5)
     body = read_exactly(connection, length)
@@ -530,7 +530,7 @@ class Listener:
             body = read_exactly(connection, length)
             assert kind == HELLO
         else:
-            body = _read_message(connection, HELLO)
+            body = read_message(connection, HELLO)
         connection.sendall(answer if isinstance(answer, bytes) else answer())
         if self.transport != "shm":
             return SocketPeer(connection)
