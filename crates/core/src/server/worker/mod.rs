@@ -10,6 +10,7 @@ pub(super) use queue::Queue;
 use crate::sync::{Ordering, fence};
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Instant;
 
 use nearcall_platform::lock::around_sleep;
 
@@ -37,6 +38,8 @@ pub struct Worker {
     server: Arc<Server>,
     /// Whose worker the thread was before, if it is one in the middle of a handler.
     before: usize,
+    /// For whom it runs what had waited, and since when.
+    waited: Option<(u64, Instant)>,
 }
 
 /// What a worker is to do next.
@@ -56,7 +59,7 @@ impl Worker {
     pub fn new(server: Arc<Server>) -> Self {
         server.shared.workers.fetch_add(1, Ordering::AcqRel);
         let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
-        Self { server, before }
+        Self { server, before, waited: None }
     }
 
     /// Makes sure that somebody goes on receiving while handlers wait for replies to calls of their own: `spawn` starts one
@@ -76,6 +79,7 @@ impl Worker {
         if server.shared.queued.load(Ordering::Acquire) > 0
             && let Some(work) = server.dequeue()
         {
+            self.waited = Some((work.client(), Instant::now()));
             return Some(work);
         }
         while server.shared.leadership.is_mine() {
@@ -91,6 +95,9 @@ impl Worker {
     /// returned is then the client's next one-way request, to be handled now.
     pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
         self.server.shared.leadership.back();
+        if let Some((client, since)) = self.waited.take() {
+            self.server.queue.lock().charge(client, since.elapsed());
+        }
         let next = turn?.next()?;
         self.server.begin_handler();
         Some(next)

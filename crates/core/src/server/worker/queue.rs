@@ -1,6 +1,6 @@
 //! Work that waits for a worker.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::server::work::Work;
@@ -35,6 +35,11 @@ impl Queue {
         Some(work)
     }
 
+    /// What was taken out for a client has kept a worker for so long.
+    pub(super) fn charge(&mut self, client: u64, took: Duration) {
+        self.turns.charge(client, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX >> 1));
+    }
+
     pub(super) fn len(&self) -> usize {
         self.turns.len
     }
@@ -66,18 +71,31 @@ pub(super) const STUCK: Duration = Duration::from_secs(1);
 /// How long after that he is told again.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// Things that wait: of each client what came first, and one client after the other. So a client that has sent a thousand
-/// calls keeps the next one waiting for one of them, and not for all.
+/// What a call is taken to cost until it is through, and what somebody new has had: then clients take turns call by call.
+const GUESS: u64 = 10_000_000;
+/// Fewer clients are not worth looking through.
+const FEW: usize = 64;
+
+/// Things that wait: of each client what came first, and of the clients who has had least of the workers' time. So a client
+/// that has sent a thousand calls keeps the next one waiting for one of them, and not for all; and one whose calls are short
+/// does not wait for as many others as one whose calls are long.
 #[derive(Debug)]
 struct Turns<T> {
     clients: HashMap<u64, Waiting<T>>,
     /// The clients of whom something waits: who is next is the first.
-    order: VecDeque<u64>,
+    order: BTreeSet<Turn>,
+    /// What the client had had whose turn came last: nobody is taken to have had less, however long he was away.
+    now: u64,
     arrived: u64,
     len: usize,
     /// Streams among them.
     streams: usize,
+    /// When there are so many clients, those are forgotten who have nothing waiting and nothing to make up for.
+    sweep_at: usize,
 }
+
+/// A client's place in the order: nanoseconds that it has had, then since when it waits, and its number.
+type Turn = (u64, u64, u64);
 
 /// What waits of one client, each with its number in the order of arrival.
 #[derive(Debug)]
@@ -85,11 +103,16 @@ struct Waiting<T> {
     /// Apart, because streams may have to wait although others need not.
     streams: VecDeque<(u64, T)>,
     others: VecDeque<(u64, T)>,
+    /// Nanoseconds of the workers that it has had, those included that it was away for.
+    had: u64,
+    /// Its place in the order, while anything waits.
+    turn: Option<Turn>,
 }
 
 impl<T> Default for Turns<T> {
     fn default() -> Self {
-        Self { clients: HashMap::new(), order: VecDeque::new(), arrived: 0, len: 0, streams: 0 }
+        let (clients, order) = (HashMap::new(), BTreeSet::new());
+        Self { clients, order, now: 0, arrived: 0, len: 0, streams: 0, sweep_at: FEW }
     }
 }
 
@@ -102,45 +125,77 @@ impl<T> Turns<T> {
         queue.push_back(numbered);
         self.len += 1;
         self.streams += usize::from(is_stream);
+        self.line_up(client, self.arrived);
     }
 
     /// Puts a stream back that was taken out last: it is the first once more.
     fn push_first(&mut self, client: u64, stream: T) {
-        self.of(client).streams.push_front((0, stream));
-        self.order.retain(|other| *other != client);
-        self.order.push_front(client);
+        let first = self.order.first().map_or(self.now, |(had, ..)| *had);
+        let waiting = self.of(client);
+        waiting.streams.push_front((0, stream));
+        waiting.had = first;
         self.len += 1;
         self.streams += 1;
+        self.line_up(client, 0);
     }
 
     fn of(&mut self, client: u64) -> &mut Waiting<T> {
-        self.clients.entry(client).or_insert_with(|| {
-            self.order.push_back(client);
-            Waiting { streams: VecDeque::new(), others: VecDeque::new() }
+        if self.clients.len() >= self.sweep_at && !self.clients.contains_key(&client) {
+            self.clients.retain(|_, waiting| waiting.turn.is_some() || waiting.had > self.now);
+            self.sweep_at = FEW.max(2 * self.clients.len());
+        }
+        let had = self.now + GUESS;
+        self.clients.entry(client).or_insert_with(|| Waiting {
+            streams: VecDeque::new(),
+            others: VecDeque::new(),
+            had,
+            turn: None,
         })
+    }
+
+    /// Gives a client its place in the order, if anything of it waits. `since`: when it came, if it has none yet.
+    fn line_up(&mut self, client: u64, since: u64) {
+        let Some(waiting) = self.clients.get_mut(&client) else { return };
+        let turn = waiting.turn.take();
+        if let Some(turn) = &turn {
+            self.order.remove(turn);
+        }
+        if !(waiting.streams.is_empty() && waiting.others.is_empty()) {
+            waiting.had = waiting.had.max(self.now);
+            let turn = (waiting.had, turn.map_or(since, |(_, before, _)| before.min(since)), client);
+            waiting.turn = Some(turn);
+            self.order.insert(turn);
+        }
     }
 
     /// Takes out what has its turn. Without a place for a stream those that have nothing else keep their turns.
     fn pop(&mut self, may_stream: bool) -> Option<T> {
-        for at in 0..self.order.len() {
-            let client = self.order[at];
-            let Some(waiting) = self.clients.get_mut(&client) else { continue };
+        let (turn, is_stream) = self.order.iter().find_map(|&turn| {
+            let waiting = self.clients.get(&turn.2)?;
             let first = |queue: &VecDeque<(u64, T)>| queue.front().map_or(u64::MAX, |(number, _)| *number);
             let is_stream = may_stream && first(&waiting.streams) < first(&waiting.others);
-            let queue = if is_stream { &mut waiting.streams } else { &mut waiting.others };
-            let Some((_, one)) = queue.pop_front() else { continue };
-            let is_empty = waiting.streams.is_empty() && waiting.others.is_empty();
-            self.order.remove(at);
-            if is_empty {
-                self.clients.remove(&client);
-            } else {
-                self.order.push_back(client);
-            }
-            self.len -= 1;
-            self.streams -= usize::from(is_stream);
-            return Some(one);
-        }
-        None
+            (is_stream || !waiting.others.is_empty()).then_some((turn, is_stream))
+        })?;
+        let (had, _, client) = turn;
+        self.order.remove(&turn);
+        let waiting = self.clients.get_mut(&client)?;
+        waiting.turn = None;
+        let queue = if is_stream { &mut waiting.streams } else { &mut waiting.others };
+        let (_, one) = queue.pop_front()?;
+        waiting.had = had + GUESS;
+        self.now = self.now.max(had);
+        self.len -= 1;
+        self.streams -= usize::from(is_stream);
+        self.arrived += 1;
+        self.line_up(client, self.arrived);
+        Some(one)
+    }
+
+    /// What was taken out has kept a worker for so many nanoseconds.
+    fn charge(&mut self, client: u64, took: u64) {
+        let Some(waiting) = self.clients.get_mut(&client) else { return };
+        waiting.had = (waiting.had + took).saturating_sub(GUESS);
+        self.line_up(client, u64::MAX);
     }
 }
 
@@ -161,7 +216,64 @@ mod tests {
         assert_eq!(turns.pop(true), Some("a1"));
         turns.push(4, false, "d1");
         assert_eq!(all(&mut turns, true), ["b1", "c1", "a2", "d1", "b2", "a3"]);
-        assert!(turns.clients.is_empty() && turns.order.is_empty() && turns.len == 0);
+        assert!(turns.order.is_empty() && turns.len == 0);
+    }
+
+    #[test]
+    fn short_calls_do_not_wait_for_a_long_one_of_everybody_else() {
+        const MS: u64 = 1_000_000;
+        let mut turns = Turns::default();
+        for client in 1..=40 {
+            for _ in 0..50 {
+                turns.push(client, false, client);
+            }
+        }
+        let mut before = Vec::new();
+        while before.len() < 100 {
+            turns.push(99, false, 99);
+            let mut others = 0;
+            while let Some(client) = turns.pop(true) {
+                turns.charge(client, if client == 99 { MS / 20 } else { 50 * MS });
+                if client == 99 {
+                    break;
+                }
+                others += 1;
+            }
+            before.push(others);
+        }
+        assert_eq!(before.remove(0), 40, "nothing is known of anybody yet");
+        assert!(before.iter().all(|others| *others <= 1), "{before:?}");
+    }
+
+    #[test]
+    fn newcomers_without_end_keep_nobody_waiting() {
+        let mut turns = Turns::default();
+        turns.push(0, false, 0);
+        turns.push(0, false, 0);
+        let mut seen = 0;
+        for client in 1..1000 {
+            turns.push(client, false, client);
+            let served = turns.pop(true).expect("there is one");
+            turns.charge(served, 50_000_000);
+            seen += u64::from(served == 0);
+            assert!(turns.clients.len() <= 4 * FEW);
+        }
+        assert_eq!(seen, 2);
+    }
+
+    #[test]
+    fn who_was_away_has_saved_nothing_up() {
+        let mut turns = Turns::default();
+        for client in [1, 2] {
+            (0..20).for_each(|_| turns.push(client, false, client));
+        }
+        for _ in 0..20 {
+            let served = turns.pop(true).expect("there is one");
+            turns.charge(served, 50_000_000);
+        }
+        (0..20).for_each(|_| turns.push(3, false, 3));
+        let served: Vec<_> = (0..12).map(|_| turns.pop(true).inspect(|&it| turns.charge(it, 50_000_000))).collect();
+        assert!(served.iter().filter(|&&it| it == Some(3)).count() <= 5, "{served:?}");
     }
 
     #[test]
