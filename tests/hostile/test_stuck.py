@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -117,6 +118,18 @@ def a_reader_of_a_byte_at_a_time(scene: Scene) -> None:
         time.sleep(0.001)
 
 
+@TABLE.add(*SOCKETS)
+def non_readers_that_read_all_at_once(scene: Scene) -> None:
+    """What waited for them goes out as fast as they take it, and others have their turn meanwhile."""
+    peers = [scene.connect(receive_buffer=8 << 20) for _ in range(3)]
+    for _ in range(scene.amount(1, 8)):
+        for peer in peers:
+            peer.send(scene.call(peer, "make", encode([20 << 20])))
+        time.sleep(0.05)
+        for peer in peers:
+            _discard(peer, 20 << 20)
+
+
 @TABLE.add(*SOCKETS, terminate=True)
 def a_half_closed_client_that_does_not_read(scene: Scene) -> None:
     peer = scene.connect()
@@ -169,6 +182,16 @@ def a_bell_that_never_stops(scene: Scene) -> None:
         while time.monotonic() < end:
             with contextlib.suppress(BlockingIOError):
                 peer.socket.send(b"B" * 4096)
+
+
+def _discard(peer: Peer, least: int) -> None:
+    """Takes bytes without looking at them, which is as fast as the other side can send them."""
+    # Beneath TLS: nothing is decrypted.
+    with socket.socket(fileno=os.dup(peer.socket.fileno())) as connection:
+        connection.settimeout(20)
+        into = bytearray(8 << 20)
+        while least > 0:
+            least -= connection.recv_into(into)
 
 
 def _take(peer: Peer) -> None:

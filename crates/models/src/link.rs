@@ -1,6 +1,8 @@
 //! Stand-ins for `crate::link` of `crates/transport`: what the outgoing queue says, without a system behind it.
 #![allow(missing_docs, reason = "the real ones are documented where they are")]
 
+pub const PART: usize = 256 << 10;
+
 /// What becomes of a frame that there is no room for.
 pub enum Room<'a> {
     Later,
@@ -14,6 +16,13 @@ pub enum Sent {
     Out,
     Queued,
     Kept,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushed {
+    All,
+    Part,
+    Full,
 }
 
 #[derive(Debug, PartialEq, Eq)]

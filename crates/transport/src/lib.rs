@@ -46,7 +46,7 @@ pub use handed::{ConnectionPermit, is_end_of_clients};
 pub use http::{Messages, MethodPath, Path, Paths};
 pub use incoming::{INLINE, Incoming, Payload};
 pub use lease::Lease;
-pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
+pub use link::{ConnectError, Flushed, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
 pub use listen::{Handshake, Listener};
 pub use nearcall_http::{Codec, Encoding, Origins};
 pub use outgoing::{Body, CallKey, Outgoing};

@@ -18,8 +18,8 @@ use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::{Admission, Peer};
 use crate::proxy::Proxy;
 
-/// Bytes of a long frame that are taken in at once, while other links wait: read from a socket, or asked of the system where
-/// a region lies.
+/// Bytes of long frames that are moved at once, while other links wait: read from a socket, sent of what has waited for room in
+/// one, or asked of the system where a region lies. To encrypt so many takes a fraction of a millisecond.
 pub(crate) const PART: usize = 256 << 10;
 
 /// An established connection that carries frames both ways.
@@ -33,11 +33,11 @@ pub trait Link: Send + Sync + Debug {
     /// [`LinkError::Broken`] when the connection is gone; whatever `room` returns before anything is sent.
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError>;
 
-    /// Sends what waits, as far as there is room now. Whether nothing is left to flush. Never waits.
+    /// Sends what waits, or a part of it, as far as there is room now. What is left to flush. Never waits.
     ///
     /// # Errors
     /// The connection is gone.
-    fn flush(&self) -> Result<bool, LinkError>;
+    fn flush(&self) -> Result<Flushed, LinkError>;
 
     /// Sends replies that were kept back to go out together, because more requests were at hand: now there are none, or
     /// nobody is going to look at them soon. Never waits. To be called by whoever receives.
@@ -170,6 +170,17 @@ pub enum Room<'a> {
     /// This is called, again and again: it waits for room ([`Link::wait_room`]) or makes some. When it fails, nothing of the
     /// frame was sent, and its error is returned; the rest of a frame that has begun is kept.
     Wait(&'a mut dyn FnMut() -> Result<(), LinkError>),
+}
+
+/// What a flush has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushed {
+    /// Nothing that the one who flushed would have to see to.
+    All,
+    /// Something, and there may be room for it: others have their turn first.
+    Part,
+    /// What there was no room for.
+    Full,
 }
 
 /// How a frame was sent.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use nearcall_platform::lock::Mutex;
 
 use crate::budget::{Account, Charge};
-use crate::link::{LinkError, Room, Sent};
+use crate::link::{Flushed, LinkError, PART, Room, Sent};
 
 /// What a frame that waits costs beside its bytes.
 const OVERHEAD: usize = 64;
@@ -200,7 +200,7 @@ impl<S: Sink> Outbox<S> {
     }
 
     fn release_from(&self, state: &mut State<S>) -> Result<Sent, LinkError> {
-        let all = state.kept_since.take().is_none() || self.drain(state)?;
+        let all = state.kept_since.take().is_none() || self.drain(state, usize::MAX)? == Flushed::All;
         Ok(if all { Sent::Out } else { Sent::Queued })
     }
 
@@ -244,7 +244,10 @@ impl<S: Sink> Outbox<S> {
         match room {
             Room::Wait(blocked) => self.send_patiently(frame, 0, blocked),
             Room::Now => {
-                if self.flush()? && !self.state.lock().lent {
+                let mut state = self.state.lock();
+                state.kept_since = None;
+                if !state.lent && self.drain(&mut state, usize::MAX)? == Flushed::All {
+                    drop(state);
                     self.send(frame, Room::Now)
                 } else {
                     Err(LinkError::Full)
@@ -287,13 +290,13 @@ impl<S: Sink> Outbox<S> {
                 state.lent = false;
                 return self.keep(&mut state, frame, sent, true);
             }
-            if !begun && (state.lent || !self.drain(&mut state)?) {
+            if !begun && (state.lent || self.drain(&mut state, usize::MAX)? != Flushed::All) {
                 continue;
             }
             match state.put(frame, &mut sent) {
                 Ok(true) => {
                     state.lent = false;
-                    let all = self.drain(&mut state)?;
+                    let all = self.drain(&mut state, usize::MAX)? == Flushed::All;
                     return Ok(if all { Sent::Out } else { Sent::Queued });
                 }
                 Ok(false) => state.lent = sent > 0,
@@ -337,34 +340,41 @@ impl<S: Sink> Outbox<S> {
         Ok(Sent::Queued)
     }
 
-    /// Sends what waits, as far as there is room. Whether nothing is left for the caller to do: a sender in the middle of a
-    /// frame sees to it afterwards.
-    pub(crate) fn flush(&self) -> Result<bool, LinkError> {
+    /// Sends what waits, as far as there is room, or a part of it: whoever flushes for many connections turns to the others
+    /// then, and finds that there is room again. What is left for the caller to do: what a sender in the middle of a frame leaves, it
+    /// sees to by itself.
+    pub(crate) fn flush(&self) -> Result<Flushed, LinkError> {
         self.flush_and_tell().map(|(done, _)| done)
     }
 
     /// The same; and whether anything waited here, so that the reader may have to be told.
-    pub(crate) fn flush_and_tell(&self) -> Result<(bool, bool), LinkError> {
+    pub(crate) fn flush_and_tell(&self) -> Result<(Flushed, bool), LinkError> {
         let mut state = self.state.lock();
         state.kept_since = None;
         let waited = !state.frames.is_empty();
-        let done = state.lent || self.drain(&mut state)?;
+        let done = if state.lent { Flushed::All } else { self.drain(&mut state, PART)? };
         Ok((done, waited))
     }
 
-    fn drain(&self, state: &mut State<S>) -> Result<bool, LinkError> {
-        let mut asked = false;
+    /// Sends what waits, `most` bytes of it where a frame may be cut, and as far as there is room.
+    fn drain(&self, state: &mut State<S>, most: usize) -> Result<Flushed, LinkError> {
+        let (mut asked, mut left) = (false, if S::JOINS { most } else { usize::MAX });
         while let Some(kept) = state.frames.front_mut() {
-            let payload = [&kept.bytes[kept.head..]];
-            let frame = Frame::new(&kept.bytes[..kept.head], &payload);
+            let whole = kept.bytes.len();
+            let end = whole.min(kept.sent.saturating_add(left));
+            let head = kept.head.min(end);
+            let payload = [&kept.bytes[head..end]];
+            let frame = Frame::new(&kept.bytes[..head], &payload);
+            left -= end - kept.sent;
             match state.sink.put(&frame, &mut kept.sent) {
+                Ok(true) if end < whole => return Ok(Flushed::Part),
                 Ok(true) => {
                     self.queued.fetch_sub(kept.bytes.len() + OVERHEAD, Ordering::Relaxed);
                     state.frames.pop_front();
                     asked = false;
                 }
                 Ok(false) if !asked && state.sink.ask_for_room() => asked = true,
-                Ok(false) => return Ok(false),
+                Ok(false) => return Ok(Flushed::Full),
                 // Its sender cannot be told any more, so it must not be left out in silence.
                 Err(error) => {
                     state.closed = true;
@@ -372,7 +382,7 @@ impl<S: Sink> Outbox<S> {
                 }
             }
         }
-        Ok(true)
+        Ok(Flushed::All)
     }
 }
 
@@ -490,7 +500,7 @@ mod tests {
         assert_eq!(outbox.release(), Ok(Sent::Queued), "without room they wait as others do");
         assert_eq!(send(&outbox, "h", Room::Together), Sent::Queued);
         outbox.peek(|pipe| pipe.full = false);
-        assert_eq!(outbox.flush(), Ok(true));
+        assert_eq!(outbox.flush(), Ok(Flushed::All));
         assert_eq!(written(&outbox).concat(), "g.h.");
         assert_eq!((outbox.queued(), budget.used()), (0, 0));
     }
@@ -510,6 +520,28 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_goes_out_in_parts() {
+        let budget = Budget::new(64 << 20);
+        let outbox = Outbox::new(Pipe::default(), Account::of(&budget, 8 << 20));
+        outbox.peek(|pipe| pipe.full = true);
+        let long = vec![b'l'; 3 * PART];
+        assert_eq!(outbox.send(&Frame::new(b"one", &[&long]), Room::Later), Ok(Sent::Queued));
+        for name in ["two", "three"] {
+            assert_eq!(send(&outbox, name, Room::Later), Sent::Queued);
+        }
+        outbox.peek(|pipe| pipe.full = false);
+        let mut all = String::new();
+        for done in [Flushed::Part, Flushed::Part, Flushed::Part, Flushed::All] {
+            assert_eq!(outbox.flush(), Ok(done));
+            let part = written(&outbox).concat();
+            assert!(part.len() <= PART);
+            all += &part;
+        }
+        assert_eq!(all.replace('l', ""), "onetwo.three.");
+        assert_eq!((all.len(), outbox.queued(), budget.used()), (3 + long.len() + 10, 0, 0));
+    }
+
+    #[test]
     fn without_room_they_wait_as_others_do() {
         let (outbox, budget) = outbox();
         outbox.peek(|pipe| pipe.full = true);
@@ -519,7 +551,7 @@ mod tests {
         outbox.cork();
         assert_eq!(send(&outbox, "b", Room::Later), Sent::Queued);
         outbox.peek(|pipe| pipe.full = false);
-        assert_eq!(outbox.flush(), Ok(true));
+        assert_eq!(outbox.flush(), Ok(Flushed::All));
         assert_eq!(written(&outbox).concat(), "a.b.");
         assert_eq!((outbox.queued(), budget.used()), (0, 0));
     }

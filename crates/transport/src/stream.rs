@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::incoming::{self, Incoming};
-use crate::link::{HEAD_ROOM, Link, LinkError, Options, PART, Room, Sent};
+use crate::link::{Flushed, HEAD_ROOM, Link, LinkError, Options, PART, Room, Sent};
 use crate::native::{self, Delimited, PREFIX};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::outgoing::{CallKey, Outgoing};
@@ -338,7 +338,7 @@ impl<W: Wire> Link for StreamLink<W> {
         })
     }
 
-    fn flush(&self) -> Result<bool, LinkError> {
+    fn flush(&self) -> Result<Flushed, LinkError> {
         self.outbox.flush()
     }
 

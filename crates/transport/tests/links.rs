@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{CALL, PATIENCE, Pair, end_of, item, pair, pattern, readable, receive, send, send_frame, until, whole};
 use nearcall_platform::descriptors;
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Account, Budget, Incoming, Link, LinkError, Options, Outgoing, Room, Sent};
+use nearcall_transport::{Account, Budget, Flushed, Incoming, Link, LinkError, Options, Outgoing, Room, Sent};
 use nearcall_wire::Metadata;
 
 macro_rules! every_transport {
@@ -313,7 +313,7 @@ fn nobody_is_woken_for_nothing(scheme: &str) {
             }
             quiet
         });
-        assert_eq!(other.flush(), Ok(true));
+        assert_eq!(other.flush(), Ok(Flushed::All));
         assert!(!readable(sleeper.fd(), Duration::ZERO), "there was nothing to send");
         sleeper.disarm();
     }
@@ -484,7 +484,7 @@ fn a_signal_interrupts_a_wait_but_not_a_frame(scheme: &str) {
 /// Sends what waits while the other side is read from, until all of it is out.
 fn flush(link: &dyn Link) {
     let end = Instant::now() + PATIENCE;
-    while !link.flush().expect("open") {
+    while link.flush().expect("open") != Flushed::All {
         assert!(Instant::now() < end, "no room is made");
         link.wait_room(false, Duration::from_millis(20)).expect("open");
     }

@@ -4,6 +4,8 @@ use crate::sync::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_transport::Flushed;
+
 use super::Connection;
 
 /// How long the thread that flushes sleeps before it looks at the connection again.
@@ -32,14 +34,16 @@ impl Connection {
         let (link, flushing) = (Arc::clone(&self.link), Arc::clone(&self.flushing));
         let flush = move || loop {
             match link.flush() {
-                Ok(true) => {
+                Ok(Flushed::All) => {
                     flushing.store(false, Ordering::Release);
                     // What a sender in the middle of a frame leaves, it tells of by itself.
-                    if link.flush() != Ok(false) || flushing.swap(true, Ordering::AcqRel) {
+                    if !matches!(link.flush(), Ok(Flushed::Part | Flushed::Full))
+                        || flushing.swap(true, Ordering::AcqRel)
+                    {
                         return;
                     }
                 }
-                Ok(false) => {
+                Ok(Flushed::Part | Flushed::Full) => {
                     // A connection that is lost is found out by whoever receives.
                     if link.wait_room(false, SLICE).is_err() {
                         return;

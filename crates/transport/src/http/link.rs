@@ -15,7 +15,7 @@ use super::bell::Bell;
 use super::{Frames, Role};
 use crate::budget::{Account, Charge};
 use crate::incoming::Incoming;
-use crate::link::{LONGEST_SLEEP, Link, LinkError, Options, PART, Room, Sent};
+use crate::link::{Flushed, LONGEST_SLEEP, Link, LinkError, Options, PART, Room, Sent};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::silence::{Silence, has_come};
@@ -394,7 +394,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let (may_queue, together) = (matches!(room, Room::Later | Room::Together), matches!(room, Room::Together));
         let mut blocked = match room {
-            Room::Now if self.queued() > 0 && !self.flush()? => return Err(LinkError::Full),
+            Room::Now if self.queued() > 0 && self.flush()? != Flushed::All => return Err(LinkError::Full),
             Room::Later | Room::Together | Room::Now => None,
             Room::Wait(blocked) => Some(blocked),
         };
@@ -419,7 +419,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         }
     }
 
-    fn flush(&self) -> Result<bool, LinkError> {
+    fn flush(&self) -> Result<Flushed, LinkError> {
         let mut state = self.state.lock();
         let mut sent = self.flush_from(&mut state)?;
         if self.bell.is_some() {
@@ -430,7 +430,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
             self.take_in(&mut state)?;
             sent = self.flush_from(&mut state)?;
         }
-        Ok(sent == Sent::Out)
+        Ok(if sent == Sent::Out { Flushed::All } else { Flushed::Full })
     }
 
     fn release(&self) -> Result<Sent, LinkError> {

@@ -22,7 +22,7 @@ use crate::budget::{ALWAYS, Account, Charge};
 use crate::buffers::BufferPool;
 use crate::incoming::{INLINE, Incoming, Long, is_free};
 use crate::lease::{Handed, Lease};
-use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
+use crate::link::{Flushed, HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::native::{self, Delimited};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::outgoing::{CallKey, Outgoing};
@@ -404,7 +404,7 @@ impl Link for ShmLink {
         sent
     }
 
-    fn flush(&self) -> Result<bool, LinkError> {
+    fn flush(&self) -> Result<Flushed, LinkError> {
         let (done, waited) = self.outbox.flush_and_tell()?;
         // Nobody is woken for nothing: where both sides flush whenever they are woken, they would wake each other for ever.
         if waited {

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{
-    Account, Body, CallKey, Charge, ConnectionPermit, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent,
+    Account, Body, CallKey, Charge, ConnectionPermit, Flushed, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent,
 };
 use nearcall_wire::{Kind, flags};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -83,13 +83,22 @@ const MOST_CANCELLED: usize = 1024;
 /// A connection as its queue sees it.
 impl Sends for ServerConnection {
     fn flush(&self) -> bool {
-        self.link.flush().unwrap_or_else(|error| {
-            self.tell_end(&error);
-            self.link.close();
-            // What still waits is dropped: nobody takes it any more, and whoever flushes would not come to an end.
-            self.link.stop_sending();
-            true
-        })
+        match self.link.flush() {
+            Ok(Flushed::All) => true,
+            Ok(Flushed::Full) => false,
+            Ok(Flushed::Part) => {
+                // The poller tells of room once, and again when it is asked again.
+                self.watch_room(true);
+                false
+            }
+            Err(error) => {
+                self.tell_end(&error);
+                self.link.close();
+                // What still waits is dropped: nobody takes it any more, and whoever flushes would not come to an end.
+                self.link.stop_sending();
+                true
+            }
+        }
     }
 
     fn is_queued(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{CallKey, Link, Peer, Room, Sent};
+use nearcall_transport::{CallKey, Flushed, Link, Peer, Room, Sent};
 use nearcall_wire::FrameHead;
 
 use super::*;
@@ -35,8 +35,12 @@ impl Link for Chosen {
         Ok(Sent::Queued)
     }
 
-    fn flush(&self) -> Result<bool, LinkError> {
-        if *self.broken.lock() { Err(LinkError::Closed) } else { Ok(*self.queued.lock() == 0) }
+    fn flush(&self) -> Result<Flushed, LinkError> {
+        match (*self.broken.lock(), *self.queued.lock()) {
+            (true, _) => Err(LinkError::Closed),
+            (false, 0) => Ok(Flushed::All),
+            (false, _) => Ok(Flushed::Full),
+        }
     }
 
     fn queued(&self) -> usize {
