@@ -419,6 +419,7 @@ class Connection:
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
         call_again: Callable[..., Coroutine[Any, Any, Any]],
+        send_again: Callable[[Stream, float, bool, float | None], object],
         follow: Callable[[], object],
     ) -> None:
         """Gives the connection to an event loop.
@@ -426,8 +427,9 @@ class Connection:
         ``running`` is the loop, ``call_soon`` is its method,
         ``on_idle`` calls the method of that name, and ``call_again`` takes a call, the seconds to wait before it,
         whether to wait for a server that is not there yet, the seconds that are left for it, and the exception to
-        raise if there is none, and returns a coroutine that connects and awaits the call. ``follow`` watches the
-        connections of the moment.
+        raise if there is none, and returns a coroutine that connects and awaits the call. ``send_again`` takes a
+        stream and the first three of these, and begins to send it again. ``follow`` watches the connections of the
+        moment.
         """
 
     def serve_with(self, callback_server: Callable[[], Server], max_references: int) -> None:
@@ -660,6 +662,15 @@ class Stream:
 
     def cancel(self) -> None:
         """Gives the call up. Harmless when it has ended."""
+
+    def send_again(self) -> bool:
+        """For an event loop that has connected anew: sends a call again that the server has refused.
+
+        ``False`` if that connection was lost before.
+        """
+
+    def fail(self, failure: BaseException) -> None:
+        """For an event loop: the call cannot be sent again, for this reason."""
 
 @final
 class Listeners:

@@ -4,20 +4,17 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Cause, Channel, Connection as Core, Expected, Patience, Pushback, Retries, Tally};
+use nearcall_core::client::{Cause, Channel, Connection as Core, Patience, Pushback, Retries, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Incoming, Kind, Metadata, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Metadata};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::callback::Callback;
-use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
-use crate::outcome::name_failure;
 use crate::plan::Method;
-use crate::references::{Target, encoding};
-use crate::stream::Stream;
+use crate::references::Target;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
@@ -27,6 +24,9 @@ pub(crate) const ATTEMPTS: u32 = 3;
 const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
 /// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
 const COMEBACK: Duration = Duration::from_secs(1);
+
+/// How long a thread sleeps before it looks whether a signal wants its attention.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Whether it is to wait for another server. One that died without a word is no reason to hope for a successor.
 pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
@@ -285,6 +285,22 @@ impl Calling {
     }
 }
 
+/// Waits before a call is sent once more; signals are handled meanwhile. `false`, at once, if its time would be over then.
+pub(crate) fn pause(py: Python<'_>, pause: Duration, until: Option<Instant>) -> PyResult<bool> {
+    let end = Instant::now() + pause;
+    if until.is_some_and(|until| end >= until) {
+        return Ok(pause.is_zero());
+    }
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(true);
+        }
+        detach(py, || std::thread::sleep(left.min(SIGNAL_CHECK)));
+        py.check_signals()?;
+    }
+}
+
 /// A call's metadata, with what is said of how often it has failed before.
 #[inline]
 pub(crate) fn counted(metadata: Option<Metadata>, tally: Tally) -> Option<Metadata> {
@@ -294,66 +310,4 @@ pub(crate) fn counted(metadata: Option<Metadata>, tally: Tally) -> Option<Metada
     let mut metadata = metadata.unwrap_or_default();
     metadata.push(PREVIOUS_ATTEMPTS, tally.failed().to_string().as_bytes());
     Some(metadata)
-}
-
-/// Begins a call with streams. `arguments` is what the plan's `split` returned.
-pub(crate) fn begin_stream(
-    py: Python<'_>,
-    calling: &Calling,
-    method: &Bound<'_, Method>,
-    arguments: &Bound<'_, PyAny>,
-    for_loop: bool,
-) -> PyResult<Stream> {
-    let surroundings = Surroundings::look(py, calling.limits.of_stream())?;
-    let metadata = surroundings.metadata(py)?;
-    let mut attempts = 1;
-    let (core, method, id) = loop {
-        let ready = if for_loop { calling.ready_for_loop(py)? } else { calling.ready() };
-        let core = match ready {
-            Some(core) => core,
-            // A loop has connected before, and is not to wait here.
-            None => calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?,
-        };
-        let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
-        let references = method.get().arguments.references;
-        let mut encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
-            Ok(encoded) => encoded,
-            // A loop notices by itself that a server is gone.
-            Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),
-            Err(refusal) => {
-                calling.reconsider(py, &core, refusal)?;
-                attempts += 1;
-                continue;
-            }
-        };
-        let begun = encoded.with(|body| {
-            let mut request = Outgoing::new(Kind::Call, body);
-            request.method = method.get().number;
-            request.flags = encoded.flags();
-            request.path = method.get().path.as_ref();
-            request.target = calling.target();
-            request.deadline_us = surroundings.micros();
-            request.metadata.clone_from(&metadata);
-            core.begin(&request, Expected { in_loop: for_loop, references: method.get().reply.references })
-        });
-        match begun {
-            Ok(id) => {
-                encoded.sent();
-                break (core, method, id);
-            }
-            // Not even begun: the connection was lost before.
-            Err(failure)
-                if !core.is_usable()
-                    && failure.code == Failure::UNAVAILABLE
-                    && attempts < ATTEMPTS
-                    && calling.may_move()
-                    && !for_loop =>
-            {
-                attempts += 1;
-            }
-            Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
-        }
-    };
-    calling.waiting.stirred(py)?;
-    Ok(Stream::new(core, calling.clone(), method, id, surroundings))
 }

@@ -14,11 +14,12 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::{ATTEMPTS, Calling, Limits, Way, begin_stream, seconds_of};
+use crate::calling::{ATTEMPTS, Calling, Limits, Way, seconds_of};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
 use crate::oneway::Oneway;
+use crate::opening::begin_stream;
 use crate::options::{Proxied, Retried, options, proxy_of, retry_policy, trust};
 use crate::outcome::late;
 use crate::plan::Method;
@@ -26,7 +27,7 @@ use crate::server::Server;
 use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::unary::Unary;
-use crate::waiting::Waiting;
+use crate::waiting::{Schedule, Waiting};
 use crate::watched::Watched;
 use crate::when_full::WhenFull;
 
@@ -216,16 +217,18 @@ impl Connection {
 
     /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, one that takes a
     /// call, seconds to wait before it, whether a server is to come, the seconds left and the exception to raise if none
-    /// comes, and returns a coroutine that connects and makes the call, and one that watches the connections of the moment.
+    /// comes, and returns a coroutine that connects and makes the call, one that takes a stream and the like and begins to
+    /// send it again, and one that watches the connections of the moment.
     fn use_loop(
         &self,
         running: Py<PyAny>,
         call_soon: Py<PyAny>,
         on_idle: Py<PyAny>,
         call_again: Py<PyAny>,
+        send_again: Py<PyAny>,
         follow: Py<PyAny>,
     ) {
-        self.calling.waiting.use_loop(running, call_soon, on_idle, call_again, follow);
+        self.calling.waiting.use_loop(Schedule { running, call_soon, on_idle, call_again, send_again, follow });
     }
 
     /// Raises unless the running event loop is the one that the connection was given to.

@@ -14,12 +14,13 @@ use pyo3::prelude::*;
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::{Calling, Limits, Way, begin_stream};
+use crate::calling::{Calling, Limits, Way};
 use crate::deadline::Surroundings;
 use crate::encoded::Encoded;
 use crate::errors::raise;
 use crate::interpreter::detached;
 use crate::oneway::Oneway;
+use crate::opening::begin_stream;
 use crate::plan::Method;
 use crate::served::Served;
 use crate::stream::Stream;

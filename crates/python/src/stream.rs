@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{CallId, Connection as Core, NoEvent, StreamAccount};
+use nearcall_core::client::{CallId, Connection as Core, Kept, NoEvent, StreamAccount};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
@@ -12,21 +12,22 @@ use pyo3::types::PyTuple;
 
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
+use crate::encoded::Encoded;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::outcome::{late, name_failure, outcome, wait_on};
 use crate::plan::Method;
 use crate::references::{decoding, encoding};
+use crate::resending::{Keeping, Leg, Route};
 
 /// A call under way whose arguments, result or both are streams.
 #[pyclass(frozen, weakref, module = "nearcall._core")]
 pub(crate) struct Stream {
-    core: Arc<Core>,
-    calling: Calling,
-    method: Py<Method>,
-    id: CallId,
-    until: Option<Instant>,
-    surroundings: Surroundings,
+    pub(crate) route: Route,
+    pub(crate) calling: Calling,
+    pub(crate) method: Py<Method>,
+    pub(crate) until: Option<Instant>,
+    pub(crate) surroundings: Surroundings,
     /// How long it may take until the next item, or until there is room for one.
     patience: Option<Duration>,
     state: Mutex<State>,
@@ -53,10 +54,20 @@ impl Stream {
         method: Py<Method>,
         id: CallId,
         surroundings: Surroundings,
+        kept: Option<Kept>,
     ) -> Self {
         let until = surroundings.until();
         let patience = calling.limits.of_item();
-        Self { core, calling, method, id, until, surroundings, patience, state: Mutex::default() }
+        let route = Route::new(core, id, kept);
+        Self { route, calling, method, until, surroundings, patience, state: Mutex::default() }
+    }
+
+    pub(crate) fn for_loop(&self) -> bool {
+        !self.calling.waiting.is_threads()
+    }
+
+    fn leg(&self) -> &Leg {
+        self.route.leg()
     }
 
     fn name(&self) -> &str {
@@ -72,7 +83,8 @@ impl Stream {
                 // Nothing may be sent under the lock: to send may mean to wait, and others need it meanwhile.
                 let credit = self.state.lock().account.count(len);
                 if let Some(credit) = credit {
-                    self.core.grant(self.id, credit, self.until);
+                    let leg = self.leg();
+                    leg.core.grant(leg.id, credit, self.until);
                     self.calling.waiting.stirred(py)?;
                 }
                 Ok(Some(item))
@@ -99,13 +111,29 @@ impl Stream {
     fn wait(&self, py: Python<'_>) -> PyResult<Incoming> {
         let until = self.soon();
         loop {
-            if let Some(event) = self.here(py)? {
+            if !self.route.keeps()
+                && let Some(event) = self.here(py)?
+            {
                 return Ok(event);
             }
-            let event = match detach(py, || self.core.next_event(self.id, until)) {
+            let leg = self.leg();
+            let event = match detach(py, || leg.core.next_event(leg.id, until)) {
                 Ok(event) => event,
-                Err(no_event) => wait_on(py, &self.core, self.id, until, no_event, self.name())?,
+                Err(no_event) => {
+                    if no_event == NoEvent::Ended {
+                        match self.await_other(py, leg)? {
+                            Ok(true) => continue,
+                            Ok(false) => {}
+                            Err(end) => return Ok(end),
+                        }
+                    }
+                    wait_on(py, &leg.core, leg.id, until, no_event, self.name())?
+                }
             };
+            if event.is_unbegun() && self.refused(py, leg, &event)? {
+                continue;
+            }
+            self.route.settle();
             if !self.is_metadata(py, &event)? {
                 return Ok(event);
             }
@@ -114,7 +142,8 @@ impl Stream {
 
     /// The next event, if it is here.
     fn here(&self, py: Python<'_>) -> PyResult<Option<Incoming>> {
-        while let Some(event) = self.core.try_event(self.id) {
+        let leg = self.leg();
+        while let Some(event) = leg.core.try_event(leg.id) {
             if !self.is_metadata(py, &event)? {
                 return Ok(Some(event));
             }
@@ -123,9 +152,43 @@ impl Stream {
     }
 
     /// The same for an event loop: what is received along with it may be for others.
-    fn here_in_loop(&self, py: Python<'_>) -> PyResult<Option<Incoming>> {
-        self.calling.waiting.stirred(py)?;
-        self.here(py)
+    fn here_in_loop(slf: &Bound<'_, Self>) -> PyResult<Option<Incoming>> {
+        let (py, this) = (slf.py(), slf.get());
+        this.calling.waiting.stirred(py)?;
+        if !this.route.keeps() {
+            return this.here(py);
+        }
+        Self::here_if_settled(slf)
+    }
+
+    /// The same for a call that may yet be sent again.
+    fn here_if_settled(slf: &Bound<'_, Self>) -> PyResult<Option<Incoming>> {
+        let (py, this) = (slf.py(), slf.get());
+        if let Some(failure) = this.route.take_failure() {
+            return Err(failure);
+        }
+        if let Some(end) = this.route.take_end() {
+            return Ok(Some(end));
+        }
+        let leg = this.leg();
+        if this.route.is_claimed() {
+            return Ok(None);
+        }
+        let Some(event) = leg.core.try_event(leg.id) else { return Ok(None) };
+        if event.is_unbegun() {
+            return match Self::goes_on_in_loop(slf, Some(event))? {
+                Ok(_) => Ok(None),
+                Err(end) => Ok(Some(end)),
+            };
+        }
+        this.route.settle();
+        if this.is_metadata(py, &event)? { this.here(py) } else { Ok(Some(event)) }
+    }
+
+    /// Whether the call goes on, as far as this side has received, or is being sent again.
+    fn is_under_way(&self) -> bool {
+        let leg = self.leg();
+        leg.core.is_live(leg.id) || self.route.is_claimed()
     }
 
     /// Tells the block that surrounded the call of metadata that came. Whether the event is nothing else.
@@ -142,24 +205,32 @@ impl Stream {
     /// A result or an item of the server's.
     fn decode(&self, py: Python<'_>, mut event: Incoming) -> PyResult<Py<PyAny>> {
         let reply = &self.method.get().reply;
-        decoding(reply.references, &self.core, &self.calling, &mut event, |event| reply.decode(py, event))
+        decoding(reply.references, &self.leg().core, &self.calling, &mut event, |event| reply.decode(py, event))
     }
 
-    fn send_with(
-        &self,
-        item: Bound<'_, PyAny>,
-        send: impl FnOnce(&Outgoing<'_>) -> Result<Option<bool>, Failure>,
-    ) -> PyResult<Result<Option<bool>, Failure>> {
+    fn encode<'py>(&self, item: Bound<'py, PyAny>) -> PyResult<Encoded<'py>> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
         let kept = value.references.then(|| item.clone());
-        let mut encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
+        let mut encoded = encoding(value.references, &self.leg().core, &self.calling, || value.encode(item))?;
         encoded.kept = kept;
-        let sent = encoded.with(|body| send(&Outgoing::new(Kind::Item, body)));
-        if matches!(sent, Ok(Some(true))) {
+        Ok(encoded)
+    }
+
+    /// Sends an item if there is room at once; and where it went, if it did not go out with what is sent again.
+    fn try_send_encoded(&self, encoded: &mut Encoded<'_>) -> Result<(Option<bool>, Option<&Leg>), Failure> {
+        let (sent, leg) = encoded.with(|body| match self.route.keep(body) {
+            Keeping::Kept => (Ok(Some(true)), None),
+            Keeping::Wait => (Ok(None), None),
+            Keeping::Send(leg) => {
+                (leg.core.try_send_item(leg.id, &Outgoing::new(Kind::Item, body), self.until), Some(leg))
+            }
+        });
+        let sent = sent?;
+        if sent == Some(true) {
             encoded.sent();
         }
-        Ok(sent)
+        Ok((sent, leg))
     }
 }
 
@@ -175,7 +246,7 @@ impl Stream {
             }
             state.looked = Some(now);
         }
-        self.core.look();
+        self.leg().core.look();
         self.until.is_none_or(|until| now < until)
     }
 }
@@ -202,69 +273,58 @@ impl Stream {
     }
 
     /// The next item of the server's stream if it is here, `default` if it is not yet; raises `StopIteration` at the end.
-    fn try_next(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        if self.state.lock().over {
+    fn try_next(slf: &Bound<'_, Self>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let this = slf.get();
+        if this.state.lock().over {
             return Err(PyStopIteration::new_err(()));
         }
-        let Some(event) = self.here_in_loop(py)? else {
-            return if self.core.is_live(self.id) { Ok(default) } else { Err(PyStopIteration::new_err(())) };
+        let Some(event) = Self::here_in_loop(slf)? else {
+            return if this.is_under_way() { Ok(default) } else { Err(PyStopIteration::new_err(())) };
         };
-        self.item(py, event)?.ok_or_else(|| PyStopIteration::new_err(()))
+        this.item(slf.py(), event)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     /// Sends an item of the client's stream, waiting for the server to take earlier ones. `False` if the call has ended.
     fn send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<bool> {
-        let value = self.method.get().request_item.as_ref();
-        let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
-        let kept = value.references.then(|| item.clone());
-        let mut encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
-        encoded.kept = kept;
+        let mut encoded = self.encode(item)?;
         if !self.may_send() {
             return Ok(false);
         }
-        let at_once =
-            encoded.with(|body| self.core.try_send_item(self.id, &Outgoing::new(Kind::Item, body), self.until));
-        if let Some(sent) = at_once.map_err(|failure| name_failure(py, &failure, self.name()))? {
-            if sent {
-                encoded.sent();
-            }
-            return Ok(sent);
-        }
-        let until = self.soon();
         loop {
-            let sent = encoded.with(|body| {
-                let item = Outgoing::new(Kind::Item, body);
-                detach(py, || self.core.send_item(self.id, &item, until))
-            });
-            match sent {
-                Ok(sent) => {
-                    if sent {
-                        encoded.sent();
-                    }
-                    return Ok(sent);
-                }
-                Err(Err(failure)) => return Err(name_failure(py, &failure, self.name())),
-                Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
-                // The result that `wait` finds is the deadline, or the end.
-                Err(Ok(_)) => {
-                    self.state.lock().late = true;
-                    return Ok(false);
-                }
+            match self.try_send_encoded(&mut encoded).map_err(|failure| name_failure(py, &failure, self.name()))? {
+                (Some(false), Some(leg)) if self.route.keeps() => return self.goes_on(py, leg),
+                (Some(sent), _) => return Ok(sent),
+                (None, Some(leg)) => return self.send_when_there_is_room(py, &mut encoded, leg),
+                (None, None) if self.await_leg(py)? => {}
+                (None, None) => return Ok(false),
             }
         }
     }
 
     /// Sends an item if the server has room for it: `True`; `False` if the call has ended, `None` if there is no room.
-    fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-        let sent = self.send_with(item, |item| self.core.try_send_item(self.id, item, self.until))?;
-        self.calling.waiting.stirred(py)?;
-        sent.map_err(|failure| name_failure(py, &failure, self.name()))
+    fn try_send(slf: &Bound<'_, Self>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+        let (py, this) = (slf.py(), slf.get());
+        let mut encoded = this.encode(item)?;
+        let sent = this.try_send_encoded(&mut encoded);
+        this.calling.waiting.stirred(py)?;
+        match sent.map_err(|failure| name_failure(py, &failure, this.name()))? {
+            (Some(false), Some(_)) if this.route.keeps() => match Self::goes_on_in_loop(slf, None)? {
+                Ok(goes_on) => Ok(Some(goes_on)),
+                Err(end) => {
+                    this.route.leave_end(end);
+                    Ok(Some(false))
+                }
+            },
+            (sent, _) => Ok(sent),
+        }
     }
 
     /// Says that the client's stream is complete.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        if self.core.is_live(self.id) {
-            self.core.end_stream(self.id, self.until).map_err(|failure| name_failure(py, &failure, self.name()))?;
+        // Where it is sent again, its end is, too.
+        let Some(leg) = self.route.end() else { return Ok(()) };
+        if leg.core.is_live(leg.id) {
+            leg.core.end_stream(leg.id, self.until).map_err(|failure| name_failure(py, &failure, self.name()))?;
             self.calling.waiting.stirred(py)?;
         }
         Ok(())
@@ -277,10 +337,11 @@ impl Stream {
     }
 
     /// That result if it is here, else `default`.
-    fn try_result(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        match self.here_in_loop(py)? {
-            Some(event) => self.finish(py, event),
-            None if self.core.is_live(self.id) => Ok(default),
+    fn try_result(slf: &Bound<'_, Self>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let this = slf.get();
+        match Self::here_in_loop(slf)? {
+            Some(event) => this.finish(slf.py(), event),
+            None if this.is_under_way() => Ok(default),
             None => Err(PyStopIteration::new_err(())),
         }
     }
@@ -288,17 +349,21 @@ impl Stream {
     /// Whether the call has ended, as far as this side has received.
     #[getter]
     fn ended(&self) -> bool {
-        !self.core.is_live(self.id)
+        !self.is_under_way()
     }
 
     /// For an event loop: sets `future`'s result when something has come for this call. A sender is not interested in
     /// items that wait to be read.
     #[pyo3(signature = (future, *, sender))]
     fn notify(&self, py: Python<'_>, future: Py<PyAny>, sender: bool) -> PyResult<()> {
-        if sender {
-            return self.calling.waiting.register_sender(py, &self.core, self.id, future);
+        if self.notify_when_sent_again(py, &future) {
+            return Ok(());
         }
-        self.calling.waiting.register(py, &self.core, self.id, future)
+        let Leg { core, id, .. } = self.leg();
+        if sender {
+            return self.calling.waiting.register_sender(py, core, *id, future);
+        }
+        self.calling.waiting.register(py, core, *id, future)
     }
 
     /// Seconds that a wait which begins now may take; `None` if there is no limit.
@@ -309,9 +374,9 @@ impl Stream {
     /// Gives the call up and raises if its deadline has passed, or a wait took as long as it may.
     fn check_deadline(&self, py: Python<'_>, waited: bool) -> PyResult<()> {
         let waited = waited && self.patience.is_some();
-        if (waited || self.until.is_some_and(|until| Instant::now() >= until)) && self.core.is_live(self.id) {
-            self.core.cancel(self.id);
-            return Err(raise(py, &late(self.name(), self.core.name())));
+        if (waited || self.until.is_some_and(|until| Instant::now() >= until)) && self.is_under_way() {
+            self.cancel(py)?;
+            return Err(raise(py, &late(self.name(), self.leg().core.name())));
         }
         Ok(())
     }
@@ -333,17 +398,64 @@ impl Stream {
     /// Gives the call up. Harmless when it has ended.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.state.lock().over = true;
-        self.core.cancel(self.id);
-        self.calling.waiting.give_up(py, &self.core, self.id)?;
+        self.route.give_up();
+        let leg = self.leg();
+        leg.core.cancel(leg.id);
+        self.calling.waiting.give_up(py, &leg.core, leg.id)?;
+        self.wake_futures(py)?;
         self.calling.waiting.stirred(py)
     }
 
+    /// For an event loop, which has connected anew: sends the call again from its start, which the server has refused.
+    /// `False` if the connection was lost again before that.
+    fn send_again(&self, py: Python<'_>) -> PyResult<bool> {
+        let Some(core) = self.calling.ready_for_loop(py)? else { return Ok(false) };
+        if self.begin_again(py, &core)?.is_err() {
+            return Ok(false);
+        }
+        self.wake_futures(py)?;
+        self.calling.waiting.stirred(py)?;
+        Ok(true)
+    }
+
+    /// For an event loop: the call cannot be sent again; who waits for it is told why.
+    fn fail(&self, py: Python<'_>, failure: Bound<'_, PyAny>) -> PyResult<()> {
+        self.fail_to_send_again(py, PyErr::from_value(failure))
+    }
+
     fn __repr__(&self) -> String {
-        format!("<stream of {} at {}>", self.name(), self.core.name())
+        format!("<stream of {} at {}>", self.name(), self.leg().core.name())
     }
 }
 
 impl Stream {
+    /// Waits until the server takes more, with the interpreter released, and sends.
+    fn send_when_there_is_room(&self, py: Python<'_>, encoded: &mut Encoded<'_>, leg: &Leg) -> PyResult<bool> {
+        let until = self.soon();
+        loop {
+            let sent = encoded.with(|body| {
+                let item = Outgoing::new(Kind::Item, body);
+                detach(py, || leg.core.send_item(leg.id, &item, until))
+            });
+            match sent {
+                Ok(false) if self.route.keeps() => return self.goes_on(py, leg),
+                Ok(sent) => {
+                    if sent {
+                        encoded.sent();
+                    }
+                    return Ok(sent);
+                }
+                Err(Err(failure)) => return Err(name_failure(py, &failure, self.name())),
+                Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
+                // The result that `wait` finds is the deadline, or the end.
+                Err(Ok(_)) => {
+                    self.state.lock().late = true;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
     fn finish(&self, py: Python<'_>, event: Incoming) -> PyResult<Py<PyAny>> {
         self.state.lock().over = true;
         match event.head.kind {
@@ -355,6 +467,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.core.cancel(self.id);
+        self.route.give_up();
+        let leg = self.leg();
+        leg.core.cancel(leg.id);
     }
 }

@@ -1,14 +1,14 @@
 //! Calls without streams, from threads: encode, send, wait with the interpreter released, decode.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally};
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::calling::{Again, Calling, counted};
+use crate::calling::{Again, Calling, counted, pause};
 use crate::deadline::Surroundings;
 use crate::errors::raise_for;
 use crate::interpreter::detach;
@@ -16,9 +16,6 @@ use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
 use crate::references::{decoding, encoding};
 use crate::started::StartedCall;
-
-/// How long a thread sleeps before it looks whether a signal wants its attention.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// A method without streams, bound to a connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -95,22 +92,6 @@ impl Unary {
 
     fn __repr__(&self) -> String {
         format!("<{}>", self.shown())
-    }
-}
-
-/// Waits before a call is sent once more; signals are handled meanwhile. `false`, at once, if its time would be over then.
-fn pause(call: &Call<'_, '_>, pause: Duration) -> PyResult<bool> {
-    let end = Instant::now() + pause;
-    if call.until.is_some_and(|until| end >= until) {
-        return Ok(pause.is_zero());
-    }
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(true);
-        }
-        detach(call.py, || std::thread::sleep(left.min(SIGNAL_CHECK)));
-        call.py.check_signals()?;
     }
 }
 
@@ -229,7 +210,7 @@ impl Unary {
     #[cold]
     pub(crate) fn repeat(&self, call: &mut Call<'_, '_>, mut again: Again) -> PyResult<Py<PyAny>> {
         loop {
-            if !pause(call, again.pause)? {
+            if !pause(call.py, again.pause, call.until)? {
                 // What happened to the call says more than that there is no time left.
                 return Err(raise_for(call.py, self.method.get(), &again.failure));
             }

@@ -76,14 +76,17 @@ pub(crate) enum Owner {
 
 /// The event loop that owns a connection, and callables of it. They know the connection: closing it lets go of them.
 pub(crate) struct Schedule {
-    running: Py<PyAny>,
-    call_soon: Py<PyAny>,
-    on_idle: Py<PyAny>,
+    pub(crate) running: Py<PyAny>,
+    pub(crate) call_soon: Py<PyAny>,
+    /// Calls [`Waiting::on_idle`].
+    pub(crate) on_idle: Py<PyAny>,
     /// Takes a call, seconds to wait before it, whether a successor of the server is hoped for, the seconds left, and the
     /// exception to raise if there is none; returns a coroutine that connects and makes the call.
     pub(crate) call_again: Py<PyAny>,
+    /// Takes a stream, and seconds and so on as above; begins a task that connects and sends it again.
+    pub(crate) send_again: Py<PyAny>,
     /// Lets the loop watch the connections of the moment.
-    follow: Py<PyAny>,
+    pub(crate) follow: Py<PyAny>,
 }
 
 impl Default for Waiting {
@@ -112,22 +115,22 @@ impl Waiting {
 
     /// Names that loop.
     pub(crate) fn use_loop_of_server(&self, py: Python<'_>, running: Py<PyAny>) {
-        self.use_loop(running, py.None(), py.None(), py.None(), py.None());
+        self.use_loop(Schedule {
+            running,
+            call_soon: py.None(),
+            on_idle: py.None(),
+            call_again: py.None(),
+            send_again: py.None(),
+            follow: py.None(),
+        });
     }
 
-    /// Names the loop, its `call_soon`, and what it is to call when it is idle.
-    pub(crate) fn use_loop(
-        &self,
-        running: Py<PyAny>,
-        call_soon: Py<PyAny>,
-        on_idle: Py<PyAny>,
-        call_again: Py<PyAny>,
-        follow: Py<PyAny>,
-    ) {
+    /// Names the loop, and what it is to call.
+    pub(crate) fn use_loop(&self, schedule: Schedule) {
         let mut owner = self.owner.lock();
         // A connection belongs to one loop for life.
         if matches!(*owner, Owner::Threads) {
-            *owner = Owner::Loop(Arc::new(Schedule { running, call_soon, on_idle, call_again, follow }));
+            *owner = Owner::Loop(Arc::new(schedule));
         }
     }
 
@@ -154,6 +157,7 @@ impl Waiting {
             visit.call(&schedule.call_soon)?;
             visit.call(&schedule.on_idle)?;
             visit.call(&schedule.call_again)?;
+            visit.call(&schedule.send_again)?;
             visit.call(&schedule.follow)?;
         }
         Ok(())

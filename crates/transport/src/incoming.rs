@@ -132,7 +132,8 @@ impl Incoming {
     }
 
     /// The same for a call that the server has certainly not begun, so that it may be sent again.
-    pub(crate) fn refused(call: u32, failure: &Failure) -> Self {
+    #[must_use]
+    pub fn refused(call: u32, failure: &Failure) -> Self {
         let mut end = Self::local(call, failure);
         end.head.flags = UNBEGUN;
         end

@@ -154,6 +154,17 @@ pub trait Link: Send + Sync + Debug {
         true
     }
 
+    /// Whether this wire says of a call that the peer has certainly not begun with it, so that it may be made once more.
+    fn tells_unbegun(&self) -> bool {
+        false
+    }
+
+    /// Calls of this side, by number, of which not one byte has left, and none will: for a link that has failed. They may be
+    /// made once more.
+    fn never_sent(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Ends the connection. Threads that wait on it return, here and at the peer.
     fn close(&self);
 }

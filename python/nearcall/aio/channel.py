@@ -62,6 +62,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         self._watched: list[_core.Watched] = []
         self._connecting: dict[bool, asyncio.Future[bool]] = {}
         self._opening = asyncio.Lock()
+        self._sending_again: set[asyncio.Task[None]] = set()
 
     def client(self, service: type | None = None) -> AsyncClient:
         """A client of one service, over this connection: :meth:`nearcall.Channel.client` says what it costs. It needs
@@ -115,7 +116,9 @@ class Channel(Caller, ChannelBase, ForLoops):
             soon = loop.time() + options["handshake_timeout"] if options["wait_for_ready"] else None
             await self._connect(connection, soon, until=soon)
             self._connection = connection
-            connection.use_loop(loop, loop.call_soon, connection.on_idle, self._call_again, self._follow)
+            connection.use_loop(
+                loop, loop.call_soon, connection.on_idle, self._call_again, self._send_again, self._follow
+            )
             self._follow()
         except BaseException:
             self._connecting.clear()
@@ -220,6 +223,27 @@ class Channel(Caller, ChannelBase, ForLoops):
             raise failure from None
         with within(None if until is None else max(until - self._running().time(), 0.0)):
             return await call
+
+    def _send_again(self, stream: _core.Stream, pause: float, hopeful: bool, left: float | None) -> None:
+        """Begins to send a stream again that the server has refused without having begun with it."""
+        task = self._running().create_task(self._connect_and_send(stream, pause, hopeful, left))
+        self._sending_again.add(task)
+        task.add_done_callback(self._sending_again.discard)
+
+    async def _connect_and_send(self, stream: _core.Stream, pause: float, hopeful: bool, left: float | None) -> None:
+        now = self._running().time()
+        until = None if left is None else now + left
+        try:
+            await asyncio.sleep(pause)
+            while True:
+                await self._renew(hopeful, None if until is None else until - self._running().time())
+                if stream.send_again():
+                    return
+        except Exception as failure:  # whoever waits for the stream gets it
+            stream.fail(failure)
+        except BaseException:
+            stream.cancel()
+            raise
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from .. import _core
 from ..call.deadline import timeout
-from ..errors import RpcError
+from ..errors import RpcError, Unavailable
 from ..references.target import Calls
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .room import RoomQueue
@@ -47,6 +47,18 @@ class Caller:
         connection.check_loop()
         return connection.open(method, arguments, for_loop=True)
 
+    def _open_at_once(self, method: _core.Method, arguments: Any) -> _core.Stream | None:
+        """The same, unless there is no connection, or it was found lost before anything of the call was sent."""
+        connection = self._opened()
+        if not connection.connected:
+            return None
+        try:
+            return self._open_stream(method, arguments)
+        except Unavailable:
+            if self._opened().connected or connection.closed:
+                raise
+            return None
+
     def _replies(
         self,
         method: _core.Method,
@@ -56,8 +68,8 @@ class Caller:
         """The replies of a call that begins now, or, without a connection, when the first of them is awaited."""
         connection = self._opened()
         connection.check_loop()
-        if connection.connected:
-            return AsyncReplies(self._open_stream(method, arguments), items)
+        if (stream := self._open_at_once(method, arguments)) is not None:
+            return AsyncReplies(stream, items)
         left = connection.time_left()
         until, context = None if left is None else self._running().time() + left, copy_context()
 
@@ -113,9 +125,8 @@ class Caller:
             async def client_stream(*args: Any, **kwargs: Any) -> Any:
                 arguments, items = plan.split(args, kwargs)
                 connection.check_loop()
-                if connection.connected:
-                    stream = self._open_stream(method, arguments)
-                else:
+                stream = self._open_at_once(method, arguments)
+                if stream is None:
                     left = connection.time_left()
                     with within(left):
                         await self._renew(left=left)

@@ -216,6 +216,12 @@ impl Connection {
         &*self.link
     }
 
+    /// Whether calls that the server has not begun with are [told from others](Incoming::is_unbegun) here.
+    #[must_use]
+    pub fn tells_unbegun(&self) -> bool {
+        self.link.tells_unbegun()
+    }
+
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {

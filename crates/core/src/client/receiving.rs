@@ -138,6 +138,16 @@ impl Connection {
         self.table.lock().take(id)
     }
 
+    /// The refusal of a call that the server has not begun with, if that is what has been received of it; the call is over.
+    #[must_use]
+    pub fn take_unbegun(&self, id: CallId) -> Option<Incoming> {
+        let mut table = self.table.lock();
+        if !table.get(id)?.arrived.front()?.is_unbegun() {
+            return None;
+        }
+        table.take(id)
+    }
+
     /// Whether an event of the call has been received and waits to be taken, or will never come.
     #[must_use]
     pub fn has_arrived(&self, id: CallId) -> bool {
@@ -252,13 +262,16 @@ impl Connection {
 
     /// The connection is gone: every call under way ends.
     pub(crate) fn mark_lost(&self, error: &LinkError) {
-        self.end(&self.failure_of(error));
+        // Asked first: a link that is closed has nothing to say.
+        let mut unsent = self.link.never_sent();
+        unsent.sort_unstable();
+        self.end_with(&self.failure_of(error), &unsent);
     }
 
     /// The peer is gone: every call under way ends, and new ones fail. What it has left behind may still be read. For a
     /// server that receives.
     pub(crate) fn end_calls(&self) {
-        self.table.lock().die(&self.failure_of(&LinkError::Closed));
+        self.table.lock().die(&self.failure_of(&LinkError::Closed), &[]);
         self.tell_loop();
     }
 
@@ -278,10 +291,15 @@ impl Connection {
 
     /// Ends every call under way, and the connection.
     pub(super) fn end(&self, failure: &Failure) {
+        self.end_with(failure, &[]);
+    }
+
+    /// The same, with the numbers, in order, of calls that the peer has never heard of.
+    fn end_with(&self, failure: &Failure, unsent: &[u32]) {
         {
             // Within the lock: who is refused by the table must find the connection lost, and may then try another one.
             let mut table = self.table.lock();
-            table.die(failure);
+            table.die(failure, unsent);
             self.lost.store(true, Ordering::Release);
         }
         self.link.close();

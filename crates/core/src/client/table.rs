@@ -381,16 +381,18 @@ impl Table {
         Some(event)
     }
 
-    /// Ends every call with `failure`, now and from now on.
-    pub(super) fn die(&mut self, failure: &Failure) {
+    /// Ends every call with `failure`, now and from now on. Those of the numbers in `unsent`, which
+    /// are in order, have never left.
+    pub(super) fn die(&mut self, failure: &Failure, unsent: &[u32]) {
         if self.dead.is_some() {
             return;
         }
         self.dead = Some(failure.clone());
         let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
         for id in ids {
+            let end = if unsent.binary_search(&id.0).is_ok() { Incoming::refused } else { Incoming::local };
             // A call that has ended keeps its own end.
-            let _ = self.deliver(&mut Some(Incoming::local(id.0, failure)), None);
+            let _ = self.deliver(&mut Some(end(id.0, failure)), None);
         }
     }
 }
@@ -467,11 +469,12 @@ mod tests {
         let mut table = Table::default();
         let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None, false).expect("alive")).collect();
         let failure = Failure::new(Failure::UNAVAILABLE, "gone");
-        table.die(&failure);
-        table.die(&Failure::new(Failure::UNKNOWN, "again"));
-        for id in calls {
+        table.die(&failure, &[calls[1].number()]);
+        table.die(&Failure::new(Failure::UNKNOWN, "again"), &[]);
+        for (place, id) in calls.into_iter().enumerate() {
             let event = table.take(id).expect("told");
             assert_eq!(event.failure().expect("a failure"), failure);
+            assert_eq!(event.is_unbegun(), place == 1, "only that one has never left");
             assert!(table.take(id).is_none());
         }
         assert_eq!(table.live(), 0);

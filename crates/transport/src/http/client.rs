@@ -385,6 +385,10 @@ impl<S: Requests + 'static> Role for Client<S> {
         self.queue.push(call.number, frame)
     }
 
+    fn unbegun(&self) -> impl Iterator<Item = u32> {
+        self.queue.numbers()
+    }
+
     fn make_room(&mut self, _session: &mut S, _frames: &mut Frames) -> bool {
         // A client keeps whatever it has asked for.
         false

@@ -1,5 +1,7 @@
 //! What both ends of a connection of HTTP have in common: bytes between a session and a socket, and who looks at them.
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use nearcall_http::Connection;
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, fork, sys};
 use nearcall_ring::SpinBudget;
+use nearcall_wire::Kind;
 use rustix::event::PollFlags;
 
 use super::bell::Bell;
@@ -86,6 +89,20 @@ struct State<R: Role> {
     has_ended: bool,
     /// The peer gets no more credit, because more is kept of what it has sent than may be.
     holds_credit: bool,
+    /// Bytes that have gone to the socket.
+    written: u64,
+    /// Calls that begin at so many bytes, which have not gone there yet.
+    unwritten: VecDeque<(u64, u32)>,
+}
+
+impl<R: Role> State<R> {
+    /// So many bytes more have gone to the socket.
+    fn note_written(&mut self, len: usize) {
+        self.written += len as u64;
+        while self.unwritten.front().is_some_and(|&(at, _)| at < self.written) {
+            self.unwritten.pop_front();
+        }
+    }
 }
 
 impl<W: Wire, R: Role> HttpLink<W, R> {
@@ -109,6 +126,8 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             is_paused: false,
             has_ended: false,
             holds_credit: false,
+            written: 0,
+            unwritten: VecDeque::new(),
         };
         Self {
             wire,
@@ -205,25 +224,27 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
     /// Writes what there is room for. Whether nothing is left.
     fn write(&self, state: &mut State<R>) -> Result<bool, LinkError> {
         state.kept_since = None;
-        let session = &mut state.session;
-        while session.queued() > 0 {
+        while state.session.queued() > 0 {
             if state.is_deaf {
-                session.sent(session.queued());
+                state.session.sent(state.session.queued());
                 continue;
             }
-            match self.wire.write(&[IoSlice::new(session.unsent())])? {
-                Some(len) => session.sent(len),
+            match self.wire.write(&[IoSlice::new(state.session.unsent())])? {
+                Some(len) => {
+                    state.session.sent(len);
+                    state.note_written(len);
+                }
                 None => return Ok(false),
             }
         }
-        if session.is_cut() {
+        if state.session.is_cut() {
             // The peer notices at once, and so does whoever receives here.
             let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);
             return Ok(true);
         }
         // A peer that reads no more gets no rest of a record, either.
         let all = state.is_deaf || self.wire.flush()?;
-        if all && session.ends() && !std::mem::replace(&mut state.has_ended, true) {
+        if all && state.session.ends() && !std::mem::replace(&mut state.has_ended, true) {
             // The peer hangs up when it has read that. To close now could take from it what it has not read.
             self.wire.say_goodbye();
             let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Write);
@@ -334,12 +355,20 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
         together: bool,
     ) -> Result<Sent, LinkError> {
         let State { session, role, frames, is_deaf, .. } = &mut *state;
+        let (before, out_at_once) = (session.queued(), Cell::new(0));
         // A failure shows again in the next write.
         let mut out = |bytes: &[u8]| {
             let taken = if *is_deaf { Ok(Some(bytes.len())) } else { self.wire.write(&[IoSlice::new(bytes)]) };
-            taken.ok().flatten().unwrap_or(0)
+            let taken = taken.ok().flatten().unwrap_or(0);
+            out_at_once.set(out_at_once.get() + taken);
+            taken
         };
         role.put(session, frames, call, frame, &mut out)?;
+        if frame.kind == Kind::Call && self.bell.is_some() {
+            let begins = state.written + before as u64;
+            state.unwritten.push_back((begins, call.number));
+        }
+        state.note_written(out_at_once.get());
         let more_comes = together || (state.looks_again && state.session.has_arrived());
         if more_comes && state.session.queued() < MANY {
             let now = clock::monotonic_ns();
@@ -545,6 +574,15 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
 
     fn takes_last_calls(&self) -> bool {
         true
+    }
+
+    fn tells_unbegun(&self) -> bool {
+        true
+    }
+
+    fn never_sent(&self) -> Vec<u32> {
+        let state = self.state.lock();
+        state.role.unbegun().chain(state.unwritten.iter().map(|&(_, number)| number)).collect()
     }
 
     fn why_no_room(&self) -> Option<String> {

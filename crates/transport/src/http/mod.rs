@@ -78,6 +78,11 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         Err(LinkError::Full)
     }
 
+    /// Calls of this side, by number, that wait until the peer takes more of them at a time.
+    fn unbegun(&self) -> impl Iterator<Item = u32> {
+        std::iter::empty()
+    }
+
     /// Whether the peer knows that this side has said goodbye, if it has: what comes from it now was begun after that. It has
     /// a moment to say so if this side `waits`.
     fn has_parted(&mut self, _session: &mut Self::Session, _waits: bool) -> bool {

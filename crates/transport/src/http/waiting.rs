@@ -84,6 +84,11 @@ impl Waiting {
         None
     }
 
+    /// Those that wait.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.calls.keys().copied()
+    }
+
     /// Puts back a call whose turn has not come.
     pub(super) fn push_first(&mut self, call: WaitingCall) {
         self.turns.push_front(call.number);

@@ -1,0 +1,120 @@
+//! What was sent of a call with streams, kept for as long as the server may refuse the call without having begun with it:
+//! then it is sent again from its start.
+
+use nearcall_transport::{Body, Outgoing};
+use nearcall_wire::Kind;
+
+use crate::flow::cost;
+
+/// Bytes that are kept of one call. It is less than what a stream may send before the server grants more, so that all of
+/// it can be sent again without waiting.
+const MOST: i64 = 256 << 10;
+
+/// The arguments of a call with streams, its items, and whether there are more to come.
+#[derive(Debug)]
+pub struct Kept {
+    arguments: Vec<u8>,
+    items: Vec<Vec<u8>>,
+    ended: bool,
+    /// What it costs in all.
+    cost: i64,
+}
+
+impl Kept {
+    /// Of a call that begins with these arguments. `None` if they are too long to be kept, or are no plain bytes.
+    #[must_use]
+    pub fn new(arguments: Body<'_>) -> Option<Self> {
+        let mut kept = Self { arguments: Vec::new(), items: Vec::new(), ended: false, cost: 0 };
+        kept.arguments = kept.copy(arguments)?;
+        Some(kept)
+    }
+
+    /// Whether an item may be kept, too.
+    #[must_use]
+    pub fn fits(&self, item: Body<'_>) -> bool {
+        !matches!(item, Body::Parts(..)) && self.cost + cost(item.len()) <= MOST
+    }
+
+    /// Keeps an item that is about to be sent. `false` if it does not [fit](Kept::fits): then nothing is to be kept any more.
+    #[must_use]
+    pub fn item(&mut self, item: Body<'_>) -> bool {
+        let copy = self.copy(item);
+        let fits = copy.is_some();
+        self.items.extend(copy);
+        fits
+    }
+
+    /// No more items come.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    fn copy(&mut self, body: Body<'_>) -> Option<Vec<u8>> {
+        if !self.fits(body) {
+            return None;
+        }
+        self.cost += cost(body.len());
+        match body {
+            Body::Whole(bytes) => Some(bytes.to_vec()),
+            Body::Pieces(pieces) => Some(pieces.concat()),
+            Body::Parts(..) => None,
+        }
+    }
+
+    /// The arguments.
+    #[must_use]
+    pub fn arguments(&self) -> &[u8] {
+        &self.arguments
+    }
+
+    /// The frame that follows so many after the arguments: an item or the end. `None` if that is all so far.
+    #[must_use]
+    pub fn frame(&self, place: usize) -> Option<Outgoing<'_>> {
+        match self.items.get(place) {
+            Some(item) => Some(Outgoing::new(Kind::Item, Body::Whole(item))),
+            None if self.ended && place == self.items.len() => Some(Outgoing::new(Kind::End, Body::Whole(&[]))),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::WINDOW;
+
+    fn kinds(kept: &Kept) -> Vec<Kind> {
+        (0..).map_while(|place| kept.frame(place)).map(|frame| frame.kind).collect()
+    }
+
+    #[test]
+    fn frames_come_back_in_their_order_and_the_end_once() {
+        let mut kept = Kept::new(Body::Pieces(&[b"argu", b"ments"])).expect("little");
+        assert_eq!(kept.arguments(), b"arguments");
+        assert_eq!(kinds(&kept), []);
+        assert!(kept.item(Body::Whole(b"one")));
+        assert!(kept.item(Body::Whole(b"")));
+        assert_eq!(kinds(&kept), [Kind::Item, Kind::Item]);
+        kept.end();
+        assert_eq!(kinds(&kept), [Kind::Item, Kind::Item, Kind::End]);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_however_it_is_cut_and_fits_into_a_window() {
+        const { assert!(MOST < WINDOW) };
+        assert!(Kept::new(Body::Whole(&vec![0; MOST as usize])).is_none());
+        for len in [0, 1, 1000, 100_000] {
+            let mut kept = Kept::new(Body::Whole(b"")).expect("nothing");
+            let item = vec![0; len];
+            let items = (0..MOST).take_while(|_| kept.item(Body::Whole(&item))).count();
+            assert!(items as i64 * cost(len) <= MOST, "{items} of {len}");
+            assert_eq!(kinds(&kept).len(), items);
+            assert!(items > 0, "some are kept");
+        }
+    }
+
+    #[test]
+    fn buffers_beside_a_message_are_not_kept() {
+        assert!(Kept::new(Body::Parts(b"", &[b"lent"])).is_none());
+    }
+}

@@ -1,0 +1,135 @@
+//! How a call with streams is begun, and how it is begun once more when its server has refused it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use nearcall_core::client::{CallId, Connection as Core, Expected, Kept, Tally};
+use nearcall_core::{Body, Failure, Metadata, Outgoing};
+use pyo3::prelude::*;
+
+use crate::calling::{ATTEMPTS, Calling, counted};
+use crate::deadline::Surroundings;
+use crate::interpreter::detach;
+use crate::outcome::name_failure;
+use crate::plan::Method;
+use crate::references::encoding;
+use crate::stream::Stream;
+
+/// Begins a call with streams. `arguments` is what the plan's `split` returned.
+pub(crate) fn begin_stream(
+    py: Python<'_>,
+    calling: &Calling,
+    method: &Bound<'_, Method>,
+    arguments: &Bound<'_, PyAny>,
+    for_loop: bool,
+) -> PyResult<Stream> {
+    let surroundings = Surroundings::look(py, calling.limits.of_stream())?;
+    let metadata = surroundings.metadata(py)?;
+    let mut attempts = 1;
+    let (core, method, id, kept) = loop {
+        let ready = if for_loop { calling.ready_for_loop(py)? } else { calling.ready() };
+        let core = match ready {
+            Some(core) => core,
+            // A loop has connected before, and is not to wait here.
+            None => calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?,
+        };
+        let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
+        let references = method.get().arguments.references;
+        let mut encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
+            Ok(encoded) => encoded,
+            // A loop notices by itself that a server is gone.
+            Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),
+            Err(refusal) => {
+                calling.reconsider(py, &core, refusal)?;
+                attempts += 1;
+                continue;
+            }
+        };
+        let flags = encoded.flags();
+        let is_plain = flags == 0 && !references && may_be_refused(calling, &core);
+        let begun = encoded.with(|body| {
+            let kept = if is_plain { Kept::new(body) } else { None };
+            let request = request(calling, method.get(), body, flags, surroundings.micros(), metadata.clone());
+            begin(&core, method.get(), &request, for_loop).map(|id| (id, kept))
+        });
+        match begun {
+            Ok((id, kept)) => {
+                encoded.sent();
+                break (core, method, id, kept);
+            }
+            // Not even begun: the connection was lost before.
+            Err(failure)
+                if !core.is_usable()
+                    && failure.code == Failure::UNAVAILABLE
+                    && attempts < ATTEMPTS
+                    && calling.may_move()
+                    && !for_loop =>
+            {
+                attempts += 1;
+            }
+            Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
+        }
+    };
+    calling.waiting.stirred(py)?;
+    Ok(Stream::new(core, calling.clone(), method, id, surroundings, kept))
+}
+
+/// Whether calls of this kind are told by the server that it has not begun with them.
+fn may_be_refused(calling: &Calling, core: &Core) -> bool {
+    calling.may_move() && core.tells_unbegun()
+}
+
+fn request<'a>(
+    calling: &Calling,
+    method: &'a Method,
+    body: Body<'a>,
+    flags: u8,
+    deadline_us: Option<u64>,
+    metadata: Option<Metadata>,
+) -> Outgoing<'a> {
+    Outgoing {
+        method: method.number,
+        flags,
+        path: method.path.as_ref(),
+        target: calling.target(),
+        deadline_us,
+        metadata,
+        ..Outgoing::new(nearcall_core::Kind::Call, body)
+    }
+}
+
+fn begin(core: &Core, method: &Method, request: &Outgoing<'_>, in_loop: bool) -> Result<CallId, Failure> {
+    core.begin(request, Expected { in_loop, references: method.reply.references })
+}
+
+/// A call that is begun once more.
+pub(crate) struct Anew<'a> {
+    pub(crate) calling: &'a Calling,
+    pub(crate) method: &'a Method,
+    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) until: Option<Instant>,
+    pub(crate) tally: Tally,
+    pub(crate) for_loop: bool,
+}
+
+impl Anew<'_> {
+    /// Begins it with the arguments as they were encoded. The inner failure is that of a call that could not be begun.
+    pub(crate) fn begin(
+        &self,
+        py: Python<'_>,
+        core: &Arc<Core>,
+        arguments: &[u8],
+    ) -> PyResult<Result<CallId, Failure>> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_micros());
+        let left = left.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
+        let metadata = counted(self.surroundings.metadata(py)?, self.tally);
+        let request = request(self.calling, self.method, Body::Whole(arguments), 0, left, metadata);
+        // In a loop nothing is waited for.
+        let begun = if self.for_loop {
+            begin(core, self.method, &request, true)
+        } else {
+            detach(py, || begin(core, self.method, &request, false))
+        };
+        Ok(begun)
+    }
+}
