@@ -17,6 +17,7 @@ __all__ = [
     "Buffer",
     "Call",
     "Connection",
+    "EarlyEnds",
     "FittingEncoder",
     "Health",
     "HealthMethod",
@@ -164,6 +165,24 @@ class _Notified(Protocol):
 
     def done(self) -> bool: ...
     def set_result(self, result: None, /) -> None: ...
+
+@final
+class EarlyEnds:
+    """Calls of which somebody wants to know when nobody waits for them although their handlers are not through."""
+
+    def __new__(cls) -> Self: ...
+    def watch(self, call: Call, errand: Callable[[], object]) -> bool:
+        """Watches a call until its handler is through. ``False`` if it is."""
+
+    def next(self, seconds: float) -> Callable[[], object] | None:
+        """What was said to be done for the next call that ends early; waits for that.
+
+        ``None`` if nothing was watched for so many seconds.
+        """
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call is watched, and nothing is to be done."""
 
 @final
 class Call:

@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use nearcall_core::server::{CallContext, Request};
+use nearcall_core::server::{CallContext, EarlyEnds as CoreEarlyEnds, Request};
 use nearcall_core::{BufferPool, Failure};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -193,5 +193,37 @@ impl Call {
             trailing.push(key, value);
         }
         Ok(())
+    }
+}
+
+/// Calls of which somebody wants to know when nobody waits for them any more although their handlers are not through.
+#[pyclass(frozen, module = "nearcall._core")]
+#[derive(Default)]
+pub(crate) struct EarlyEnds(Arc<CoreEarlyEnds>);
+
+#[pymethods]
+impl EarlyEnds {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Watches a call until its handler is through. `False` if it is.
+    fn watch(&self, call: &Bound<'_, Call>, errand: Py<PyAny>) -> bool {
+        call.get().context.when_early(&self.0, Box::new(errand))
+    }
+
+    /// What was said to be done for the next call that ends early; waits for that. `None` if nothing was watched for so many
+    /// seconds.
+    fn next(&self, py: Python<'_>, seconds: f64) -> Option<Py<PyAny>> {
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        let errand = detach(py, || self.0.next(until))?;
+        errand.downcast::<Py<PyAny>>().ok().map(|errand| *errand)
+    }
+
+    /// Whether no call is watched, and nothing is to be done.
+    #[getter]
+    fn idle(&self) -> bool {
+        self.0.is_idle()
     }
 }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 from .. import _core
+from .early_ends import watch_early_end
 from .metadata import Metadata, MetadataItems, encode_metadata
 from .session import ServerConnection, Session
 
@@ -60,8 +63,31 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller gave the call up, or is gone: a long computation can stop early."""
+        """Whether the caller gave the call up, or is gone: a long computation can stop early. See :meth:`on_cancel`."""
         return self._call.cancelled
+
+    def on_cancel(self, callback: Callable[[], object]) -> None:
+        """Calls ``callback``, once and without arguments, when nobody waits for the call any more although its handler
+        is not through: the caller gave it up or is gone, or its deadline has passed. At once if that is so already.
+
+        What a coroutine handler asks for is called in its event loop. Else a thread calls that does it for all calls:
+        ``callback`` should only set an event or give something else up, and not wait. What it raises goes to the log.
+        Once the handler is through it is not called any more.
+        """
+        call = self._call
+        if current_request.get() is None:
+            watch_early_end(call, partial(copy_context().run, callback))
+            return
+        # Imported already: this is a task.
+        import asyncio
+
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def call_in_loop() -> None:
+            with suppress(RuntimeError):  # the loop is closed, and its tasks are cancelled
+                loop.call_soon_threadsafe(callback, context=context)
+
+        watch_early_end(call, call_in_loop)
 
     def _on_end(self, observer: Callable[[int], object]) -> bool:
         """Calls ``observer`` with the number of the status code with which the call ends, once that is sent.

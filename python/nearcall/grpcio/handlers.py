@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from .. import _core
+from ..call.early_ends import watch_early_end
 from ..errors import Internal, Unimplemented
 from ..service.encoded import EncodedMethod, encoded_class
 from .context import ServicerContext
 from .outcome import Metadatum, Outcome
-from .watching import Watcher
 
 __all__ = [
     "HandlerCallDetails",
@@ -106,11 +106,10 @@ def encoded(handler: Any, message: Any, path: str) -> bytes:
 class ThreadMethod:
     """A servicer's method."""
 
-    def __init__(self, path: str, handler: Any, interceptors: Sequence[Any], watcher: Watcher) -> None:
+    def __init__(self, path: str, handler: Any, interceptors: Sequence[Any]) -> None:
         self._path = path
         self._handler = handler
         self._interceptors = interceptors
-        self._watcher = watcher
 
     def single(self, message: Any) -> bytes:
         """Serves a call with one response."""
@@ -158,7 +157,7 @@ class ThreadMethod:
     def _begin(self) -> Outcome:
         call = _core.current_call()
         assert call is not None, "a handler runs where its call is served"
-        return Outcome(call, self._path, self._watcher.add)
+        return Outcome(call, self._path, _watch)
 
     def _called(self, message: Any, outcome: Outcome) -> tuple[Any, Any]:
         """The handler that serves the call, and what it returned."""
@@ -185,7 +184,12 @@ def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], 
     return lambda details: interceptors[0].intercept_service(inner, details)
 
 
-def services(methods: Methods, interceptors: Sequence[Any], watcher: Watcher) -> list[object]:
+def _watch(outcome: Outcome) -> None:
+    """Runs the callbacks of a call as soon as it has ended early."""
+    watch_early_end(outcome.call, outcome.run_callbacks)
+
+
+def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:
     """What :class:`nearcall.Server` serves for some servicers.
 
     Raises:
@@ -199,7 +203,7 @@ def services(methods: Methods, interceptors: Sequence[Any], watcher: Watcher) ->
         for name, handler in handlers.items():
             if is_coroutine(handler):
                 raise TypeError(f"{service}.{name} is a coroutine function: serve it with nearcall.grpcio.aio.server()")
-            method = ThreadMethod(f"/{service}/{name}", handler, interceptors, watcher)
+            method = ThreadMethod(f"/{service}/{name}", handler, interceptors)
             streams_out = bool(handler.response_streaming)
             shapes.append(EncodedMethod(name, bool(handler.request_streaming), streams_out))
             functions[name] = method.many if streams_out else method.single

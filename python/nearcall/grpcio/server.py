@@ -15,7 +15,6 @@ from .addresses import url_of
 from .handlers import Methods, collect, services
 from .peer import grpc
 from .settings import compression_of, options_of
-from .watching import Watcher
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -40,7 +39,6 @@ class ServerBase:
         self._listeners: _core.Listeners | None = None
         self._urls: list[str] = []
         self._server: Nearcall | None = None
-        self._watcher = Watcher()
         self._over = threading.Event()
         self._ending = threading.Lock()
         self._told: list[Callable[[], object]] = []
@@ -167,7 +165,7 @@ class Server(ServerBase, grpc.Server):
             TypeError: a servicer's method is a coroutine function.
             ValueError: it serves already, or nowhere.
         """
-        self._start(services(self._methods, self._interceptors, self._watcher))
+        self._start(services(self._methods, self._interceptors))
 
     def stop(self, grace: float | None) -> threading.Event:
         """Takes no more calls, and finishes those under way for ``grace`` seconds; ``None`` cuts them off.

@@ -3,7 +3,7 @@
 //! From the ground up; no file knows one above it (`tools/check_floors.py` looks):
 //!
 //! - `shared`: what all parts know of their server: limits, counts, whether it stops. With it `statistics`, what is measured of
-//!   calls; `kept`, who has kept items back; `session`, what belongs to a client; `leadership`, which thread runs the reactor at the moment, and who takes over;
+//!   calls; `early_ends`, who wants to know that nobody waits for a call any more; `kept`, who has kept items back; `session`, what belongs to a client; `leadership`, which thread runs the reactor at the moment, and who takes over;
 //! - `connection`: one client, as its calls know it: how frames reach it;
 //! - `call`: one call: its streams, and what its handler can learn of it;
 //! - `inbound`, `request`: what has come from one client, and what becomes of it;
@@ -17,6 +17,7 @@ mod adopted;
 mod call;
 mod connection;
 mod directory;
+mod early_ends;
 mod event_loop;
 mod inbound;
 mod kept;
@@ -47,6 +48,7 @@ pub use crate::exports::{HandlerKind, MethodRouting, Release};
 pub use call::{CallContext, CallObserver, ItemOutcome, NextItem, ServerCall};
 pub use connection::ServerConnection;
 pub use directory::ServedMethods;
+pub use early_ends::{EarlyEnds, Errand};
 pub use event_loop::{AsyncQueue, ForLoop};
 pub use limits::WorkLimits;
 pub use native::NativeHandler;

@@ -121,6 +121,7 @@ impl Request {
                 deadline: self.deadline,
                 metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
                 trailing: Mutex::default(),
+                watched: Arc::default(),
             })
         });
         Arc::clone(context)
@@ -227,6 +228,8 @@ impl Request {
             return Ok(());
         }
         if let Some(context) = self.context.get() {
+            // Before that: a client that hangs up when it has its answer has not given the call up.
+            context.dismiss_watchers();
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
@@ -275,6 +278,9 @@ impl Request {
         if !self.finished.swap(true, Ordering::Relaxed) {
             // Release: `stop` sees the reply sent once it sees the count.
             self.connection().shared.in_flight.fetch_sub(1, Ordering::Release);
+            if let Some(context) = self.context.get() {
+                context.dismiss_watchers();
+            }
             if let Some(measured) = &self.measured {
                 measured.finish();
             }

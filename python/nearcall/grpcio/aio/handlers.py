@@ -11,7 +11,6 @@ from ...errors import Unimplemented
 from ...service.encoded import EncodedMethod, encoded_class
 from ..handlers import HandlerCallDetails, Methods, ThreadMethod, behavior_of, decoded, encoded, is_coroutine
 from ..outcome import Outcome
-from ..watching import Watcher
 from .context import ServicerContext
 
 __all__ = ["services"]
@@ -145,7 +144,7 @@ def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], 
     return proceed
 
 
-def services(methods: Methods, interceptors: Sequence[Any], watcher: Watcher) -> list[object]:
+def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:
     """What :class:`nearcall.Server` serves for some servicers: coroutine functions in the loop, others in threads.
 
     Raises:
@@ -162,9 +161,7 @@ def services(methods: Methods, interceptors: Sequence[Any], watcher: Watcher) ->
                 raise TypeError(
                     f"{service}.{name} is no coroutine function, and the server's interceptors are: await it"
                 )
-            method: Any = (
-                _LoopMethod(path, handler, interceptors) if in_loop else ThreadMethod(path, handler, (), watcher)
-            )
+            method: Any = _LoopMethod(path, handler, interceptors) if in_loop else ThreadMethod(path, handler, ())
             streams_out = bool(handler.response_streaming)
             shapes.append(EncodedMethod(name, bool(handler.request_streaming), streams_out, in_loop))
             functions[name] = method.many if streams_out else method.single

@@ -29,7 +29,7 @@ class Server(ServerBase):
             TypeError: a servicer's method is no coroutine function, and there are interceptors.
             ValueError: it serves already, or nowhere.
         """
-        self._start(made_of(self._methods, self._interceptors, self._watcher), asyncio.get_running_loop())
+        self._start(made_of(self._methods, self._interceptors), asyncio.get_running_loop())
 
     async def stop(self, grace: float | None) -> None:
         """Takes no more calls, finishes those under way for ``grace`` seconds, then ends; ``None`` cuts them off."""

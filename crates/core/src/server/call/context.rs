@@ -10,6 +10,7 @@ use nearcall_wire::{Kind, Metadata};
 
 use crate::server::call::server_call::ServerCall;
 use crate::server::connection::ServerConnection;
+use crate::server::early_ends::{EarlyEnds, Errand, Watched};
 use crate::server::statistics::Snapshot;
 
 /// The circumstances of one call. Made only when a handler asks for them.
@@ -28,6 +29,7 @@ pub struct CallContext {
     pub metadata: Metadata,
     /// What goes back with the end of the call.
     pub trailing: Mutex<Metadata>,
+    pub(in crate::server) watched: Arc<Watched>,
 }
 
 impl CallContext {
@@ -73,6 +75,27 @@ impl CallContext {
     /// The client looks no more.
     pub fn stop_watching(&self) {
         self.connection.unwatch();
+    }
+
+    /// Has something done by `ends` if nobody waits for the call any more before its handler is through. `false` if it is.
+    pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: Errand) -> bool {
+        let number = ends.put(self.deadline, errand);
+        if !self.watched.add(ends, number, self.id, &self.connection.watched_calls) {
+            ends.forget(number);
+            return false;
+        }
+        // After that: what happens from here on is told.
+        if self.is_cancelled() {
+            ends.note(number);
+        }
+        true
+    }
+
+    /// The handler is through, and its caller is about to hear of that.
+    pub(in crate::server) fn dismiss_watchers(&self) {
+        self.watched.dismiss(&self.connection.watched_calls, || {
+            self.is_cancelled() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        });
     }
 
     /// Whether the caller gave the call up, or is gone.

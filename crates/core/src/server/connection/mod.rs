@@ -22,6 +22,7 @@ use crate::exports::Exports;
 use crate::given::{given_in, release_payloads};
 use crate::server::connection::ended_giving::EndedGiving;
 use crate::server::connection::write_interest::{Sends, WriteInterest};
+use crate::server::early_ends::WatchedCalls;
 use crate::server::session::Session;
 use crate::server::shared::Shared;
 
@@ -36,6 +37,8 @@ pub struct ServerConnection {
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
     /// had arrived by then. A later call with the same number is another one.
     cancelled: Mutex<VecDeque<(u32, u64)>>,
+    /// Calls whose early end somebody wants to know of.
+    pub(in crate::server) watched_calls: WatchedCalls,
     /// It watches the server's statistics.
     watches: Mutex<bool>,
     /// Something waits to be sent, and the reactor watches for room.
@@ -164,6 +167,7 @@ impl ServerConnection {
             shared: Arc::clone(shared),
             told: AtomicBool::new(false),
             cancelled: Mutex::default(),
+            watched_calls: WatchedCalls::default(),
             watches: Mutex::default(),
             write_interest: WriteInterest::default(),
             room_wanted: AtomicBool::new(false),

@@ -75,6 +75,7 @@ impl<R> Inbound<R> {
         for call in calls {
             call.cancel();
         }
+        self.connection.watched_calls.tell(None);
     }
 
     /// Tells whoever keeps calls beyond their handlers that the server begins to stop.

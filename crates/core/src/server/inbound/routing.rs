@@ -62,6 +62,7 @@ impl Inbound<Request> {
             }
             Kind::Release if !connection.is_own_clients() => connection.exports().release(&event)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
+                let cancelled = (head.kind == Kind::Cancel).then_some(head.call);
                 // Of a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
@@ -73,6 +74,10 @@ impl Inbound<Request> {
                     connection.let_go_of_item(&event);
                 } else if head.kind == Kind::Cancel {
                     connection.note_cancelled(head.call);
+                }
+                if cancelled.is_some() {
+                    // When it is known: who begins to watch the call now finds it so.
+                    connection.watched_calls.tell(cancelled);
                 }
             }
             Kind::Pong => {}
