@@ -261,8 +261,9 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
                 _ => self.int(element, *scalar, value),
             },
             Kind::Enum(members) => {
-                let number = members.by_member.get(&value.as_ptr().addr()).ok_or_else(|| misfit(element, value))?;
-                self.out.member(members, *number);
+                let number = members.by_member.get(&value.as_ptr().addr()).copied();
+                let number = number.or_else(|| members.number_of_made(value)).ok_or_else(|| misfit(element, value))?;
+                self.out.member(members, number);
                 Ok(())
             }
             Kind::Message(index) => {

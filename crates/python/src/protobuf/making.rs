@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple};
 use smallvec::SmallVec;
 
-use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
+use super::plan::{Absent, Element, Field, Form, Kind, Members, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, Why, raised, refused};
 use crate::callback::Callback;
 use crate::interpreter::detach;
@@ -188,7 +188,7 @@ impl<'a, 'py> Making<'a, 'py> {
         }
         match element.kind {
             // Their hashes hang on a secret of the process, or there are few of them.
-            Kind::Enum(_) => Ok(()),
+            Kind::Enum(Members { open: None, .. }) => Ok(()),
             Kind::Scalar(Scalar::String | Scalar::Bytes | Scalar::Bool) if element.from.is_none() => Ok(()),
             _ => self.check_hashes(TableKind::Set, items.len(), items.iter()),
         }
@@ -240,7 +240,7 @@ impl<'a, 'py> Making<'a, 'py> {
                 match member {
                     Some(member) => member.bind(py).clone(),
                     None if number == 0 => return Err(Trouble::misfit("is missing")),
-                    None => return Err(Trouble::misfit(format!("{} has no member {number}", element.name))),
+                    None => self.made_by_class(element, members, number)?,
                 }
             }
             (Number::Int(number), _) => int(py, number),
@@ -248,6 +248,16 @@ impl<'a, 'py> Making<'a, 'py> {
             (Number::Bool(value), _) => PyBool::new(py, value).to_owned().into_any(),
         };
         self.seen(element, value)
+    }
+
+    /// The member that an open enum makes of a number.
+    #[cold]
+    fn made_by_class(&self, element: &Element, members: &Members, number: i128) -> Result<Bound<'py, PyAny>> {
+        let unknown = || Trouble::misfit(format!("{} has no member {number}", element.name));
+        let (Ok(number), Some(class)) = (i32::try_from(number), &members.open) else { return Err(unknown()) };
+        let made = class.bind(self.py).run([&int(self.py, number.into())]).map_err(|error| refused(self.py, error))?;
+        // A class may answer with another member: then what arrives is not what left.
+        if members.number_of_made(&made) == Some(number) { Ok(made) } else { Err(unknown()) }
     }
 
     /// What the value becomes, after it was looked at.

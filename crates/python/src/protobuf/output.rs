@@ -398,8 +398,10 @@ impl Output for json::Writer {
     fn member(&mut self, members: &Members, number: i32) {
         match members.name(number) {
             Some(name) => json::Writer::text(self, name),
-            // Not reached: each member has a name.
-            None => json::Writer::float(self, Scalar::Double, number.into()),
+            // Made by an open enum: any number of an enum's fits.
+            None => {
+                let _ = json::Writer::int(self, Scalar::Enum, number.into());
+            }
         }
     }
 

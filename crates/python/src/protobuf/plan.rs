@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use nearcall_core::protobuf::{MAX_FIELD, Scalar};
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -126,6 +127,8 @@ pub(super) struct Members {
     pub(super) by_member: HashMap<usize, i32>,
     /// By the names of both, Protobuf's and Python's.
     by_name: HashMap<String, i32>,
+    /// The class, if it makes members of other numbers, too.
+    pub(super) open: Option<Py<PyAny>>,
     /// Protobuf's.
     names: HashMap<i32, String>,
 }
@@ -261,7 +264,8 @@ impl Element {
         let kind = if let Ok(index) = kind.extract::<usize>() {
             Kind::Message(index)
         } else if let Ok(members) = kind.cast::<PyDict>() {
-            Kind::Enum(Members::read(members, &described.getattr("member_names")?)?)
+            let open = described.getattr("open_class")?.extract()?;
+            Kind::Enum(Members::read(members, &described.getattr("member_names")?, open)?)
         } else {
             match kind.cast::<PyString>()?.to_str()? {
                 "timestamp" => Kind::Timestamp,
@@ -283,7 +287,7 @@ impl Element {
 
 impl Members {
     /// `names` are Protobuf's and Python's for each number.
-    fn read(members: &Bound<'_, PyDict>, names: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn read(members: &Bound<'_, PyDict>, names: &Bound<'_, PyAny>, open: Option<Py<PyAny>>) -> PyResult<Self> {
         let (mut by_number, mut by_member) = (HashMap::new(), HashMap::new());
         for (number, member) in members.iter() {
             let number: i32 = number.extract()?;
@@ -294,7 +298,17 @@ impl Members {
         let mut by_name: HashMap<_, _> = names.iter().map(|(number, _, name)| (name.clone(), *number)).collect();
         by_name.extend(names.iter().map(|(number, name, _)| (name.clone(), *number)));
         let names = names.into_iter().map(|(number, name, _)| (number, name)).collect();
-        Ok(Self { by_number, by_member, by_name, names })
+        Ok(Self { by_number, by_member, by_name, open, names })
+    }
+
+    /// The number of a member that the class has made of it: of an open enum.
+    #[cold]
+    pub(super) fn number_of_made(&self, value: &Bound<'_, PyAny>) -> Option<i32> {
+        let class = self.open.as_ref()?.bind(value.py());
+        if !value.get_type().is(class) {
+            return None;
+        }
+        value.getattr(intern!(value.py(), "value")).and_then(|number| number.extract()).ok()
     }
 
     /// The number of a member.

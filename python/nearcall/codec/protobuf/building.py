@@ -269,7 +269,10 @@ class Builder:
         if cls not in self.enums:
             self.enums[cls] = _enum_type(cls)
         found = self.enums[cls]
-        return Element(found.members, type_name(cls), found.name, (cls,), member_names=found.member_names)
+        open_class = cls if is_open(cls) and all(isinstance(member.value, int) for member in cls) else None
+        return Element(
+            found.members, type_name(cls), found.name, (cls,), member_names=found.member_names, open_class=open_class
+        )
 
     def _object(self, shape: Any) -> Element:
         cls = get_origin(shape.cls) or shape.cls
@@ -451,6 +454,11 @@ def _literal(shape: Any) -> Element:
     values = tuple(sorted(shape.values))
     shown = ", ".join(map(repr, values))
     return Element(kind, f"Literal[{shown}]", kind, (cls,), check=hooks.allowed(values), note=f"one of {shown}")
+
+
+def is_open(cls: type[enum.Enum]) -> bool:
+    """Whether the class itself makes members of values that it has not."""
+    return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
 def _enum_type(cls: type[enum.Enum]) -> EnumType:

@@ -56,6 +56,8 @@ class Element(msgspec.Struct, eq=False):
     """Makes the value of numbers in lists, which JSON may have in place of the message."""
     member_names: list[tuple[int, str, str]] = []
     """Of an enum: each number with Protobuf's name and Python's."""
+    open_class: Any = None
+    """Of an enum that makes members of other numbers, too: its class."""
     note: str | None = None
     """What a reader of the ``.proto`` should know."""
 
