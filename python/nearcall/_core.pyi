@@ -200,6 +200,9 @@ class Call:
     def time_left(self) -> float | None:
         """Seconds until the caller stops waiting; ``None`` if it waits for ever."""
 
+    compress: bool | None
+    """Whether what is sent is compressed; ``None``: as the server's options say."""
+
     @property
     def cancelled(self) -> bool:
         """Whether the caller gave the call up, or is gone."""

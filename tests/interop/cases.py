@@ -235,9 +235,9 @@ def concurrent_large_unary(url: str) -> None:
     asyncio.run(main())
 
 
-# A connection compresses what it sends or does not, so a call or stream with both takes two of them. The suite's first
-# call, which a server refuses because its message is not compressed, is left out: handlers of grpcio, of Java's and of
-# ours do not see whether one is.
+# Our client's connection compresses what it sends or does not, so a call or stream with both takes two of them. The
+# suite's first call, which a server refuses because its message is not compressed, is left out: handlers of grpcio, of
+# Java's and of ours do not see whether one is.
 
 
 @case

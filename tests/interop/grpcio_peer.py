@@ -273,13 +273,17 @@ def client_compressed_streaming(stub: Any, channel: grpc.Channel) -> None:
 
 @case
 def server_compressed_unary(stub: Any, channel: grpc.Channel) -> None:
-    is_large(stub.UnaryCall(large(response_compressed=pb.BoolValue(value=True)), timeout=PATIENCE))
+    for compressed in (True, False):
+        is_large(stub.UnaryCall(large(response_compressed=pb.BoolValue(value=compressed)), timeout=PATIENCE))
 
 
 @case
 def server_compressed_streaming(stub: Any, channel: grpc.Channel) -> None:
     sizes = (ASKED[0], 92653)
-    asked = [pb.ResponseParameters(size=size, compressed=pb.BoolValue(value=True)) for size in sizes]
+    asked = [
+        pb.ResponseParameters(size=size, compressed=pb.BoolValue(value=compressed))
+        for size, compressed in zip(sizes, (True, False), strict=True)
+    ]
     replies = stub.StreamingOutputCall(pb.StreamingOutputCallRequest(response_parameters=asked), timeout=PATIENCE)
     assert [reply.payload.body for reply in replies] == [bytes(size) for size in sizes]
 

@@ -106,6 +106,7 @@ class TestService:
     def unary_call(self, request: SimpleRequest) -> SimpleResponse:
         echo_metadata()
         fail_as_asked(request.response_status)
+        compress_as_asked(request.response_compressed)
         return SimpleResponse(zeros(request.response_size))
 
     def streaming_output_call(self, request: StreamingOutputCallRequest) -> Iterator[StreamingOutputCallResponse]:
@@ -142,9 +143,17 @@ def zeros(size: int) -> Payload:
 def answers(request: StreamingOutputCallRequest) -> Iterator[StreamingOutputCallResponse]:
     """What a request asks for, in its pace."""
     fail_as_asked(request.response_status)
+    # What the response's headers say holds for all its messages.
+    nearcall.context().compress = any(one.compressed and one.compressed.value for one in request.response_parameters)
     for asked in request.response_parameters:
         time.sleep(asked.interval_us / 1e6)
+        compress_as_asked(asked.compressed)
         yield StreamingOutputCallResponse(zeros(asked.size))
+
+
+def compress_as_asked(compressed: BoolValue | None) -> None:
+    """Whether the client wants to have what is sent next compressed."""
+    nearcall.context().compress = compressed is not None and compressed.value
 
 
 def fail_as_asked(status: EchoStatus | None) -> None:

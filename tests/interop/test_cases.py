@@ -11,7 +11,7 @@ import pytest
 from ..e2e.process import ServerProcess
 from .cases import CASES
 from .cells import Cell, Column, cells
-from .peers import PEERS, SERVER_COMPRESSED, Certificates, Peer
+from .peers import PEERS, Certificates, Peer
 
 pytestmark = pytest.mark.interop
 
@@ -32,13 +32,6 @@ def server(keys: Certificates) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="module")
-def compressing(keys: Certificates) -> Iterator[ServerProcess]:
-    """The same, and it compresses what it sends: not one reply and the next one not, as the suite has it."""
-    with ServerProcess(*URLS, services=SERVICES, compression="gzip") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[contextlib.ExitStack, dict[Column, int]]]:
     """Theirs: the ports of those that have been started."""
     with contextlib.ExitStack() as stack:
@@ -46,11 +39,8 @@ def servers() -> Iterator[tuple[contextlib.ExitStack, dict[Column, int]]]:
 
 
 @pytest.mark.parametrize("cell", cells(calls_us=True), ids=str)
-def test_their_client_at_our_server(
-    cell: Cell, peer: Peer, server: ServerProcess, compressing: ServerProcess, keys: Certificates
-) -> None:
-    ours = compressing if cell.case in SERVER_COMPRESSED else server
-    port = int(ours.urls[cell.column.encrypted].rpartition(":")[2])
+def test_their_client_at_our_server(cell: Cell, peer: Peer, server: ServerProcess, keys: Certificates) -> None:
+    port = int(server.urls[cell.column.encrypted].rpartition(":")[2])
     peer.try_case(cell.case, port, keys.authority if cell.column.encrypted else None)
 
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::server::{CallContext, EarlyEnds as CoreEarlyEnds, Request};
-use nearcall_core::{BufferPool, Failure};
+use nearcall_core::{BufferPool, Compress, Failure};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -152,6 +152,21 @@ impl Call {
     #[getter]
     fn time_left(&self) -> Option<f64> {
         self.context.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// Whether what is sent is compressed; `None`: as the server's options say.
+    #[getter]
+    fn compress(&self) -> Option<bool> {
+        match self.context.compress() {
+            Compress::AsUsual => None,
+            Compress::Yes => Some(true),
+            Compress::No | Compress::NotThis => Some(false),
+        }
+    }
+
+    #[setter]
+    fn set_compress(&self, compress: Option<bool>) {
+        self.context.set_compress(compress);
     }
 
     /// Whether the caller gave the call up, or is gone.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Failure, Incoming, Kind, Outgoing, given_in};
+use nearcall_core::{Failure, Incoming, given_in};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -155,7 +155,7 @@ impl LoopRequest {
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request)?;
         let mut encoded = encode_reply(&self.core, &self.calling, self.served(), self.request.connection(), item)?;
-        let sent = encoded.send(py, |body| call.try_send_item(&Outgoing::new(Kind::Item, body)));
+        let sent = encoded.send(py, |body| call.try_send_item(&self.request.item(body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => {
                 encoded.sent();

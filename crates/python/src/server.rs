@@ -10,7 +10,7 @@ use nearcall_core::server::{
     ForLoop, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
     ServedMethods, Server as Core, Work, WorkLimits, Worker,
 };
-use nearcall_core::{Codec, Failure, Kind, Messages, Options, Origins, Outgoing, Path, Paths};
+use nearcall_core::{Codec, Failure, Messages, Options, Origins, Path, Paths};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -446,8 +446,7 @@ impl Server {
         for item in items.items()? {
             turns.give(py);
             let mut encoded = encode_reply(&self.core, &self.calling, method, request.connection(), item?)?;
-            let sent =
-                encoded.send(py, |body| self.core.send_item(&call, &Outgoing::new(Kind::Item, body), request.deadline));
+            let sent = encoded.send(py, |body| self.core.send_item(&call, &request.item(body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
                 ItemOutcome::Sent => encoded.sent(),
                 outcome => {

@@ -49,7 +49,7 @@ pub use lease::Lease;
 pub use link::{ConnectError, Flushed, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
 pub use listen::{Handshake, Listener};
 pub use nearcall_http::{Codec, Encoding, Origins};
-pub use outgoing::{Body, CallKey, Outgoing};
+pub use outgoing::{Body, CallKey, Compress, Outgoing};
 pub use peer::{Admission, Peer};
 pub use proxy::Proxy;
 pub use transports::Comeback;

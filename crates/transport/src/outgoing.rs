@@ -35,6 +35,20 @@ impl Body<'_> {
     }
 }
 
+/// Whether a message is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compress {
+    /// As the connection's options say.
+    #[default]
+    AsUsual,
+    /// If that makes it shorter.
+    Yes,
+    /// It is not, and neither is any other of its call, as far as is known.
+    No,
+    /// It is not, and others of its call are: the call's headers say how.
+    NotThis,
+}
+
 /// Which call of a connection a frame belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallKey {
@@ -61,6 +75,8 @@ pub struct Outgoing<'a> {
     pub deadline_us: Option<u64>,
     /// Keys and values beside the payload.
     pub metadata: Option<Metadata>,
+    /// Whether the payload is compressed where the wire can do that and the peer reads it.
+    pub compress: Compress,
     /// The payload.
     pub body: Body<'a>,
 }
@@ -74,7 +90,17 @@ impl<'a> Outgoing<'a> {
     /// A frame without options.
     #[must_use]
     pub fn new(kind: Kind, body: Body<'a>) -> Self {
-        Self { kind, flags: 0, method: 0, path: None, target: None, deadline_us: None, metadata: None, body }
+        Self {
+            kind,
+            flags: 0,
+            method: 0,
+            path: None,
+            target: None,
+            deadline_us: None,
+            metadata: None,
+            compress: Compress::AsUsual,
+            body,
+        }
     }
 
     /// Bytes of payload.

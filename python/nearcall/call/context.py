@@ -62,6 +62,19 @@ class Context:
         return self._call.time_left
 
     @property
+    def compress(self) -> bool | None:
+        """Whether the result, or the items that are sent from here on, are compressed for a caller over gRPC or HTTP
+        that reads it. ``None``, as it is at first: as the server's option ``compression`` says. ``True``: short ones as
+        well, with the server's compression or one that the caller reads, and to be said before the first item or any
+        metadata is sent. What would become longer is never compressed, and nothing is elsewhere.
+        """
+        return self._call.compress
+
+    @compress.setter
+    def compress(self, compress: bool | None) -> None:
+        self._call.compress = compress
+
+    @property
     def cancelled(self) -> bool:
         """Whether the caller gave the call up, or is gone: a long computation can stop early. See :meth:`on_cancel`."""
         return self._call.cancelled

@@ -142,6 +142,7 @@ class ThreadMethod:
                 responses = iter((responses,)) if not outcome.number else iter(())
             for response in responses:
                 yield encoded(handler, response, self._path)
+                outcome.message_sent()
             outcome.succeed()
         except Exception as error:
             status = outcome.failure(error)

@@ -16,6 +16,7 @@ from ..log import ERROR, log
 from .addresses import peer_name
 from .details import DETAILS, details_of
 from .peer import status_code, status_number
+from .settings import compression_of
 
 __all__ = ["Aborted", "Metadatum", "Outcome", "pairs_of"]
 
@@ -54,6 +55,7 @@ class Outcome:
         self.aborted = False
         self.over = False
         self._details: Any = None
+        self._compress: bool | None = None
         self._watch = watch
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], object]] | None = []
@@ -130,6 +132,22 @@ class Outcome:
         """What is said of it."""
         if not self.aborted:
             self.message = _text(message)
+
+    def set_compression(self, compression: Any) -> None:
+        """How messages are compressed from here on.
+
+        Raises:
+            ValueError: it is not written here.
+        """
+        self.call.compress = self._compress = compression_of(compression) is not None
+
+    def skip_next_compression(self) -> None:
+        """The next message is not compressed."""
+        self.call.compress = False
+
+    def message_sent(self) -> None:
+        """From here on it is as before."""
+        self.call.compress = self._compress
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
         """Calls something once when the call ends, also before the servicer has returned. ``False`` if it has ended."""

@@ -122,6 +122,7 @@ impl Request {
                 metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
                 trailing: Mutex::default(),
                 watched: Arc::default(),
+                compress: Mutex::default(),
             })
         });
         Arc::clone(context)
@@ -160,6 +161,13 @@ impl Request {
         }
         call.keep(keeper);
         Some(call)
+    }
+
+    /// An item of the call's stream, as its handler wants it sent.
+    #[must_use]
+    pub fn item<'a>(&self, body: Body<'a>) -> Outgoing<'a> {
+        let compress = self.context.get().map(|context| context.compress()).unwrap_or_default();
+        Outgoing { compress, ..Outgoing::new(Kind::Item, body) }
     }
 
     /// Ends the call with a result.
@@ -232,6 +240,7 @@ impl Request {
             context.dismiss_watchers();
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
+            frame.compress = context.compress();
         }
         if frame.kind == Kind::Reply
             && self.call.as_ref().is_some_and(|call| call.is_in_loop())

@@ -25,6 +25,8 @@ pub struct Reply {
     origin: Option<Vec<u8>>,
     /// How messages may be compressed: the client reads it. gRPC's own know that by themselves.
     encoding: Option<Encoding>,
+    /// What the client reads.
+    accepts: Encodings,
     /// What is said depends on what the client can read, which whoever keeps replies for others has to know.
     varies: bool,
     /// Connect's unary calls: what is sent when the call is over, as its status comes first in HTTP.
@@ -57,6 +59,7 @@ impl Reply {
             codec: asked.codec,
             origin,
             encoding,
+            accepts: asked.accepts,
             varies,
             later,
             has_head: false,
@@ -96,6 +99,7 @@ impl Reply {
             later.metadata = pairs;
             return Ok(());
         }
+        self.choose(head.compress);
         pairs.extend(self.encoding.map(|encoding| named(self.protocol, encoding)));
         self.respond(to, id, 200, self.content_type(), &pairs, false)
     }
@@ -116,6 +120,9 @@ impl Reply {
         if self.protocol == Protocol::Grpc {
             return to.http2().ok_or(SendError::Gone)?.send_message_through(id, pieces, compress, false, out);
         }
+        if self.later.is_some() {
+            self.choose(compress);
+        }
         if let Some(later) = &mut self.later {
             later.compressed = Compressor::shorter(self.encoding.filter(|_| compress), pieces);
             if later.compressed.is_none() {
@@ -124,9 +131,17 @@ impl Reply {
             return Ok(Sent::Ready);
         }
         if !self.has_head {
-            self.head(to, id, &Head::default())?;
+            self.head(to, id, &Head { compress, ..Head::default() })?;
         }
         self.envelope(to, id, (0, self.encoding.filter(|_| compress)), pieces, false)
+    }
+
+    /// A message is to be compressed although the server does not do that by itself.
+    fn choose(&mut self, compress: bool) {
+        if compress && self.encoding.is_none() {
+            self.encoding = self.accepts.best();
+            self.varies |= self.protocol == Protocol::Connect;
+        }
     }
 
     /// Sends the end of the call, after which nothing may follow.

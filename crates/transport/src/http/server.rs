@@ -18,7 +18,7 @@ use super::{
 use crate::budget::{Account, Charge};
 use crate::incoming::Incoming;
 use crate::link::{LinkError, Options};
-use crate::outgoing::{CallKey, Outgoing};
+use crate::outgoing::{CallKey, Compress, Outgoing};
 
 /// The calls of one client.
 #[derive(Debug)]
@@ -361,17 +361,27 @@ impl<S: Calls> Role for Server<S> {
             session.forget(stream);
             return Ok(());
         };
+        // For clients that read that.
+        let compress = match frame.compress {
+            Compress::AsUsual => self.encoding.is_some() && pays_to_compress(frame),
+            Compress::Yes => true,
+            Compress::No | Compress::NotThis => false,
+        };
         match frame.kind {
             Kind::Head => {
-                reply.head(session, stream, &Head { metadata, compress: self.encoding.is_some() }).or_else(unsent)
+                let compress = self.encoding.is_some() || matches!(frame.compress, Compress::Yes | Compress::NotThis);
+                reply.head(session, stream, &Head { metadata, compress }).or_else(unsent)
             }
             Kind::Item => {
-                let compress = self.encoding.is_some() && pays_to_compress(frame);
-                let sent = reply.message(session, stream, message(frame)?, compress, out);
+                let pieces = message(frame)?;
+                if frame.compress == Compress::NotThis {
+                    // The headers come with the first message, unless they are out already.
+                    let _ = reply.head(session, stream, &Head { metadata: None, compress: true });
+                }
+                let sent = reply.message(session, stream, pieces, compress, out);
                 Outflow::sent(Some(outflow), sent, frame.len(), stream, frames)
             }
             Kind::Reply => {
-                let compress = self.encoding.is_some() && pays_to_compress(frame);
                 let sent = reply.message(session, stream, message(frame)?, compress, out).map(drop);
                 let sent = sent.and_then(|()| reply.end(session, stream, &ok(metadata)));
                 self.end(session, stream, sent)

@@ -79,10 +79,12 @@ class ServicerContext(CallerOf, grpc.aio.ServicerContext[Any, Any]):
         return self._outcome.message or ""
 
     def set_compression(self, compression: Any) -> None:
-        """Without effect: a server compresses all or nothing."""
+        """How messages are compressed from here on: with gzip, or not, for clients that read it."""
+        self._outcome.set_compression(compression)
 
     def disable_next_message_compression(self) -> None:
-        """Without effect, as :meth:`set_compression`."""
+        """The next response is not compressed."""
+        self._outcome.skip_next_compression()
 
     def time_remaining(self) -> float | None:  # type: ignore[override]
         """Seconds until the deadline; ``None`` if there is none."""

@@ -55,6 +55,7 @@ class _LoopMethod:
                 try:
                     async for response in responses:
                         yield encoded(handler, response, self._path)
+                        outcome.message_sent()
                 finally:
                     await responses.aclose()  # type: ignore[attr-defined]
             else:  # an interceptor's

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Body, BufferPool, LinkError, Outgoing, Peer};
+use nearcall_transport::{Body, BufferPool, Compress, LinkError, Outgoing, Peer};
 use nearcall_wire::{Kind, Metadata};
 
 use crate::server::call::server_call::ServerCall;
@@ -30,6 +30,7 @@ pub struct CallContext {
     /// What goes back with the end of the call.
     pub trailing: Mutex<Metadata>,
     pub(in crate::server) watched: Arc<Watched>,
+    pub(in crate::server) compress: Mutex<Compress>,
 }
 
 impl CallContext {
@@ -61,7 +62,26 @@ impl CallContext {
         }
         let mut frame = Outgoing::new(Kind::Head, Body::Whole(&[]));
         frame.metadata = Some(metadata);
+        frame.compress = self.compress();
         self.connection.send(self.id, &frame)
+    }
+
+    /// Says whether messages that are sent from here on are compressed, where the wire can do that and the caller reads it;
+    /// `None`: as the server's options say.
+    pub fn set_compress(&self, compress: Option<bool>) {
+        let mut said = self.compress.lock();
+        *said = match compress {
+            None => Compress::AsUsual,
+            Some(true) => Compress::Yes,
+            Some(false) if matches!(*said, Compress::Yes | Compress::NotThis) => Compress::NotThis,
+            Some(false) => Compress::No,
+        };
+    }
+
+    /// What was said of that.
+    #[must_use]
+    pub fn compress(&self) -> Compress {
+        *self.compress.lock()
     }
 
     /// What the server measures. From the first look of a client on it measures, until the client is gone or says that it
