@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::resolve::{self, Lookup, Resolver};
-use super::tcp::{Listening, connect, prepare};
+use super::sockets::{Listening, connect, prepare};
 use super::{Each, Finding, Found, Place};
 use crate::dial::Pace;
 use crate::link::{ConnectError, Options};

@@ -8,6 +8,7 @@ mod inproc;
 mod local;
 mod resolve;
 mod shm;
+mod sockets;
 mod tcp;
 mod tls;
 mod unix;
