@@ -353,7 +353,9 @@ impl State {
                     };
                     let kept = owner.as_ref()?.request().connection().charge_to_all();
                     let mut log = Log::new(kept, self.keeps_last);
-                    last.into_iter().for_each(|item| log.push(item, self.policy.max_buffer));
+                    if let Some(item) = last {
+                        log.push(item, self.policy.max_buffer);
+                    }
                     log.closed = shared.closed;
                     let (method, policy) = (Arc::clone(&method), self.policy);
                     let channel = Channel { method, policy, log: Mutex::new(log), members: Mutex::default() };
