@@ -3,7 +3,8 @@
 //! From the ground up; no file knows one above it (`tools/check_floors.py` looks):
 //!
 //! - `shared`: what all parts know of their server: limits, counts, whether it stops. With it `statistics`, what is measured of
-//!   calls; `early_ends`, who wants to know that nobody waits for a call any more; `kept`, who has kept items back; `session`, what belongs to a client; `leadership`, which thread runs the reactor at the moment, and who takes over;
+//!   calls; `early_ends`, who wants to know that nobody waits for a call any more; `kept_back`, whose items go out in a moment;
+//!   `session`, what belongs to a client; `leadership`, which thread runs the reactor at the moment, and who takes over;
 //! - `connection`: one client, as its calls know it: how frames reach it;
 //! - `call`: one call: its streams, and what its handler can learn of it;
 //! - `inbound`, `request`: what has come from one client, and what becomes of it;
@@ -20,7 +21,7 @@ mod directory;
 mod early_ends;
 mod event_loop;
 mod inbound;
-mod kept;
+mod kept_back;
 mod leadership;
 mod limits;
 mod native;
@@ -61,7 +62,7 @@ pub use worker::{Next, Worker};
 
 use adopted::Adoptions;
 use directory::Directory;
-use kept::Kept;
+use kept_back::KeptBack;
 use leadership::Leadership;
 use reactor::Reactor;
 use session::SessionEvents;
@@ -133,7 +134,7 @@ impl Server {
             poller,
             wake,
             budget,
-            kept: Kept::new(descriptors::new_alarm()?),
+            kept_back: KeptBack::new(descriptors::new_alarm()?),
         });
         let directory = Directory::new(routings, native_handlers);
         let adoptions = Arc::<Adoptions>::default();

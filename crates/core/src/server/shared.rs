@@ -9,7 +9,7 @@ use nearcall_platform::descriptors;
 use nearcall_transport::Budget;
 
 use crate::exports::Releases;
-use crate::server::kept::Kept;
+use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
 use crate::server::notice::{Notice, OnNotice};
@@ -46,7 +46,7 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) came_too_late: AtomicUsize,
     pub(in crate::server) statistics: Statistics,
     pub(in crate::server) budget: Arc<Budget>,
-    pub(in crate::server) kept: Kept,
+    pub(in crate::server) kept_back: KeptBack,
     /// Sessions whose hooks are to be run.
     pub(in crate::server) session_events: Arc<SessionEvents>,
     /// Objects that clients have let go of.
@@ -72,13 +72,13 @@ pub(in crate::server) struct Parts {
     pub(in crate::server) wake: Arc<OwnedFd>,
     pub(in crate::server) statistics: Statistics,
     pub(in crate::server) budget: Arc<Budget>,
-    pub(in crate::server) kept: Kept,
+    pub(in crate::server) kept_back: KeptBack,
     pub(in crate::server) session_events: Arc<SessionEvents>,
 }
 
 impl Shared {
     pub(in crate::server) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { limits, notice, leadership, poller, wake, statistics, budget, kept, session_events } = parts;
+        let Parts { limits, notice, leadership, poller, wake, statistics, budget, kept_back, session_events } = parts;
         Arc::new(Self {
             limits,
             notice,
@@ -98,7 +98,7 @@ impl Shared {
             came_too_late: AtomicUsize::new(0),
             statistics,
             budget,
-            kept,
+            kept_back,
             session_events,
         })
     }

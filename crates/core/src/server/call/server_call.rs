@@ -13,7 +13,7 @@ use nearcall_wire::Kind;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::given::given_in;
 use crate::server::connection::ServerConnection;
-use crate::server::kept::QUICK_NS;
+use crate::server::kept_back::QUICK_NS;
 use crate::server::statistics::Measured;
 
 /// The state of a call that its handler and the receiving worker share.

@@ -343,7 +343,7 @@ impl ServerConnection {
         let sent = self.link.send(CallKey { number: call, side: self.side }, frame, Room::Together);
         // AcqRel: see `release_kept`.
         if sent == Ok(Sent::Kept) && !self.keeps.swap(true, Ordering::AcqRel) {
-            self.shared.kept.add(self.token());
+            self.shared.kept_back.add(self.token());
         }
         self.sent(sent)
     }

@@ -93,7 +93,7 @@ impl Reactor {
         adoptions: Arc<Adoptions>,
     ) -> io::Result<Self> {
         epoll::add(&*shared.poller, &*shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        epoll::add(&*shared.poller, shared.kept.alarm(), EventData::new_u64(KEPT), EventFlags::IN)?;
+        epoll::add(&*shared.poller, shared.kept_back.alarm(), EventData::new_u64(KEPT), EventFlags::IN)?;
         Ok(Self {
             shared: Arc::clone(shared),
             directory,
@@ -510,7 +510,7 @@ impl Reactor {
             self.routed += 1;
             self.take_in_news();
         } else if token == KEPT {
-            for client in self.shared.kept.take().iter().filter_map(|token| self.connections.get(token)) {
+            for client in self.shared.kept_back.take().iter().filter_map(|token| self.connections.get(token)) {
                 client.connection.release_kept();
             }
         } else {

@@ -12,12 +12,12 @@ pub(in crate::server) const QUICK_NS: u64 = 20_000;
 
 /// The connections that have kept items back, by their tokens.
 #[derive(Debug)]
-pub(in crate::server) struct Kept {
+pub(in crate::server) struct KeptBack {
     alarm: Alarm,
     tokens: Mutex<Vec<u64>>,
 }
 
-impl Kept {
+impl KeptBack {
     pub(in crate::server) fn new(alarm: Alarm) -> Self {
         Self { alarm, tokens: Mutex::new(Vec::new()) }
     }
