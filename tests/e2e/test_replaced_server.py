@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import nearcall
 
 from ..survival.observing import eventually
+
+PATIENCE = 30.0
 
 
 @nearcall.service
@@ -31,6 +34,22 @@ class Old:
 class New:
     def two(self) -> int:
         return 2
+
+
+@nearcall.service
+class Booth:
+    """Its handler does its work, and then fails by itself."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.began = threading.Event()
+        self.may_end = threading.Event()
+
+    def book(self) -> None:
+        self.calls += 1
+        self.began.set()
+        assert self.may_end.wait(PATIENCE)
+        raise nearcall.Unavailable("no seat is left")
 
 
 class Place:
@@ -82,6 +101,44 @@ def test_a_wrong_server_that_was_there_for_a_while_is_forgotten(place: Place, ca
         eventually(lambda: is_refused(call, old), "nobody is refused")
         place.serve(Old())
         assert call(old) == right
+
+
+def refuses(url: str) -> bool:
+    try:
+        nearcall.connect(url, Booth, timeout=PATIENCE).close()
+    except nearcall.Unavailable:
+        return True
+    return False
+
+
+def test_a_handler_that_fails_while_its_server_stops_is_not_run_again(place: Place) -> None:
+    """Only what the server has not begun with is sent to the next one: the method is not idempotent."""
+    first, second = Booth(), Booth()
+    second.may_end.set()
+    place.serve(first)
+    old = place.server
+    assert old is not None
+    failures: list[BaseException] = []
+    with nearcall.connect(place.url, Booth, timeout=PATIENCE) as booth:
+
+        def book() -> None:
+            try:
+                booth.book()
+            except nearcall.RpcError as failure:
+                failures.append(failure)
+
+        booking = threading.Thread(target=book)
+        booking.start()
+        assert first.began.wait(PATIENCE)
+        stopping = threading.Thread(target=old.stop)
+        stopping.start()
+        eventually(lambda: refuses(place.url), "the server does not stop")
+        place.server = nearcall.Server(second, place.url).start()
+        first.may_end.set()
+        for thread in (booking, stopping):
+            thread.join(PATIENCE)
+    assert [str(failure) for failure in failures] == ["no seat is left"]
+    assert (first.calls, second.calls) == (1, 0)
 
 
 def test_without_a_server_a_refused_call_says_that(place: Place) -> None:

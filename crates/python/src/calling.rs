@@ -174,10 +174,7 @@ impl Calling {
         let gone = !core.is_usable() && failure.code == Failure::UNAVAILABLE;
         let cause = if event.is_unbegun() {
             if gone { Cause::NeverSent } else { Cause::Refused }
-        } else if gone && core.is_going_away() && !core.is_dead() {
-            // A server that goes away refuses what it has not begun; a lost connection leaves that open.
-            Cause::NeverSent
-        } else if gone {
+        } else if gone && core.is_dead() {
             Cause::Lost
         } else {
             Cause::Answered(failure.code)

@@ -21,9 +21,6 @@ const FREE: usize = 1024;
 /// Bytes of a ping: it is answered by whoever receives, while others wait.
 const MOST_PING: usize = 1024;
 
-/// A flag that no frame has on a wire: all decoders refuse it.
-const UNBEGUN: u8 = !flags::ALL;
-
 /// Whether a frame of so many bytes costs nothing.
 #[inline]
 pub(crate) fn is_free(len: usize) -> bool {
@@ -135,14 +132,14 @@ impl Incoming {
     #[must_use]
     pub fn refused(call: u32, failure: &Failure) -> Self {
         let mut end = Self::local(call, failure);
-        end.head.flags = UNBEGUN;
+        end.head.flags = flags::UNBEGUN;
         end
     }
 
     /// Whether the server has certainly not begun with the call that this ends.
     #[must_use]
     pub fn is_unbegun(&self) -> bool {
-        self.head.kind == Kind::Error && self.head.flags & UNBEGUN != 0
+        self.head.kind == Kind::Error && self.head.flags & flags::UNBEGUN != 0
     }
 
     /// Takes the payload out. What else there is of the frame stays.

@@ -63,7 +63,7 @@ pub struct CallKey {
 pub struct Outgoing<'a> {
     /// What it is for.
     pub kind: Kind,
-    /// [`Outgoing::NAMED`] and [`Outgoing::ONEWAY`].
+    /// [`Outgoing::NAMED`], [`Outgoing::ONEWAY`] and [`Outgoing::UNBEGUN`].
     pub flags: u8,
     /// Index of the method, for calls.
     pub method: u16,
@@ -84,6 +84,8 @@ pub struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     /// The arguments are a map by name.
     pub const NAMED: u8 = flags::NAMED;
+    /// Of an error: the call was not begun.
+    pub const UNBEGUN: u8 = flags::UNBEGUN;
     /// Nobody waits for a reply.
     pub const ONEWAY: u8 = flags::ONEWAY;
 

@@ -29,6 +29,8 @@ pub mod flags {
     pub const PARTS: u8 = 4;
     /// The arguments are a map by name, because some were left out.
     pub const NAMED: u8 = 8;
+    /// The same bit, of an error: the server has not begun with the call, which may be sent to another one.
+    pub const UNBEGUN: u8 = NAMED;
     /// Nobody waits for a reply to this call.
     pub const ONEWAY: u8 = 16;
     /// The frame belongs to a call that the accepting side began.

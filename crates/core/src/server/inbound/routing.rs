@@ -27,7 +27,7 @@ pub(in crate::server) enum StallReason {
     /// A one-way call came when the server had all it takes.
     Oneway(Box<Request>),
     /// There is no room for the answer to a frame: the client does not read.
-    Answer(u32, Kind, Vec<u8>),
+    Answer(u32, Kind, u8, Vec<u8>),
     /// Many of its calls wait until it reads.
     Deferred(Box<Request>),
     /// More is kept of what it has sent than may be.
@@ -58,7 +58,7 @@ impl Inbound<Request> {
             Kind::Call => return self.begin(directory, event),
             Kind::Ping => {
                 let payload = event.payload.inline().unwrap_or_default();
-                return self.answer(head.call, Kind::Pong, payload);
+                return self.answer(head.call, Kind::Pong, 0, payload);
             }
             Kind::Release if !connection.is_own_clients() => connection.exports().release(&event)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
@@ -177,8 +177,10 @@ impl Inbound<Request> {
                     // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
                     connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
+                // Whoever sends it again must know that it has not run: a handler may fail with the same status.
+                let flags = if refusal.code == Failure::UNAVAILABLE { Outgoing::UNBEGUN } else { 0 };
                 let body = refusal.encode();
-                return self.answer(request.head.call, Kind::Error, &body);
+                return self.answer(request.head.call, Kind::Error, flags, &body);
             } else if refusal.code == Failure::UNAVAILABLE {
                 shared.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
@@ -202,11 +204,11 @@ impl Inbound<Request> {
     }
 
     /// Sends the answer to a frame, if the client reads.
-    fn answer(&self, call: u32, kind: Kind, payload: &[u8]) -> Result<Routed, LinkError> {
+    fn answer(&self, call: u32, kind: Kind, flags: u8, payload: &[u8]) -> Result<Routed, LinkError> {
         if !self.connection.has_room() {
-            return Ok(Routed::Stall(StallReason::Answer(call, kind, payload.to_vec())));
+            return Ok(Routed::Stall(StallReason::Answer(call, kind, flags, payload.to_vec())));
         }
-        self.connection.send(call, &Outgoing::new(kind, Body::Whole(payload)))?;
+        self.connection.send(call, &Outgoing { flags, ..Outgoing::new(kind, Body::Whole(payload)) })?;
         Ok(Routed::Done)
     }
 

@@ -397,9 +397,10 @@ impl Reactor {
                 StallReason::Oneway(request) | StallReason::Deferred(request) => {
                     client.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
                 }
-                StallReason::Answer(call, kind, payload) => {
+                StallReason::Answer(call, kind, flags, payload) => {
                     // If the client is gone, that is found out by reading from it.
-                    let _ = client.connection.send(call, &Outgoing::new(kind, Body::Whole(&payload)));
+                    let answer = Outgoing { flags, ..Outgoing::new(kind, Body::Whole(&payload)) };
+                    let _ = client.connection.send(call, &answer);
                 }
                 StallReason::Budget => {}
             }
