@@ -152,7 +152,11 @@ impl Account {
     /// The same for bytes of a message that lies in so many mappings.
     #[must_use]
     pub(crate) fn charge_mapped(self: &Arc<Self>, bytes: usize, mappings: usize) -> Option<Charge> {
-        let mut charge = self.charge(bytes).filter(|_| mappings == 0 || self.allows_mappings(mappings))?;
+        // Nothing is charged only to be freed again: who waits for something to be freed may be the one that asks.
+        if mappings > 0 && !self.allows_mappings(mappings) {
+            return None;
+        }
+        let mut charge = self.charge(bytes)?;
         // Relaxed: as in `allows`.
         self.mapped.fetch_add(mappings, Ordering::Relaxed);
         self.total.mapped.fetch_add(mappings, Ordering::Relaxed);
@@ -307,9 +311,12 @@ mod tests {
         let others: Vec<_> = accounts[1..4].iter().map(of_all).collect();
         let little = of_all(&accounts[4]);
         assert_eq!(little.len(), ALWAYS_MAPPED, "there is always a little");
+        assert!(budget.await_room() && accounts[4].charge_mapped(1, 1).is_none());
+        assert!(!budget.await_room(), "a refusal frees nothing, and wakes nobody");
         assert!(accounts[0].charge_mapped(1, 0).is_some(), "a message without mappings");
         drop((of_one, others, little));
         assert_eq!((budget.mapped.load(Ordering::Relaxed), budget.used()), (0, 0));
+        assert!(budget.await_room(), "it was freed");
     }
 
     #[test]

@@ -40,8 +40,10 @@ impl Reactor {
             return None;
         }
         if self.waits_for_room() && self.shared.budget.await_room() {
-            // Some may have come free before the mark was there.
-            self.resume();
+            // Some may have come free before the mark was there: who waits is looked at again, and so is everybody else,
+            // however often that happens.
+            self.poll_events(Some(Duration::ZERO));
+            return None;
         }
         let begun = clock::monotonic_ns();
         if !self.arm() {
