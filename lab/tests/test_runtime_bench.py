@@ -51,6 +51,12 @@ def _collected(ours_ns: float) -> Collected:
             collected.add(f"objects {transport} plain", turn, 1000)
             for key in ("object", "plain, passing", "back"):
                 collected.add(f"objects {transport} {key}", turn, ours_ns)
+        collected.add("grpc burst", turn, ours_ns)
+        collected.add("grpc stream", turn, 1e12 / ours_ns)
+        collected.add("grpc client nearcall", turn, ours_ns)
+        collected.add("grpc client grpcio", turn, 1e6)
+        for key in ("grpc connections", "grpc calls"):
+            collected.add(key, turn, ours_ns / 1e3)
         for key in ("plugin call plugin", "plugin event told", "plugin start beyond"):
             collected.add(key, turn, ours_ns)
         for name in PEERS:

@@ -95,7 +95,7 @@ def test_every_kind_of_call_works_in_another_codec(
             assert not is_safe
             assert first_is_arguments == (plan.name in ("scaled", "later"))
             method = _core.Method(plan, max_values=1000, number=entry)
-            agreement._methods["test.v1.Shapes"][plan.name].succeed(method)
+            agreement._methods["test.v1.Shapes"][plan.name][1].succeed(method)
         service = client.service
         _calls(service)
         _mistakes(service)
