@@ -17,7 +17,7 @@ from ..service.description import Description
 from ..service.dynamic import DescribedService, described_services
 from ..service.making import in_codec
 from ..service.plan import MethodPlan, ServicePlan
-from ..service.reading import read_description
+from ..service.reading import read_of_server
 from ..service.references import passed_in, passed_with
 from ..service.service import plan_of
 from ..types.shown import shown
@@ -268,7 +268,7 @@ class Agreements:
     def _read(self, text: str) -> Description:
         last = self._last
         if last is None or last[0] != text:
-            last = self._last = text, _checked(self._url, lambda: read_description(text.encode()))
+            last = self._last = text, _checked(self._url, lambda: read_of_server(text))
         return last[1]
 
     def end(self, agreement: Agreement) -> None:

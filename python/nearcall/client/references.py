@@ -15,7 +15,7 @@ from ..service.agreement import Agreed, agree_on_reference
 from ..service.description import Description
 from ..service.implementing import Handler, ImplementedMethod, agree_to_implement
 from ..service.plan import MethodPlan, ServicePlan
-from ..service.reading import read_description
+from ..service.reading import read_of_server
 from ..service.references import Passed
 from ..service.service import plan_of
 from .callbacks import need_loop
@@ -107,7 +107,7 @@ class Passages:
         """The passage of a new connection."""
         description, latest = references.description, self._latest
         if latest is None or latest[0] != description:
-            read = read_description(description.encode())
+            read = read_of_server(description)
             made = ClientCatalogue(self._make_callable, self._max_values, read, self._failures, self._around)
             latest = self._latest = description, made
         return ConnectionPassage(latest[1])

@@ -5,6 +5,7 @@ What a later version of nearcall may add is let through: unknown fields, and sch
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
@@ -16,7 +17,7 @@ from ..types.shown import shown
 from .description import VERSION, Description, MethodInfo, ParameterInfo, StreamInfo
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
 
-__all__ = ["Malformed", "check_limits", "read_description"]
+__all__ = ["Malformed", "check_limits", "read_description", "read_of_server"]
 
 MOST_METHODS = 4096
 """Methods of all services of a description. A client goes through all of them whenever it connects."""
@@ -26,6 +27,8 @@ LONGEST = 4 << 20
 """Bytes of a description."""
 MOST_MEMBERS = 256
 """Members of a union, which are tried one by one."""
+_MOST_REMEMBERED = 64 * 1024
+"""Bytes of the longest description that is remembered."""
 LONGEST_NAME = 1000
 """Characters of a name of a service, method or parameter."""
 DEEPEST = 64
@@ -60,6 +63,15 @@ def read_description(data: Mapping[str, Any] | bytes) -> Description:
         return read
     except (Malformed, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None
+
+
+_remembered = functools.lru_cache(maxsize=16)(read_description)  # what is refused is not kept
+
+
+def read_of_server(text: str) -> Description:
+    """The same for a client. Its next connection finds the same description as a rule: short ones are remembered."""
+    data = text.encode()
+    return _remembered(data) if len(data) <= _MOST_REMEMBERED else read_description(data)
 
 
 def check_limits(data: dict[str, Any], length: int) -> None:
