@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import struct
 import time
 
@@ -13,6 +14,9 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_TABLE_SIZE, INITIAL_WINDOW_SIZE = 1, 4
 LONGEST = 16_384
 """Bytes of the longest frame."""
+
+ENDED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What a socket raises once the other side has hung up: with TLS in between, it is no ConnectionError."""
 
 _STATUS = re.compile(rb"\x0bgrpc-status([\x01\x02])(\d{1,2})")
 
@@ -136,7 +140,7 @@ class RawClient:
     def send(self, *frames: bytes) -> None:
         try:
             self.socket.sendall(b"".join(frames))
-        except ConnectionError as error:
+        except ENDED as error:
             raise Gone from error
 
     def push(self, payload: bytes, stream: int, seconds: float, *, ends: bool = False) -> int:
@@ -172,7 +176,7 @@ class RawClient:
                 more = self.socket.recv(1 << 18)
             except TimeoutError:
                 return False
-            except ConnectionError as error:
+            except ENDED as error:
                 raise Gone from error
             finally:
                 self.socket.settimeout(20.0)

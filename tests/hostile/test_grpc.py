@@ -217,8 +217,11 @@ def headers_that_are_odd(scene: Scene) -> None:
         assert client.call(path("Echo").decode(), b"\x0a\x01x", stream) == 0
         assert client.goodbye is None
         return
-    # Two of them may break a whole connection: header compression that cannot be followed.
-    assert client.goodbye == 9
+    # Two of them may break a whole connection: header compression that cannot be followed. The server says so,
+    # unless it hung up while this side was still sending, and what was on its way is lost with the connection.
+    with contextlib.suppress(Gone):
+        client.drain()
+    assert client.goodbye in (None, 9)
 
 
 @TABLE.add()
