@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::{fork, sys};
 use nearcall_transport::{Body, CallKey, Connected, Incoming, Link, Outgoing, Peer, Room, Sent, Url};
-use nearcall_wire::{Failure, Kind, Released, Welcome};
+use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
 use super::leadership::Leadership;
 use super::table::{CallId, SharedTable, Waker};
@@ -113,12 +113,30 @@ pub enum NoEvent {
 
 impl Connection {
     pub(super) fn new(url: &Url, connected: Connected) -> Arc<Self> {
+        let Connected { link, welcome } = connected;
+        Self::of(link, Some(welcome), url.to_string(), 0, Exports::new(), OnceLock::new())
+    }
+
+    /// The half of a server's connection that calls the client.
+    pub(crate) fn to_client(link: Arc<dyn Link>, exports: Arc<Exports>, receiver: Arc<dyn Receiver>) -> Arc<Self> {
+        let name = link.peer().to_string();
+        Self::of(link, None, name, flags::BACK, exports, receiver.into())
+    }
+
+    fn of(
+        link: Arc<dyn Link>,
+        welcome: Option<Welcome>,
+        name: String,
+        side: u8,
+        exports: Arc<Exports>,
+        received: OnceLock<Arc<dyn Receiver>>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            link: connected.link,
-            welcome: Some(connected.welcome),
-            name: url.to_string(),
-            side: 0,
+            link,
+            welcome,
+            name,
+            side,
             receiving: Leadership::default(),
             table: SharedTable::default(),
             lost: AtomicBool::new(false),
@@ -126,8 +144,8 @@ impl Connection {
             generation: fork::mark(),
             in_loop: AtomicBool::new(false),
             flushing: Arc::default(),
-            exports: Exports::new(),
-            received: OnceLock::new(),
+            exports,
+            received,
             attached: OnceLock::new(),
             loop_event: OnceLock::new(),
         })

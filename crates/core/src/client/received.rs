@@ -3,19 +3,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::{descriptors, fork};
+use nearcall_platform::descriptors;
 use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
-use nearcall_wire::{Kind, flags};
+use nearcall_wire::Kind;
 
 use super::connection::{Connection, NoEvent, Receiver, is_past};
-use super::leadership::Leadership;
 use super::receiving::SIGNAL_CHECK;
-use super::table::{CallId, SharedTable, Table};
+use super::table::{CallId, Table};
 use crate::exports::Exports;
-use crate::sync::AtomicBool;
 
 /// How an event loop is woken that makes calls over a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,29 +43,6 @@ impl Drop for Entered<'_> {
 }
 
 impl Connection {
-    /// The half of a server's connection that calls the client.
-    pub(crate) fn to_client(link: Arc<dyn Link>, exports: Arc<Exports>, receiver: Arc<dyn Receiver>) -> Arc<Self> {
-        let name = link.peer().to_string();
-        Arc::new_cyclic(|this| Self {
-            this: this.clone(),
-            link,
-            welcome: None,
-            name,
-            side: flags::BACK,
-            receiving: Leadership::default(),
-            table: SharedTable::default(),
-            lost: AtomicBool::new(false),
-            going_away: AtomicBool::new(false),
-            generation: fork::mark(),
-            in_loop: AtomicBool::new(false),
-            flushing: Arc::default(),
-            exports,
-            received: receiver.into(),
-            attached: OnceLock::new(),
-            loop_event: OnceLock::new(),
-        })
-    }
-
     /// Leaves receiving to a server. Whoever receives now is asked to stop.
     /// Whether nobody was before.
     pub(crate) fn use_receiver(&self, receiver: Arc<dyn Receiver>) -> bool {
