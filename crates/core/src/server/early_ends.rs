@@ -5,6 +5,7 @@
 //! take long.
 
 use std::any::Any;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -55,9 +56,10 @@ enum Watchers {
     Over,
 }
 
-/// The calls of one connection that somebody watches, by number.
+/// The calls of one connection that somebody watches, by number. There may be several of one: a client that has given up a call
+/// may use its number again while the handler still runs.
 #[derive(Debug, Default)]
-pub(super) struct WatchedCalls(Mutex<Vec<(u32, Arc<Watched>)>>);
+pub(super) struct WatchedCalls(Mutex<HashMap<u32, Vec<Arc<Watched>>>>);
 
 impl Default for Watchers {
     fn default() -> Self {
@@ -135,15 +137,13 @@ const LONG: Duration = Duration::from_secs(3600);
 impl Watched {
     /// `call` is its number among those of its connection. `false` if the handler is through.
     pub(super) fn add(self: &Arc<Self>, ends: &Arc<EarlyEnds>, number: u64, call: u32, calls: &WatchedCalls) -> bool {
-        {
-            let mut watchers = self.0.lock();
-            let Watchers::Open(all) = &mut *watchers else { return false };
-            all.push((Arc::downgrade(ends), number));
-            if all.len() > 1 {
-                return true;
-            }
+        let mut watchers = self.0.lock();
+        let Watchers::Open(all) = &mut *watchers else { return false };
+        if all.is_empty() {
+            // Within the lock: whoever finds that somebody watches finds the call among those of its connection.
+            calls.0.lock().entry(call).or_default().push(Arc::clone(self));
         }
-        calls.0.lock().push((call, Arc::clone(self)));
+        all.push((Arc::downgrade(ends), number));
         true
     }
 
@@ -161,13 +161,13 @@ impl Watched {
     }
 
     /// The handler is through. If nobody waits for the call, which `is_early` finds out, that is told.
-    pub(super) fn dismiss(&self, calls: &WatchedCalls, is_early: impl FnOnce() -> bool) {
+    pub(super) fn dismiss(&self, call: u32, calls: &WatchedCalls, is_early: impl FnOnce() -> bool) {
         let before = std::mem::replace(&mut *self.0.lock(), Watchers::Over);
         let Watchers::Open(all) = before else { return };
         if all.is_empty() {
             return;
         }
-        calls.0.lock().retain(|(_, watched)| !std::ptr::eq(&raw const **watched, self));
+        calls.forget(call, self);
         let is_early = is_early();
         for (ends, number) in all {
             match ends.upgrade() {
@@ -182,10 +182,23 @@ impl Watched {
 impl WatchedCalls {
     /// The client has given up the call of that number, of those that have come so far, or, without one, is gone.
     pub(super) fn tell(&self, call: Option<u32>) {
-        let watched = self.0.lock().clone();
-        for (number, watched) in watched {
-            if call.is_none_or(|call| call == number) {
-                watched.tell();
+        let ended: Vec<_> = {
+            let calls = self.0.lock();
+            match call {
+                Some(call) => calls.get(&call).cloned().unwrap_or_default(),
+                None => calls.values().flatten().cloned().collect(),
+            }
+        };
+        for watched in ended {
+            watched.tell();
+        }
+    }
+
+    fn forget(&self, call: u32, watched: &Watched) {
+        if let Entry::Occupied(mut same) = self.0.lock().entry(call) {
+            same.get_mut().retain(|other| !std::ptr::eq(&raw const **other, watched));
+            if same.get().is_empty() {
+                same.remove();
             }
         }
     }
@@ -218,6 +231,24 @@ mod tests {
         ends.note(cancelled);
         assert_eq!(number(ends.next(now)), None, "nothing is watched any more");
         assert!(ends.state.lock().deadlines.is_empty());
+    }
+
+    #[test]
+    fn calls_of_one_number_are_told_apart_by_their_handlers() {
+        let (ends, calls) = (Arc::new(EarlyEnds::default()), WatchedCalls::default());
+        let (first, second) = (Arc::new(Watched::default()), Arc::new(Watched::default()));
+        let now = Instant::now();
+        for (watched, call, what) in [(&first, 5, 1), (&first, 5, 2), (&second, 5, 3), (&Arc::default(), 6, 4)] {
+            assert!(watched.add(&ends, ends.put(Some(now + LONG), errand(what)), call, &calls));
+        }
+        first.dismiss(5, &calls, || false);
+        assert!(!first.add(&ends, 0, 5, &calls), "its handler is through");
+        calls.tell(Some(5));
+        assert_eq!(number(ends.next(now)), Some(3));
+        second.dismiss(5, &calls, || false);
+        calls.tell(None);
+        assert_eq!(number(ends.next(now)), Some(4));
+        assert_eq!(calls.0.lock().keys().collect::<Vec<_>>(), [&6]);
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl CallContext {
 
     /// The handler is through, and its caller is about to hear of that.
     pub(in crate::server) fn dismiss_watchers(&self) {
-        self.watched.dismiss(&self.connection.watched_calls, || {
+        self.watched.dismiss(self.id, &self.connection.watched_calls, || {
             self.is_cancelled() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
         });
     }
