@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -172,6 +173,7 @@ class Late:
         while not context.cancelled:
             threading.Event().wait(0.002)
         context.on_cancel(self.fail)
+        context.on_cancel(sys.exit)
         context.on_cancel(lambda: self.told.put("first"))
         context.on_cancel(lambda: self.told.put("second"))
 
@@ -189,4 +191,5 @@ def test_who_asks_late(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
         asks.cancel()
         assert [late.told.get(timeout=PATIENCE) for _ in range(2)] == ["first", "second"]
     assert "raised RuntimeError" in caplog.text
+    assert "raised SystemExit" in caplog.text
     assert late.told.empty()

@@ -31,8 +31,9 @@ class _EarlyEnds:
         with self._lock:
             watched = self._core.watch(call, errand)
             if watched and self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="nearcall-early-ends", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="nearcall-early-ends", daemon=True)
+                thread.start()
+                self._thread = thread  # one that could not be started is none
         return watched
 
     def _run(self) -> None:
@@ -41,7 +42,7 @@ class _EarlyEnds:
             if errand is not None:
                 try:
                     errand()
-                except Exception as error:
+                except (Exception, SystemExit) as error:  # the thread is everybody's
                     log(ERROR, "a callback for the early end of a call raised %s", type(error).__name__, error=error)
                 # Until the next one, what it holds is not held here.
                 del errand
