@@ -30,15 +30,6 @@ PATIENCE = 30.0
 pytestmark = pytest.mark.skipif(NGINX is None, reason="no nginx here (Debian: nginx-light)")
 
 
-class Numbers:
-    """The example's service, read from its file for each test process."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.syspath_prepend(str(folder))
-        self.service: Any = importlib.import_module("sums").Calculator
-        monkeypatch.delitem(sys.modules, "sums")
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
@@ -55,6 +46,16 @@ def until_listens(process: subprocess.Popen[str], what: Path | int) -> None:
     raise TimeoutError(f"nobody listens at {what}")
 
 
+def start(folder: Path, *command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def serve(folder: Path, name: str) -> subprocess.Popen[str]:
+    """One of the two servers, at its socket."""
+    url = f"http+unix://{folder}/{name}.sock"
+    return start(folder, sys.executable, "-m", "nearcall", "serve", "sums:Calculator", url)
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """The example's folder, its port, and its servers by name."""
@@ -66,15 +67,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
     (folder / "nginx.conf").write_text(conf.replace("8443", str(port)))
     (folder / "temporary").mkdir()
     subprocess.run([sys.executable, "-m", "nearcall", "dev-certs", "certs", "127.0.0.1"], cwd=folder, check=True)
-    options: dict[str, Any] = {"cwd": folder, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     processes: dict[str, subprocess.Popen[str]] = {}
     try:
         for name in ("one", "two"):
-            serve = ["serve", "sums:Calculator", f"http+unix://{folder}/{name}.sock"]
-            processes[name] = subprocess.Popen([sys.executable, "-m", "nearcall", *serve], **options)
+            processes[name] = serve(folder, name)
         # Its workers would be another user, without access to the sockets.
         user = ["-g", "user root;"] if os.geteuid() == 0 else []
-        processes["nginx"] = subprocess.Popen([NGINX or "", "-p", str(folder), "-c", "nginx.conf", *user], **options)
+        processes["nginx"] = start(folder, NGINX or "", "-p", str(folder), "-c", "nginx.conf", *user)
         for name in ("one", "two"):
             until_listens(processes[name], folder / f"{name}.sock")
         until_listens(processes["nginx"], port)
@@ -88,7 +87,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
 
 @pytest.fixture
 def service(running: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Any:
-    return Numbers(running.folder, monkeypatch).service
+    """The example's class, read from its file for each test process."""
+    monkeypatch.syspath_prepend(str(running.folder))
+    service = importlib.import_module("sums").Calculator
+    monkeypatch.delitem(sys.modules, "sums")
+    return service
 
 
 @pytest.mark.parametrize("scheme", ["grpcs", "https"])
@@ -148,15 +151,7 @@ def test_a_server_is_replaced_and_no_call_fails(running: SimpleNamespace, servic
         old.communicate(timeout=PATIENCE)
         for _ in range(200):
             assert made.acquire(timeout=PATIENCE), problems
-        serve = ["serve", "sums:Calculator", f"http+unix://{running.folder}/one.sock"]
-        again = subprocess.Popen(
-            [sys.executable, "-m", "nearcall", *serve],
-            cwd=running.folder,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        running.processes["one"] = again
+        running.processes["one"] = again = serve(running.folder, "one")
         until_listens(again, running.folder / "one.sock")
         for _ in range(100):
             assert made.acquire(timeout=PATIENCE), problems
