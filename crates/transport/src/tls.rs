@@ -2,8 +2,10 @@
 //!
 //! The handshake is a state machine that is pushed on whenever the socket is ready; nothing here waits unless asked to.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, BufRead as _, IoSlice, Write as _};
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,6 +24,11 @@ use crate::tls_trouble::explain;
 /// Encrypted bytes taken from the socket at once.
 const BUFFER: usize = 64 << 10;
 
+thread_local! {
+    /// A buffer for the next connection that something comes on: one that rests keeps none, and there may be thousands.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// A socket with TLS on top, on either side.
 pub(crate) struct TlsWire {
     socket: OwnedFd,
@@ -31,7 +38,7 @@ pub(crate) struct TlsWire {
 
 struct State {
     session: rustls::Connection,
-    /// What came from the socket and was not decrypted yet: `at..end`.
+    /// What came from the socket and was not decrypted yet: `at..end`. Without memory while the socket is empty.
     arrived: Vec<u8>,
     at: usize,
     end: usize,
@@ -148,13 +155,19 @@ impl State {
     fn pull_some(&mut self, socket: &OwnedFd) -> Result<bool, LinkError> {
         if self.at == self.end {
             if self.arrived.is_empty() {
+                self.arrived = SPARE.try_with(Cell::take).unwrap_or_default();
                 self.arrived.resize(BUFFER, 0);
             }
             (self.at, self.end) = (0, 0);
             match rustix::net::recv(socket, &mut self.arrived[..], RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(LinkError::Closed),
                 Ok((_, got)) => self.end = got,
-                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(rustix::io::Errno::AGAIN) => {
+                    let buffer = mem::take(&mut self.arrived);
+                    // In a thread that is ending there is no such place any more.
+                    let _ = SPARE.try_with(|spare| spare.set(buffer));
+                    return Ok(false);
+                }
                 Err(error) => return Err(error.into()),
             }
             self.first.get_or_insert(self.arrived[0]);
