@@ -9,8 +9,11 @@ use nearcall_platform::descriptors::{self, EventDescriptor};
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// What every connection may keep, however full the budget is: nobody can shut the others out.
+/// What a connection may keep, however full the budget is: nobody can shut the others out. With so many connections that
+/// this would come to more than the budget once again, each may keep its part of that, and [`LEAST`] in any case.
 pub(crate) const ALWAYS: usize = 1 << 20;
+/// As much as any call needs that is not long.
+const LEAST: usize = 64 << 10;
 
 /// Mappings of peers' memory that messages may keep, of all connections: half of what Linux allows a process by default
 /// (`vm.max_map_count`), where one more fails for everybody. A quarter of them for one connection.
@@ -34,6 +37,8 @@ pub struct Budget {
     /// Mappings that messages keep, and how many may be.
     mapped: AtomicUsize,
     most_mapped: usize,
+    /// Connections that have an account.
+    accounts: AtomicUsize,
     /// Bytes of peers' memory that are kept between messages, for speed only: at most a quarter of the limit.
     kept: AtomicUsize,
 }
@@ -49,8 +54,8 @@ impl Budget {
     #[must_use]
     pub fn waking(limit: usize, wake: &Weak<EventDescriptor>) -> Arc<Self> {
         let most_mapped = if limit == usize::MAX { limit } else { MOST_MAPPED };
-        let [used, unfinished, mapped, kept] = [const { 0 }; 4].map(AtomicUsize::new);
-        Arc::new(Self { limit, used, wake: Weak::clone(wake), unfinished, mapped, most_mapped, kept })
+        let [used, unfinished, mapped, accounts, kept] = [const { 0 }; 5].map(AtomicUsize::new);
+        Arc::new(Self { limit, used, wake: Weak::clone(wake), unfinished, mapped, most_mapped, accounts, kept })
     }
 
     /// Bytes kept now.
@@ -91,6 +96,13 @@ impl Budget {
     pub fn limit(&self) -> usize {
         self.limit
     }
+
+    /// Bytes that each connection may keep in any case.
+    fn always(&self) -> usize {
+        // Relaxed: a bound on memory that need not be exact.
+        let accounts = self.accounts.load(Ordering::Relaxed).max(1);
+        (self.limit / accounts).clamp(LEAST, ALWAYS)
+    }
 }
 
 /// What one connection keeps.
@@ -111,6 +123,8 @@ impl Account {
         let one = usize::try_from(longest).unwrap_or(usize::MAX).saturating_add(ALWAYS);
         let limit = one.max(total.limit / 4);
         let [used, unfinished, mapped] = [const { 0 }; 3].map(AtomicUsize::new);
+        // Relaxed: nothing is ordered by it.
+        total.accounts.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self { total: Arc::clone(total), limit, used, unfinished, mapped })
     }
 
@@ -120,7 +134,7 @@ impl Account {
         // Relaxed: bounds on memory that need not be exact; nothing is ordered by them.
         let used = self.used.load(Ordering::Relaxed).saturating_add(bytes);
         let total = self.total.used().saturating_add(bytes);
-        used <= ALWAYS || (used <= self.limit && total <= self.total.limit)
+        (used <= self.limit && total <= self.total.limit) || used <= self.total.always()
     }
 
     /// How many bytes more may be kept now.
@@ -130,7 +144,7 @@ impl Account {
         let used = self.used.load(Ordering::Relaxed);
         let total = self.total.used();
         let here = self.limit.saturating_sub(used).min(self.total.limit.saturating_sub(total));
-        here.max(ALWAYS.saturating_sub(used))
+        here.max(self.total.always().saturating_sub(used))
     }
 
     /// Whether it is for messages that have not come completely that nothing more may be kept: they are half of it, and
@@ -193,6 +207,14 @@ impl Account {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.total.used.fetch_add(bytes, Ordering::Relaxed);
         Charge { account: Arc::clone(self), bytes, unfinished: 0, mappings: 0 }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        // Relaxed: as in `of`. What each of the others may keep has grown.
+        self.total.accounts.fetch_sub(1, Ordering::Relaxed);
+        self.total.free(0);
     }
 }
 
@@ -299,6 +321,23 @@ mod tests {
         drop((quarter, rest, little));
         assert_eq!(budget.used(), 0);
         assert!(greedy.charge(16 << 20).is_some());
+    }
+
+    #[test]
+    fn many_connections_together_keep_twice_the_budget_at_most() {
+        let budget = Budget::new(64 << 20);
+        let accounts: Vec<_> = (0..256).map(|_| Account::of(&budget, 1 << 20)).collect();
+        let full = accounts[0].charge_anyway(64 << 20);
+        let part = (64 << 20) / 256;
+        let kept: Vec<_> = accounts[1..].iter().map(|one| one.charge(part).expect("its part")).collect();
+        assert!(accounts[1..].iter().all(|one| one.charge(1).is_none() && one.room() == 0));
+        assert!(budget.await_room());
+        drop(Account::of(&budget, 1 << 20));
+        assert!(budget.await_room(), "the others' parts have grown");
+        let more: Vec<_> = (0..4096).map(|_| Account::of(&budget, 1 << 20)).collect();
+        assert!(more.iter().all(|one| one.room() == LEAST), "a call that is not long");
+        drop((full, kept));
+        assert_eq!(more[0].room(), 16 << 20);
     }
 
     #[test]
