@@ -115,7 +115,7 @@ def answers_of_http_and_nothing_read(scene: Scene) -> None:
     flood(client, lambda number: headers(request(b"/", content_type=b"text/html"), 1 + 2 * number, ends=True), scene)
 
 
-@TABLE.add(terminate=True)
+@TABLE.add(terminate=True, budget=96 * MIB)
 def clients_that_greet_and_sleep(scene: Scene) -> None:
     for number in range(scene.amount(200, 4000)):
         if number % 2:

@@ -20,6 +20,8 @@ __all__ = ["describe_error", "make_error"]
 
 _ENVELOPE: Final = 3
 """The msgpack extension type of details that have more beside them (see docs/protocol.md)."""
+_LONGEST_TEXT: Final = 16 * 1024
+"""Characters of an exception's text; the core sends as many bytes."""
 _LONGEST_TRACEBACK: Final = 64 * 1024
 """Characters of a traceback that travel; the end says most."""
 
@@ -169,7 +171,7 @@ def _traceback(error: BaseException) -> str:
 def _text(error: BaseException, *, with_class: bool = True) -> str:
     name = type(error).__name__
     try:
-        text = str(error)
+        text = str(error)[:_LONGEST_TEXT]
         # Lone surrogates can be in a str but not in UTF-8, which is what travels.
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as problem:

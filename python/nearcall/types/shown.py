@@ -64,7 +64,8 @@ def _joined(parts: Iterable[str]) -> str:
     kept: list[str] = []
     length = 0
     for part in parts:
-        line = shown(part.rstrip("\n"), keep="\n\t")
+        # A long one is only cut: an exception's text may have as many bytes as a message.
+        line = shown(part if len(part) > LONGEST else part.rstrip("\n"), keep="\n\t")
         if not line.startswith("  File "):
             # A text of several lines must not look like lines of the log.
             line = line.replace("\n", "\n    ")
