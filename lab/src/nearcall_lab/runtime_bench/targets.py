@@ -197,6 +197,13 @@ TARGETS = (
     _value("dataclass call over shm, p50", "≤ 5 µs", "nearcall-shm quote", 5000, format_time),
     _faster("grpcio UDS", "grpcio-uds echo-60k", 10, "nearcall-shm echo-60k", "60 KB echo of bytes over shm"),
     _faster("grpcio UDS", "grpcio-uds echo-60k", 25, "nearcall-shm-view echo-60k", "60 KB echo of memoryview over shm"),
+    _beside(
+        "60 KB echo of bytes over shm, and as a multiple of the ring alone",
+        "nearcall-shm echo-60k",
+        format_time,
+        "ring",
+        "ring 60k",
+    ),
     _value("1 MB memoryview in, small reply, p50", "≤ 150 µs", "view", 150_000, format_time),
     _value(
         "1 MB memoryview handed over, echo, p50", "≤ 20 µs", "handed over 1m", 20_000, format_time, source="handed over"
