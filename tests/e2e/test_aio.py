@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,16 @@ def test_ways_to_connect(url: str) -> None:
         assert not client.closed
         assert client.description["services"][0]["name"] == "Basics"
         client.close()
-        client.close()
-        assert client.closed
+        assert client.closed  # whether it is awaited or not
+        await client.close()
         with pytest.raises(nearcall.Cancelled):
             await client.add(1)
+        channel = await nearcall.aio.Channel(url)
+        closing = channel.close()
+        assert channel.closed
+        assert await closing is None
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback((await nearcall.aio.connect(url)).close)
         async with nearcall.aio.connect(url) as anything:
             assert await anything.Basics.add(1) == 6
             point = {"x": 1, "label": "a", "data": b""}

@@ -48,8 +48,7 @@ def test_it_may_be_awaited_and_closed() -> None:
         child = await nearcall.aio.spawn(command("serve"), cwd=ROOT)
         assert await child.service.echo(b"x") == b"x"
         child.close()
-        child.close()
-        await child.wait_closed()
+        await child.close()
         assert child.process.returncode == 0
 
     asyncio.run(main())
@@ -92,8 +91,7 @@ def test_the_wrong_with_says_what_to_write() -> None:
         wrong: Any = nearcall.aio.spawn(command("serve"), Workshop, cwd=ROOT)
         with pytest.raises(TypeError, match=r"write 'async with nearcall\.aio\.spawn\(\.\.\.\)'"), wrong:
             pass
-        wrong.close()
-        await wrong.wait_closed()
+        await wrong.close()
         threads: Any = nearcall.spawn(command("serve"), Workshop, cwd=ROOT)
         with pytest.raises(TypeError, match=r"'async with nearcall\.aio\.spawn\(\.\.\.\)' in an event loop"):
             async with threads:

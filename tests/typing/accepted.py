@@ -176,6 +176,8 @@ async def event_loops() -> None:
     assert_type(client, nearcall.aio.AsyncClient)
     assert_type(client.closed, bool)
     client.close()
+    assert_type(await client.close(), None)
+    await channel.close()
 
 
 class Connection:

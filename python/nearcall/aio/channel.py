@@ -22,6 +22,7 @@ from ..options.checked import check_url
 from ..references.target import Target
 from ..service.plan import MethodPlan
 from .client import AsyncClient
+from .closing import Closing
 from .methods import Caller, within
 from .objects import object_callable
 from .room import RoomQueue
@@ -78,13 +79,19 @@ class Channel(Caller, ChannelBase, ForLoops):
         client._begin()
         return client
 
-    def close(self) -> None:  # noqa: D102 - inherited
+    def close(self) -> Awaitable[None]:
+        """Ends the connection at once; calls of all clients that are under way fail with :class:`~nearcall.Cancelled`,
+        and so does what is called from now on. Harmless when repeated.
+
+        Any function may call it. What it returns may be awaited, and has nothing to wait for.
+        """
         if self._connection is not None:
             if not self._running().is_closed():
                 for watched in self._watched:
                     self._running().remove_reader(watched.fileno())
             self._watched.clear()
             self._connection.close()
+        return Closing()
 
     async def __aenter__(self) -> Self:
         return await self._open()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..client.child import ChildBase, ChildProcess
 from .channel import Channel
 from .client import AsyncClient
+from .closing import Closing
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -48,29 +49,19 @@ class AsyncChild(ChildBase, AsyncClient):
             self._child.ours.close()
         return self
 
-    def close(self) -> None:
-        """Ends the connection, and by that the process, for which it does not wait: see :meth:`wait_closed`. Harmless
-        when repeated.
+    def close(self) -> Awaitable[None]:
+        """Ends the connection at once, and by that the process; what it returns may be awaited, and waits for that.
+        Harmless when repeated.
+
+        A process that has not ended by itself within ``grace`` seconds is sent ``SIGTERM``, and killed after as long
+        again.
         """
-        super().close()
+        self._end()
         self._child.ours.close()
         if self._ending is None:
             self._ending = threading.Thread(target=self._child.end, args=(self._grace,), name="nearcall-child")
             self._ending.start()
-
-    async def wait_closed(self) -> None:
-        """Waits, after :meth:`close`, until the process has ended.
-
-        One that has not ended by itself within ``grace`` seconds is sent ``SIGTERM``, and killed after as long again.
-        """
-        if self._ending is not None:
-            await asyncio.to_thread(self._ending.join)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-        await self.wait_closed()
+        return Closing(partial(asyncio.to_thread, self._ending.join))
 
 
 class _ChildChannel(Channel):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..call.proxy import Proxy
 from ..client.client import ClientBase
 from ..client.connected import ForLoops
 from ..errors import Cancelled
+from .closing import Closing
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,6 +48,15 @@ class AsyncClient(ClientBase, ForLoops):
     async def __aenter__(self) -> Any:
         await self._open()
         return self._service
+
+    def close(self) -> Awaitable[None]:
+        """Ends the client at once, as :meth:`nearcall.Client.close` does. Harmless when repeated.
+
+        Any function may call it. What it returns may be awaited: it waits for the end of what the client has started,
+        such as the process of :func:`spawn`.
+        """
+        self._end()
+        return Closing()
 
     @property
     def service(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -111,7 +111,7 @@ class ChannelBase(Connected):
         """
 
     @abstractmethod
-    def close(self) -> None:
+    def close(self) -> Awaitable[None] | None:
         """Ends the connection; calls of all clients that are under way fail with :class:`~nearcall.Cancelled`, and so
         does what is called from now on. Harmless when repeated.
         """

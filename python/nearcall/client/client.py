@@ -44,13 +44,7 @@ class ClientBase(Connected, HasService):
     def _opened(self) -> _core.Connection:
         return self._channel._opened()
 
-    def close(self) -> None:
-        """Ends the client: what is called from now on fails with :class:`~nearcall.Cancelled`. Harmless when repeated.
-
-        The client of :func:`connect` ends its connection, too, and with it the calls under way, which fail in the same
-        way. One of several clients of a :class:`Channel` leaves the connection to the others, and its calls under way
-        go on to their end.
-        """
+    def _end(self) -> None:
         self._closed = True
         if self._owns_channel:
             self._channel.close()
@@ -94,6 +88,15 @@ class Client(ClientBase, ForThreads, Generic[T]):
         if self.closed:
             raise Cancelled(f"this client of {self.url} was closed")
         return self.service
+
+    def close(self) -> None:
+        """Ends the client: what is called from now on fails with :class:`~nearcall.Cancelled`. Harmless when repeated.
+
+        The client of :func:`connect` ends its connection, too, and with it the calls under way, which fail in the same
+        way. One of several clients of a :class:`Channel` leaves the connection to the others, and its calls under way
+        go on to their end.
+        """
+        self._end()
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}client of {self.service!r}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -52,7 +52,7 @@ class Connected(ABC):
         """Whether it was closed."""
 
     @abstractmethod
-    def close(self) -> None:
+    def close(self) -> Awaitable[None] | None:
         """Ends it."""
 
     @property
@@ -122,6 +122,10 @@ class ForLoops(Connected):
     """What is used in an ``async with`` statement, or awaited."""
 
     @abstractmethod
+    def close(self) -> Awaitable[None]:  # noqa: D102 - inherited
+        ...
+
+    @abstractmethod
     async def _open(self) -> Self:
         """Makes sure that there is a connection."""
 
@@ -131,7 +135,7 @@ class ForLoops(Connected):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        await self.close()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
 
