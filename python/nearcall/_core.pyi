@@ -51,6 +51,7 @@ __all__ = [
     "install",
     "is_native",
     "key_hash",
+    "named_servers",
     "on_end",
     "sandbox_names",
     "set_call_variables",
@@ -151,6 +152,13 @@ def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]
     """PEM texts to try TLS out: an authority, a server's certificate for the names and its key, a client's and its key.
 
     They end ``days`` days from now, or have ended if that is negative.
+    """
+
+def named_servers() -> tuple[str, list[str]]:
+    """Where ``shm://`` finds servers of this user, and their names in order, those of dead servers included.
+
+    Raises:
+        OSError: the directory cannot be made, read or trusted.
     """
 
 def end_with(socket: int, patience: float) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import nearcall
 
 from .conftest import TRANSPORTS
 from .process import ROOT
@@ -45,6 +48,12 @@ class Calculator:
 
 from collections.abc import AsyncIterator
 '''
+
+
+@nearcall.service
+class Squares:
+    def square(self, x: int) -> int:
+        return x * x
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +116,23 @@ def test_list(command: Any, urls: list[str]) -> None:
         assert "add(a: int, b: int = ...) -> int  # The sum." in done.stdout
     description = json.loads(command("list", "--json", urls[0]).stdout)
     assert description["services"][0]["name"] == "Calculator"
+
+
+def test_list_without_a_url_names_the_servers_that_live(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    done = command("list")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"no server of yours is at shm:// (its sockets would be in {tmp_path}/nearcall)\n"
+    with socket.socket(socket.AF_UNIX) as dead:  # as one that was killed leaves it
+        dead.bind(str(tmp_path / "nearcall" / "dead.sock"))
+    with nearcall.Server(Squares(), "shm://alive", "shm://other"):
+        done = command("list")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == "".join(f"shm://{name}  process {os.getpid()}  Squares\n" for name in ("alive", "other"))
+        alive, _ = json.loads(command("list", "--json").stdout)
+        assert alive == {"url": "shm://alive", "pid": os.getpid(), "services": ["Squares"]}
 
 
 @pytest.mark.parametrize(

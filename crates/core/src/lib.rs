@@ -20,7 +20,7 @@ pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, Body, Buffer, BufferPool, Charge, Codec, Compress, ConnectError, Credentials, DevCerts,
     Encoding, Incoming, Lease, LinkError, Listener, Messages, MethodPath, Options, Origins, Outgoing, Path, Paths,
-    Payload, Peer, Pem, Proxy, Url, dev_certs,
+    Payload, Peer, Pem, Proxy, Url, dev_certs, named_servers,
 };
 pub use nearcall_wire::{
     Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch, Watch,

@@ -20,6 +20,7 @@ mod interpreter;
 mod introspection;
 mod listeners;
 mod loop_server;
+mod named;
 mod native;
 mod notices;
 mod oneway;
@@ -76,6 +77,8 @@ mod _core {
     use super::listeners::{Listeners, end_with};
     #[pymodule_export]
     use super::loop_server::LoopRequest;
+    #[pymodule_export]
+    use super::named::named_servers;
     #[pymodule_export]
     use super::native::is_native;
     #[pymodule_export]

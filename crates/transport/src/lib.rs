@@ -52,5 +52,6 @@ pub use nearcall_http::{Codec, Encoding, Origins};
 pub use outgoing::{Body, CallKey, Compress, Outgoing};
 pub use peer::{Admission, Peer};
 pub use proxy::Proxy;
+pub use rendezvous::named_servers;
 pub use transports::Comeback;
 pub use url::{BadUrl, Url};

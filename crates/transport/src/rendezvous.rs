@@ -87,6 +87,24 @@ fn runtime_dir() -> io::Result<PathBuf> {
     Ok(dir)
 }
 
+/// Where named servers of this user are looked for, and the names that are taken there, in order. A name may be left over
+/// from a server that died.
+///
+/// # Errors
+///
+/// The directory cannot be made, read or trusted.
+pub fn named_servers() -> io::Result<(PathBuf, Vec<String>)> {
+    let dir = runtime_dir()?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&dir)? {
+        if let Some(name) = entry?.file_name().to_str().and_then(|name| name.strip_suffix(".sock")) {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok((dir, names))
+}
+
 /// A listening Unix socket, and the lock that says that its server lives.
 #[derive(Debug)]
 pub(crate) struct Listening {

@@ -20,22 +20,22 @@ __all__ = ["connect", "connected", "find_method", "refuse_undescribed", "remote_
 
 
 @contextmanager
-def connected(options: argparse.Namespace) -> Generator[tuple[Any, Description], None, None]:
+def connected(options: argparse.Namespace, **more: Any) -> Generator[tuple[Any, Description], None, None]:
     """A dynamic client of ``options.url`` and the description of its server; closed at the end."""
-    client = connect(options)
+    client = connect(options, **more)
     with client:
         yield client, read_description(client.description)
 
 
-def connect(options: argparse.Namespace) -> Any:
-    """A dynamic client of ``options.url``.
+def connect(options: argparse.Namespace, **more: Any) -> Any:
+    """A dynamic client of ``options.url``; ``more`` are options of the client that have no flag.
 
     Raises:
         UsageError: the URL or an option is malformed, or gRPC or Connect is spoken at the URL.
         RpcError: nobody serves there, or not for this client.
     """
     refuse_undescribed(options.url)
-    chosen = client_options(options)
+    chosen = client_options(options) | more
     try:
         return cast(Any, nearcall).connect(options.url, **chosen)
     except ValueError as error:  # nothing has been called yet: it is the command line that is wrong
