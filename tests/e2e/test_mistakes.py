@@ -376,3 +376,85 @@ def test_a_call_that_was_not_awaited_says_so(url: str) -> None:
             assert repr(call) == f"<call of Store.get at {url}>"
 
     asyncio.run(main())
+
+
+def test_an_interceptor_of_a_client_that_forgets_to_return_is_named(url: str) -> None:
+    def forgetful(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
+        proceed(call)
+
+    async def forgetful_too(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
+        await proceed(call)
+
+    async def not_awaiting(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
+        return proceed(call)
+
+    advice = (
+        r"^Store\.get\(\): the result must be str, got None; this client has interceptors \({}\), which must return"
+    )
+    with (
+        nearcall.connect(url, Store, interceptors=[forgetful]) as store,
+        pytest.raises(nearcall.Internal, match=advice.format("forgetful")),
+    ):
+        store.get("a")
+
+    async def main() -> None:
+        async with nearcall.aio.connect(url, Store, interceptors=[forgetful_too]) as store:
+            with pytest.raises(nearcall.Internal, match=advice.format("forgetful_too")):
+                await store.get("a")
+        async with nearcall.aio.connect(url, Store, interceptors=[not_awaiting]) as store:
+            assert await store.get("a") == "a", "it was meant so"
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_started(url: str) -> None:
+    start: Any = nearcall.start
+    with nearcall.connect(url, Store) as store:
+        with pytest.raises(TypeError, match=r"start\(calc\.add, 1, 2\), not what it returned: 'a'"):
+            start(store.get("a"))
+        with pytest.raises(TypeError, match=r"without streams"):
+            start(store.find, 3)
+        with pytest.raises(TypeError, match=r"^len cannot be started: that takes a method of a client"):
+            start(len, "a")
+
+
+@nearcall.service
+class Asking:
+    def __init__(self) -> None:
+        self.topic: nearcall.Topic[int] = nearcall.Topic()
+
+    def on_cancel(self, what: str) -> None:
+        async def later() -> None: ...
+
+        callback: Any = later if what == "async" else None
+        nearcall.context().on_cancel(callback)
+
+    def compress(self) -> None:
+        method: Any = "gzip"
+        nearcall.context().compress = method
+
+    def watch(self) -> Iterator[int]:
+        topic: Any = self.topic
+        return topic  # type: ignore[no-any-return]
+
+
+def test_mistakes_of_handlers(key: str) -> None:
+    with nearcall.Server(Asking(), f"inproc://{key}") as server, nearcall.connect(server.urls[0], Asking) as asking:
+        with pytest.raises(nearcall.Unknown, match=r"on_cancel takes a function without parameters.*not None"):
+            asking.on_cancel("nothing")
+        with pytest.raises(nearcall.Unknown, match=r"an ordinary function, not an 'async def'"):
+            asking.on_cancel("async")
+        with pytest.raises(nearcall.Unknown, match=r"compress is True, False or None, not 'gzip'"):
+            asking.compress()
+        with pytest.raises(nearcall.Unknown, match=r"a topic is no stream: return topic\.subscribe\(\)"):
+            next(asking.watch())
+
+
+def test_a_server_in_async_with(key: str) -> None:
+    async def main() -> None:
+        server: Any = nearcall.Server(Store(), f"inproc://{key}")
+        with pytest.raises(TypeError, match="a server is used with an ordinary 'with'"):
+            async with server:
+                pass
+
+    asyncio.run(main())

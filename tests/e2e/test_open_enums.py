@@ -126,6 +126,35 @@ def test_json_has_numbers_where_there_is_no_name(server: nearcall.Server) -> Non
     assert post(server, sent) == (200, sent)
 
 
+class Sky(Enum):
+    """Open, but its values are texts, which have no numbers."""
+
+    CLEAR = "clear"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Sky:
+        made = object.__new__(cls)
+        made._name_, made._value_ = "MADE", value
+        return made
+
+
+@nearcall.service
+class Skies:
+    def tell(self, sky: Sky) -> str:
+        return str(sky.value)
+
+
+def test_a_made_member_without_a_number_is_refused_by_its_name() -> None:
+    with nearcall.Server(Skies(), "grpc://127.0.0.1:0", "inproc://skies") as server:
+        with nearcall.connect(server.urls[1], Skies) as skies:
+            assert skies.tell(Sky("haze")) == "haze"
+        with (
+            nearcall.connect(server.urls[0], Skies) as skies,
+            pytest.raises(nearcall.InvalidArgument, match=r"argument 'sky': Sky has no number for <Sky.MADE: 'haze'>"),
+        ):
+            skies.tell(Sky("haze"))
+
+
 def post(server: nearcall.Server, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     request = urllib.request.Request(
         f"{server.urls[1]}/test.Weather/Tell", json.dumps(message).encode(), {"content-type": "application/json"}

@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_it_says_is_read(folder: Path) -> None:
-    manifest = read_manifest(folder)
+    manifest = read_manifest(str(folder))
     assert (manifest.id, manifest.entry, manifest.extends) == (
         "org.example.shout",
         "shout.main:start",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any
+from inspect import iscoroutinefunction
+from typing import Any, cast
 
 from .. import _core
 from .early_ends import watch_early_end
@@ -72,6 +73,10 @@ class Context:
 
     @compress.setter
     def compress(self, compress: bool | None) -> None:
+        if compress is not None and not isinstance(cast(object, compress), bool):
+            raise TypeError(
+                f"compress is True, False or None, not {compress!r}: by what is the server's option compression"
+            )
         self._call.compress = compress
 
     @property
@@ -86,7 +91,11 @@ class Context:
         What a coroutine handler asks for is called in its event loop. Else a thread calls that does it for all calls:
         ``callback`` should only set an event or give something else up, and not wait. What it raises goes to the log.
         Once the handler is through it is not called any more.
+
+        Raises:
+            TypeError: ``callback`` is no function, or an ``async def``.
         """
+        _check_callback(callback)
         call = self._call
         if current_request.get() is None:
             watch_early_end(call, partial(copy_context().run, callback))
@@ -127,6 +136,13 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<call of {self.method}>"
+
+
+def _check_callback(callback: object) -> None:
+    if not callable(callback):
+        raise TypeError(f"on_cancel takes a function without parameters, such as event.set, not {callback!r}")
+    if iscoroutinefunction(callback):
+        raise TypeError("on_cancel takes an ordinary function, not an 'async def': nobody would await it")
 
 
 def context() -> Context:

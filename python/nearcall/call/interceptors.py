@@ -165,9 +165,10 @@ def intercept_client(
 
     last: Function = send_in_loop if for_loop and not streams else send
     chain = _chain(interceptors, last, for_loop=for_loop, streams=streams)
+    kept = _blame(interceptors, plan, chain, "this client", for_loop=for_loop)
 
     def intercepted(*args: Any, **kwargs: Any) -> Any:
-        return chain(ClientCall(plan.full_name, plan.kind, args, kwargs))
+        return kept(ClientCall(plan.full_name, plan.kind, args, kwargs))
 
     intercepted.__name__, intercepted.__qualname__ = plan.name, plan.full_name
     return intercepted
@@ -198,7 +199,7 @@ def _intercepted(
         return handler(*call._target, *call.args, **call.kwargs)
 
     chain = _chain(interceptors, run, for_loop=plan.handler_is_async, streams=streams)
-    kept = _blame(interceptors, plan, chain)
+    kept = _blame(interceptors, plan, chain, "the server", for_loop=plan.handler_is_async)
 
     def intercepted(*values: Any) -> Any:
         kwargs = dict(zip(names, values[count:], strict=True))
@@ -207,7 +208,7 @@ def _intercepted(
     return intercepted
 
 
-def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function) -> Function:
+def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose: str, *, for_loop: bool) -> Function:
     """The chain, which speaks of the interceptors where there is no result: one that forgets to return what it was
     given is easily taken for a mistake of the handler's.
     """
@@ -219,10 +220,10 @@ def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function) -> Fu
                 plan.reply.check(None)
         except RpcError as error:
             problem = error.message
-    if not problem or (streams and plan.handler_is_async):  # None is a result; or the chain has looked itself
+    if not problem or (streams and for_loop):  # None is a result; or the chain has looked itself
         return chain
     names = ", ".join(getattr(one, "__name__", type(one).__name__) for one in interceptors)
-    advice = f"{problem}; the server has interceptors ({names}), which must return what proceed(call) returns"
+    advice = f"{problem}; {whose} has interceptors ({names}), which must return what proceed(call) returns"
 
     def look(result: Any) -> Any:
         if result is None:
@@ -235,7 +236,7 @@ def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function) -> Fu
     async def awaited(call: Any) -> Any:
         return look(await chain(call))
 
-    return awaited if plan.handler_is_async else called
+    return awaited if for_loop else called
 
 
 def _chain(interceptors: Iterable[Any], last: Function, *, for_loop: bool, streams: bool) -> Function:
@@ -260,7 +261,9 @@ def _awaitable_of(function: Proceed) -> Proceed:
 
     async def proceed(call: Any) -> Any:
         result = function(call)
-        return await result if inspect.isawaitable(result) else result
+        while inspect.isawaitable(result):  # twice, if an `async def` returns what it did not await
+            result = await result
+        return result
 
     return proceed
 

@@ -36,8 +36,17 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
         RpcError: it cannot be sent.
     """
     if not isinstance(method, _core.Unary):
-        raise TypeError(
-            f"{method!r} cannot be started: that takes a method without streams of a client that nearcall.connect "
-            "made, and without interceptors. In an event loop write asyncio.ensure_future(...)"
-        )
+        raise TypeError(_advice(method))
     return method.start(*args, **kwargs)
+
+
+def _advice(given: object) -> str:
+    if not callable(given):
+        return (
+            f"nearcall.start takes a method and its arguments, start(calc.add, 1, 2), not what it returned: {given!r}"
+        )
+    name = getattr(given, "__qualname__", None) or repr(given)
+    return (
+        f"{name} cannot be started: that takes a method of a client that nearcall.connect made, without streams, not "
+        "one-way, and without interceptors. In an event loop write asyncio.ensure_future(...)"
+    )

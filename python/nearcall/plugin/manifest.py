@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -127,12 +128,13 @@ class Manifest(msgspec.Struct, frozen=True):
         return next((each for each in self.permissions if each.name == name), None)
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
     """Reads the manifest in a plugin's directory. Nothing of the plugin is run or imported.
 
     Raises:
         ManifestError: it is missing, malformed or wrong; names every mistake.
     """
+    directory = Path(directory)
     path = directory / MANIFEST
     try:
         with path.open("rb") as file:

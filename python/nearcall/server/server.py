@@ -513,6 +513,16 @@ class Server:
     ) -> None:
         self.stop()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            raise TypeError(
+                "a server is used with an ordinary 'with', in an event loop too: its coroutine handlers have a loop of "
+                "their own"
+            )
+
+        __aexit__ = __aenter__
+
     def __repr__(self) -> str:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from .. import _core
 from ..options.checked import check_whole
@@ -113,6 +113,11 @@ class Topic(Generic[T]):
     def subscribers(self) -> int:
         """How many subscribers there are just now."""
         return self._core.subscribers
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __iter__(self) -> Any:
+            raise TypeError("a topic is no stream: return topic.subscribe()")
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"subscribers={self.subscribers}"

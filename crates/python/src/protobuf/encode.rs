@@ -262,7 +262,8 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
             },
             Kind::Enum(members) => {
                 let number = members.by_member.get(&value.as_ptr().addr()).copied();
-                let number = number.or_else(|| members.number_of_made(value)).ok_or_else(|| misfit(element, value))?;
+                let number =
+                    number.or_else(|| members.number_of_made(value)).ok_or_else(|| without_number(element, value))?;
                 self.out.member(members, number);
                 Ok(())
             }
@@ -386,6 +387,16 @@ fn is_of_numpy(value: &Bound<'_, PyAny>, names: &[&str]) -> bool {
 #[cold]
 fn misfit(element: &Element, value: &Bound<'_, PyAny>) -> Box<Trouble> {
     Trouble::misfit(format!("expected {}, got {}", element.name, type_name(value)))
+}
+
+/// A member that a class has made of a value may be one that Protobuf has no number for.
+#[cold]
+fn without_number(element: &Element, value: &Bound<'_, PyAny>) -> Box<Trouble> {
+    if !value.get_type().name().is_ok_and(|name| name == element.name.as_str()) {
+        return misfit(element, value);
+    }
+    let shown = value.repr().map_or_else(|_| "it".to_owned(), |shown| shown.to_string());
+    Trouble::misfit(format!("{} has no number for {shown}", element.name))
 }
 
 #[cold]
