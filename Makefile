@@ -87,7 +87,7 @@ bench: setup  ## measure nearcall against its targets, beside the ring alone; re
 readme: setup  ## put the numbers of the last demo and bench into the README
 	@$(PY) tools/update_readme.py $(ARGS)
 
-docs: setup  ## write the reference of both languages to out/docs/; the guide is docs/guide.md
+docs: setup  ## write the reference of both languages to out/docs/; the guide is in docs/guide/
 	@mkdir -p out/docs
 	@$(PY) tools/make_reference.py out/docs/python
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc -q --workspace --no-deps --document-private-items

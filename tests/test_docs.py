@@ -61,7 +61,8 @@ NEEDS = {"go": ("go",), "node": ("node", "npm"), "java": ("java", "mvn")}
 MADE = shutil.ignore_patterns("__pycache__", "*_pb2*", "calculator.proto", "bin", "pb", "target", "node_modules")
 """What the commands of pages make."""
 LAB_PAGES = [ROOT / "lab/README.md", *sorted((ROOT / "lab/docs").glob("*.md"))]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *LAB_PAGES]
+DOCS = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/guide").glob("*.md"))]
+PAGES = [ROOT / "README.md", *DOCS, *LAB_PAGES]
 ALL_PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
@@ -453,7 +454,8 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
         "rows": [row, {**row, "label": "B", "problem": "not installed"}],
     }
     lost = {"what": "echo", "target": "≤ 1 µs", "measured": "2 µs", "met": False}
-    runtime = {**common, "rounds": 5, "quick": False, "interrupted": False, "verdicts": [lost]}
+    beside = {"what": "a peer", "target": "beside it", "measured": "3 µs", "met": None}
+    runtime = {**common, "rounds": 5, "quick": False, "interrupted": False, "verdicts": [lost, beside]}
     readme = tmp_path / "README.md"
     readme.write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "demo.json").write_text(json.dumps(demo), encoding="utf-8")
@@ -461,7 +463,13 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     tool = [sys.executable, str(ROOT / "tools/update_readme.py"), "--out", str(tmp_path), "--readme", str(readme)]
     output_of(tool, tmp_path)
     text = readme.read_text(encoding="utf-8")
-    for expected in ("| A | 1.23 µs | 2.50 µs | 2.00× |", "B: not installed", "2024-02-29", "| 2 µs | **no** |"):
+    for expected in (
+        "| A | 1.23 µs | 2.50 µs | 2.00× |",
+        "B: not installed",
+        "2024-02-29",
+        "| 2 µs | **no** |",
+        "Of 1 targets 0 are met.",
+    ):
         assert expected in text
     assert "| | one client, pinned | every CPU busy |" in text
     assert "| A | 1.23 µs · 2.50 µs | 5.68 µs · – |" in text

@@ -76,9 +76,9 @@ def demo_table(report: dict[str, Any]) -> list[str]:
     if reasons:
         lines += ["", f"Without numbers: {'; '.join(reasons)}."]
     return [
-        "One client that calls as fast as it can, a CPU for each side, one call under way. Where nobody else wants the "
-        "CPUs, a mechanism that looks for its reply gains most against one that sleeps. The last column is the mean of "
-        "the launches' own factors, so it is not quite the quotient of two medians:",
+        "One client calls as fast as it can, with a CPU for each side and one call under way. That favours mechanisms "
+        "which spin, that is, look for the reply for a moment before they sleep; other conditions are folded in below. "
+        "The last column is the mean of the launches' own factors, so it is not quite the quotient of two medians:",
         "",
         *first_rows,
         "",
@@ -103,7 +103,7 @@ def conditions_table(report: dict[str, Any], heading: str, first: str) -> list[s
     if not report["conditions"]:
         return []
     lines = [
-        f"The same {heading} where looking for a reply gains less, or loses; median · CPU time of both sides per call:",
+        f"The same {heading} where spinning gains less, or loses; median · CPU time of both sides per call:",
         "",
         f"| | {' | '.join(columns.values())} |",
         "|---|" + "---:|" * len(columns),
@@ -130,7 +130,7 @@ def runtime_table(report: dict[str, Any]) -> list[str]:
     met = [verdict["what"] for verdict in report["verdicts"] if verdict["met"]]
     missed = [verdict["what"] for verdict in report["verdicts"] if verdict["met"] is False]
     return [
-        f"Of {len(report['verdicts'])} targets {len(met)} are met. Missed: {'; '.join(missed) or 'none'}.",
+        f"Of {len(met) + len(missed)} targets {len(met)} are met. Missed: {'; '.join(missed) or 'none'}.",
         "",
         *folded("All targets, with what was measured", lines),
         "",

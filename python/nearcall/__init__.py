@@ -14,7 +14,7 @@ A class with type hints is a service. One process serves it, and others call it 
     with nearcall.connect("shm://calc", Calculator) as calc:   # in another
         print(calc.add(1, 2))
 
-The guide, ``docs/guide.md``, explains all of it with examples. This is what there is, by what it is for:
+The guide, in ``docs/guide``, explains all of it with examples. This is what there is, by what it is for:
 
 - **Declare a service:** `service`; methods are marked with `oneway`, `idempotent` and `no_side_effects`; `depends`
   fills a parameter in at the server, `field` pins a number for gRPC.
