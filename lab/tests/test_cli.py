@@ -55,6 +55,15 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "exit status" in capsys.readouterr().out
 
 
+def test_a_command_that_is_not_there_is_named_with_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    for typed, meant in (("runtme", ": did you mean runtime?"), ("xyz", "")):
+        with pytest.raises(SystemExit) as ended:
+            main([typed])
+        assert ended.value.code == 2
+        says = f"nearcall-lab: there is no command '{typed}'{meant}; nearcall-lab --help shows what it takes\n"
+        assert capsys.readouterr().err == says
+
+
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from nearcall_lab.contract import Mechanism, Spec
 from nearcall_lab.placement import choose
 from nearcall_lab.results.histogram import latencies
 from nearcall_lab.runtime_bench import floor, plugins
+from nearcall_lab.runtime_bench.command import run
 from nearcall_lab.runtime_bench.load_tasks import CURVE, DIRECTIONS
 from nearcall_lab.runtime_bench.measure import PING_PONGS, RuntimeRun
 from nearcall_lab.runtime_bench.plugin_peers import PEERS, start_peer
@@ -105,6 +110,19 @@ def test_only_what_was_measured_is_shown_if_some_tasks_were_chosen() -> None:
 def test_a_pattern_that_finds_no_task_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no task is called 'plugins-of-others'; there are .*plugin call"):
         RuntimeRun(1, QUICK, None, "plugins-of-others").tasks()
+
+
+def test_other_work_is_told_also_where_no_ping_pong_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            assert run(Console(), tmp_path, 1, None, quick=True, only="import") == 0
+        finally:
+            other.kill()
+    report = json.loads((tmp_path / "runtime-part.json").read_text(encoding="utf-8"))
+    assert any("other work was running" in flag for flag in report["red_flags"])
+    said = capsys.readouterr().out
+    assert "Caution: a quick run, too short to publish." in said
+    assert "Caution: other work was running" in said
 
 
 def test_every_peer_of_a_plugin_answers(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ A new file is a new command; nothing else has to know of it. A module imports wh
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol, cast
 
@@ -100,4 +102,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with the status 2."""
+        if wrong := re.search(r"COMMAND: invalid choice: '([^']*)'", message):
+            close = difflib.get_close_matches(wrong[1], [command.NAME for command in find_commands()], n=1)
+            message = f"there is no command '{wrong[1]}'{f': did you mean {close[0]}?' if close else ''}"
         self.exit(2, f"{self.prog}: {message}; {self.prog} --help shows what it takes\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 from rich.console import Console
 
 from nearcall_lab import __version__
+from nearcall_lab.engine.machine import Watch
 from nearcall_lab.environment import capture, conclude, cpu_ticks
 from nearcall_lab.runtime_bench.measure import RuntimeRun
 from nearcall_lab.runtime_bench.results import QUICK, Amounts, Collected
@@ -33,6 +35,12 @@ def _latencies(series: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _own_cpu_s() -> float:
+    """CPU time of this process and of those that it started and that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quick: bool, only: str = "*") -> int:
     """Run the tasks whose names match `only`.
 
@@ -47,10 +55,13 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
             remaining = "" if left is None else f", about {int(left) // 60}:{int(left) % 60:02d} left"
             console.print(f"\r{done}/{total}{remaining}: {what}".ljust(78)[:78], end="", highlight=False)
 
+    watch, own_before = Watch(os.sched_getaffinity(0)), _own_cpu_s()
     bench.run(tell)
+    watch.stop()
     if console.is_terminal:
         console.print("\r" + " " * 78 + "\r", end="")
-    conclude(environment, ticks, bench.others)
+    # Tasks without a ping-pong know nothing of other work; the run as a whole does.
+    conclude(environment, ticks, bench.others or [watch.others_share(_own_cpu_s() - own_before)])
     verdicts, series = judge(bench.collected, all_of_them=only == "*"), _series(bench.collected)
     print(markdown(verdicts))
     if series:
@@ -60,6 +71,8 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
         f"otherwise, medians, ratios paired by round with a 95 % interval (Student's, on logarithms). "
         f"{environment.cpu}, {environment.kernel}, {environment.python}."
     )
+    if quick:
+        print("Caution: a quick run, too short to publish.")
     for flag in environment.flags():
         print(f"Caution: {flag}.")
     if bench.interrupted:
