@@ -43,7 +43,6 @@ __all__ = [
     "Watched",
     "check_keys",
     "confine",
-    "count_blocks",
     "current_call",
     "current_references",
     "dev_certs",
@@ -52,6 +51,7 @@ __all__ = [
     "is_native",
     "key_hash",
     "named_servers",
+    "note_block",
     "on_end",
     "sandbox_names",
     "set_call_variables",
@@ -88,8 +88,8 @@ def set_call_variables(
     The deadline is in seconds on the clock of ``time.monotonic``.
     """
 
-def count_blocks(entered: bool) -> None:
-    """Counts a block that surrounds calls in (``True``) or out; while there is none, no call looks at the variables."""
+def note_block() -> None:
+    """A block that surrounds calls is entered; until the first one no call looks at the variables."""
 
 @final
 class Buffer:

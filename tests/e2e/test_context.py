@@ -185,3 +185,16 @@ def test_the_peer_is_this_process(curious: tuple[Curious, str], transport: str) 
 def test_outside_a_handler_there_is_no_context() -> None:
     with pytest.raises(RuntimeError, match="no call is being served"):
         nearcall.context()
+
+
+def test_a_task_is_in_the_blocks_that_it_was_made_in(curious: tuple[Curious, str]) -> None:
+    async def main() -> None:
+        async with nearcall.aio.connect(curious[1], Curious) as client:
+            with nearcall.metadata({"user": "ada"}) as metadata, nearcall.timeout(5):
+                sent, facts = asyncio.ensure_future(client.sent()), asyncio.ensure_future(client.facts())
+            # No block is open any more when they begin.
+            assert [tuple(pair) for pair in await sent] == [("user", "'ada'")]
+            assert (await facts)["left"] == "True"
+            assert metadata.trailing["cost"] == "9"
+
+    asyncio.run(main())

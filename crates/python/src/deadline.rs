@@ -1,6 +1,6 @@
 //! What the surrounding `with` blocks say of the calls inside them: `nearcall.timeout` and `nearcall.metadata`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::Metadata;
@@ -15,8 +15,9 @@ use crate::callback::Callback;
 static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The context variable that holds the innermost `nearcall.metadata` block.
 static METADATA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// How many blocks are open in this process. While there is none, no call looks at the variables.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// Whether any block was ever entered in this process: until then no call looks at the variables. How many are open now says
+/// too little: a task that was made in a block is in it for as long as it runs.
+static USED: AtomicBool = AtomicBool::new(false);
 
 /// Names the context variables that hold the deadline and the metadata.
 #[pyfunction]
@@ -25,14 +26,13 @@ pub(crate) fn set_call_variables(py: Python<'_>, deadline: Py<PyAny>, metadata: 
     let _ = METADATA.set(py, metadata);
 }
 
-/// Counts a block in (`True`) or out.
+/// A block is entered.
 #[pyfunction]
-pub(crate) fn count_blocks(entered: bool) {
-    // Relaxed: a thread always sees its own block; others do not depend on it.
-    if entered {
-        OPEN.fetch_add(1, Ordering::Relaxed);
-    } else {
-        OPEN.fetch_sub(1, Ordering::Relaxed);
+pub(crate) fn note_block() {
+    // Relaxed, both: a thread always sees its own block, and who gets a block's context from another one sees what that saw.
+    // Looked at first, because a store takes the cache line from all others.
+    if !USED.load(Ordering::Relaxed) {
+        USED.store(true, Ordering::Relaxed);
     }
 }
 
@@ -48,8 +48,8 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     #[inline]
     pub(crate) fn look(py: Python<'_>, default: Option<Duration>) -> PyResult<Self> {
-        // Relaxed: see `count_blocks`.
-        if OPEN.load(Ordering::Relaxed) == 0 {
+        // Relaxed: see `note_block`.
+        if !USED.load(Ordering::Relaxed) {
             return Ok(Self { left: default, block: None });
         }
         Self::look_closely(py, default)
@@ -123,7 +123,7 @@ impl<'py> Inherited<'py> {
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
         let at = PyFloat::new(py, nearcall_core::monotonic_seconds() + left);
         let token = variable.bind(py).run_method(intern!(py, "set"), [at.as_any()])?;
-        count_blocks(true);
+        note_block();
         Ok(Self(Some((variable.bind(py).clone(), token))))
     }
 }
@@ -131,7 +131,6 @@ impl<'py> Inherited<'py> {
 impl Drop for Inherited<'_> {
     fn drop(&mut self) {
         if let Some((variable, token)) = self.0.take() {
-            count_blocks(false);
             // The token is the variable's own and used once: this cannot fail.
             let _ = variable.run_method(intern!(variable.py(), "reset"), [&token]);
         }

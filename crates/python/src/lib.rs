@@ -62,7 +62,7 @@ mod _core {
     #[pymodule_export]
     use super::context::{Call, EarlyEnds, current_call, on_end};
     #[pymodule_export]
-    use super::deadline::{count_blocks, set_call_variables};
+    use super::deadline::{note_block, set_call_variables};
     #[pymodule_export]
     use super::encoder::FittingEncoder;
     #[pymodule_export]

@@ -41,7 +41,7 @@ class Block(ABC, Generic[V]):
             name = type(self).__name__
             raise RuntimeError(f"this {name} block is in use already; make a new one with nearcall.{name}(...)")
         self._token = self._variable.set(self._inside(self._variable.get()))
-        _core.count_blocks(True)
+        _core.note_block()
         return self
 
     def __exit__(
@@ -50,4 +50,3 @@ class Block(ABC, Generic[V]):
         if self._token is not None:
             self._variable.reset(self._token)
             self._token = None
-            _core.count_blocks(False)
