@@ -443,7 +443,13 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     cell = {"p50_ns": 1234.0, "times_faster": {"value": 2.0, "low": None, "high": None, "pairs": 1}}
     cell |= {"cpu_us": 2.5, "n": 100, "problem": ""}
     busy = {**cell, "p50_ns": 5678.0, "cpu_us": None}
-    row = {"name": "a", "label": "A", "busy_polls": False, "problem": "", "cells": {"echo": cell, "busy": busy}}
+    row = {
+        "name": "a",
+        "label": "nearcall shm",
+        "busy_polls": False,
+        "problem": "",
+        "cells": {"echo": cell, "busy": busy},
+    }
     demo = {
         **common,
         "started": "2024-02-29T12:00:00+00:00",
@@ -464,7 +470,7 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     output_of(tool, tmp_path)
     text = readme.read_text(encoding="utf-8")
     for expected in (
-        "| A | 1.23 µs | 2.50 µs | 2.00× |",
+        "| nearcall shm | 1.23 µs | 2.50 µs | 2.00× |",
         "B: not installed",
         "2024-02-29",
         "| 2 µs | **no** |",
@@ -472,7 +478,9 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     ):
         assert expected in text
     assert "| | one client, pinned | every CPU busy |" in text
-    assert "| A | 1.23 µs · 2.50 µs | 5.68 µs · – |" in text
+    assert "| nearcall shm | 1.23 µs · 2.50 µs | 5.68 µs · – |" in text
+    assert "![A bar for each mechanism: nearcall shm 1.23 µs.](docs/round-trip.svg)" in text
+    assert ">1.23 µs</text>" in (tmp_path / "docs/round-trip.svg").read_text(encoding="utf-8")
     assert "a processor" in text
     output_of([*tool, "--check"], tmp_path)
     readme.write_text(text.replace("1.23 µs", "1.22 µs"), encoding="utf-8")

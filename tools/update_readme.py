@@ -1,8 +1,8 @@
 """Put the numbers of the last `make demo` and `make bench` into the README, between its `measured` marks.
 
 Usage: python tools/update_readme.py [--check] [--out out] [--readme README.md]
-Every row that was measured is written, won or lost; a row without numbers says why. With --check nothing is
-written, and the status is 1 if the README would change.
+Every row that was measured is written, won or lost; a row without numbers says why. The chart above the table is drawn
+anew as well. With --check nothing is written, and the status is 1 if README or chart would change.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcall_lab.stats import counted, format_time, significant
+from readme_chart import Bar, chart
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_FIRST = (
@@ -30,6 +31,7 @@ SHOWN_FIRST = (
     "grpcio, TCP",
 )
 """Rows that a reader compares first. The others, and the rest of what was measured, are below them, folded."""
+CHART = "docs/round-trip.svg"
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
 
 
@@ -76,6 +78,7 @@ def demo_table(report: dict[str, Any]) -> list[str]:
     if reasons:
         lines += ["", f"Without numbers: {'; '.join(reasons)}."]
     return [
+        *picture(report),
         "One client calls as fast as it can, with a CPU for each side and one call under way. That favours mechanisms "
         "which spin, that is, look for the reply for a moment before they sleep; other conditions are folded in below. "
         "The last column is the mean of the launches' own factors, so it is not quite the quotient of two medians:",
@@ -90,6 +93,26 @@ def demo_table(report: dict[str, Any]) -> list[str]:
         f"`make demo`, {report['date']}, {counted(report['launches'], 'launch')} of fresh processes, every reply "
         f"verified. {machine(report)}",
     ]
+
+
+def bars(report: dict[str, Any]) -> list[Bar]:
+    """What the chart shows of the first work: the rows that a reader compares first."""
+    first = next(iter(report["workloads"]))
+    rows = [row for row in report["rows"] if not row["problem"] and row["label"] in SHOWN_FIRST]
+    found = [Bar(row["label"], row["cells"][first]["p50_ns"], row["label"].startswith("nearcall")) for row in rows]
+    return sorted(found, key=lambda bar: bar.nanoseconds)
+
+
+def draw(report: dict[str, Any]) -> str:
+    """The chart."""
+    work = next(iter(report["workloads"].values()))
+    return chart(f"{work} to another process and back: median, on a logarithmic scale", bars(report))
+
+
+def picture(report: dict[str, Any]) -> list[str]:
+    """The chart's place, and what it says in words."""
+    told = "; ".join(f"{bar.label} {format_time(bar.nanoseconds)}" for bar in bars(report))
+    return [f"![A bar for each mechanism: {told}.]({CHART})", ""]
 
 
 def cpu(cell: dict[str, Any]) -> str:
@@ -167,10 +190,15 @@ def main() -> int:
     if not (found_begin and found_end):
         print(f"{options.readme} has no block between {BEGIN} and {END}", file=sys.stderr)
         return 2
-    new = f"{before}{BEGIN}\n{block(options.out)}\n{END}{after}"
+    new = {options.readme: f"{before}{BEGIN}\n{block(options.out)}\n{END}{after}"}
+    demo = options.out / "demo.json"
+    if demo.exists():
+        new[options.readme.parent / CHART] = draw(json.loads(demo.read_text(encoding="utf-8")))
     if options.check:
-        return int(new != text)
-    options.readme.write_text(new, encoding="utf-8")
+        return int(any(not path.exists() or path.read_text(encoding="utf-8") != now for path, now in new.items()))
+    for path, now in new.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(now, encoding="utf-8")
     print(f"updated {options.readme} from {options.out}")
     return 0
 
