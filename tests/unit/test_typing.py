@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import nearcall
+from nearcall import plugin, sandbox, testing
+
 ROOT = Path(__file__).parents[2]
 REFUSED = "tests/typing/refused.py"
-FILES = ["tests/typing/calculator.py", "tests/typing/accepted.py", REFUSED]
+FILES = ["tests/typing/calculator.py", "tests/typing/accepted.py", "tests/typing/everything.py", REFUSED]
 
 
 def run(*command: str) -> str:
@@ -27,6 +30,21 @@ def run(*command: str) -> str:
 def expected() -> set[tuple[str, int]]:
     lines = (ROOT / REFUSED).read_text().splitlines()
     return {(REFUSED, number) for number, line in enumerate(lines, 1) if line.endswith("# error")}
+
+
+def test_every_public_name_is_looked_at() -> None:
+    used = set(re.findall(r"\w+", "".join((ROOT / file).read_text(encoding="utf-8") for file in FILES)))
+    rooms = [
+        nearcall,
+        nearcall.aio,
+        nearcall.observe,
+        nearcall.health,
+        nearcall.introspection,
+        plugin,
+        sandbox,
+        testing,
+    ]
+    assert [name for room in rooms for name in room.__all__ if name not in used] == []
 
 
 def test_mypy() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from .. import _core
 from .context import current_request
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
-    from numpy.typing import DTypeLike
+    from numpy.typing import DTypeLike, NDArray
+
+    ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 __all__ = ["buffer", "empty"]
 
@@ -63,7 +65,15 @@ def _no_memory(nbytes: int) -> MemoryError:
     return MemoryError(f"there is no memory for a buffer of {nbytes} bytes")
 
 
-def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> np.ndarray[Any, Any]:
+@overload
+def empty(shape: SupportsIndex | Sequence[SupportsIndex]) -> NDArray[np.float64]: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[SupportsIndex], dtype: type[ScalarT] | np.dtype[ScalarT]
+) -> NDArray[ScalarT]: ...
+@overload
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike) -> NDArray[Any]: ...
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> NDArray[Any]:
     """An array for values that will be sent: over shared memory it is handed over and not copied, and so is any
     contiguous part of it.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from .. import _core
 from .early_ends import watch_early_end
-from .metadata import Metadata, MetadataItems, encode_metadata
+from .metadata import Metadata, MetadataItems, MetadataPair, encode_metadata
 from .session import ServerConnection, Session
 
 __all__ = ["Context", "context", "current_request"]
@@ -126,10 +126,18 @@ class Context:
         _core.on_end(observer)
         return True
 
+    @overload
+    def send_metadata(self, items: Mapping[str, str | bytes]) -> None: ...
+    @overload
+    def send_metadata(self, items: Iterable[MetadataPair]) -> None: ...
     def send_metadata(self, items: MetadataItems) -> None:
         """Sends metadata at once, ahead of the result or the first item."""
         self._call.send_initial(encode_metadata(items))
 
+    @overload
+    def add_trailing_metadata(self, items: Mapping[str, str | bytes]) -> None: ...
+    @overload
+    def add_trailing_metadata(self, items: Iterable[MetadataPair]) -> None: ...
     def add_trailing_metadata(self, items: MetadataItems) -> None:
         """Adds metadata that goes back with the end of the call, well or not."""
         self._call.add_trailing(encode_metadata(items))

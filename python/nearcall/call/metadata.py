@@ -5,14 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TypeAlias, cast
+from typing import TypeAlias, cast, overload
 
 from .block import Block
 
-__all__ = ["Metadata", "MetadataItems", "MetadataPairs", "current_metadata", "encode_metadata", "metadata"]
+__all__ = [
+    "Metadata",
+    "MetadataItems",
+    "MetadataPair",
+    "MetadataPairs",
+    "current_metadata",
+    "encode_metadata",
+    "metadata",
+]
 
 MetadataItems: TypeAlias = "Mapping[str, str | bytes] | Iterable[tuple[str, str | bytes]]"
 """Metadata as given: a mapping, or pairs if a key comes more than once."""
+
+MetadataPair: TypeAlias = "tuple[str, str | bytes]"
+"""One of them. Functions have an overload for mappings and one for pairs: told of both at once, mypy finds no type for
+``{"a": "b", "c-bin": b"d"}``."""
 
 MetadataPairs: TypeAlias = "list[tuple[str, bytes]]"
 """Metadata in the form in which it travels."""
@@ -77,6 +89,10 @@ class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcal
 
     _variable = current_metadata
 
+    @overload
+    def __init__(self, items: Mapping[str, str | bytes]) -> None: ...
+    @overload
+    def __init__(self, items: Iterable[MetadataPair] = ()) -> None: ...
     def __init__(self, items: MetadataItems = ()) -> None:
         super().__init__()
         self._own = encode_metadata(items)

@@ -1,0 +1,258 @@
+"""The public names that ``accepted.py`` does not use, as users write them. Both checkers must agree with every line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Unpack, assert_type
+
+import nearcall
+import nearcall.testing
+from nearcall import plugin, sandbox
+from nearcall.health import (
+    Health,
+    HealthCheckRequest,
+    HealthCheckResponse,
+    HealthListRequest,
+    HealthListResponse,
+    ServingStatus,
+    health_of,
+)
+from nearcall.introspection import Introspection, MethodStatistics, Statistics, introspection_of
+from tests.typing.calculator import Calculator, Ear, Listener, Room
+
+
+@dataclass
+class Sample:
+    number: Annotated[int, nearcall.field(3)]
+
+
+@nearcall.service
+class Samples:
+    @nearcall.no_side_effects
+    def last(self) -> Sample:
+        return Sample(1)
+
+    def numbers(self) -> Generator[int, None, None]:
+        yield 1
+
+
+def errors() -> None:
+    try:
+        print(nearcall.__version__)
+    except (nearcall.AlreadyExists, nearcall.Cancelled, nearcall.DataLoss, nearcall.FailedPrecondition) as error:
+        assert_type(error.code, nearcall.StatusCode)
+    except (nearcall.Internal, nearcall.InvalidArgument, nearcall.OutOfRange, nearcall.ResourceExhausted) as error:
+        assert_type(error.details, Any)
+    except (nearcall.Unauthenticated, nearcall.Unimplemented, nearcall.Unknown, nearcall.Unavailable) as error:
+        assert_type(error.message, str)
+    except PermissionError as error:
+        if isinstance(error, nearcall.PermissionDenied):
+            assert_type(error.message, str)
+    except TimeoutError as error:
+        if isinstance(error, nearcall.DeadlineExceeded):
+            assert_type(error.message, str)
+    except nearcall.RpcError as error:
+        assert_type(error.remote_traceback, str | None)
+    except nearcall.WorkerFailed as error:
+        print(error)
+
+
+def around_a_call() -> None:
+    retry = nearcall.Retry(attempts=4, initial_backoff=0.01, codes=[nearcall.StatusCode.UNAVAILABLE])
+    tls = nearcall.TLS(ca="ca.pem")
+    with nearcall.connect("tls://there:1", Samples, retry=retry, tls=tls, balancing="round_robin") as samples:
+        assert_type(samples.last(), Sample)
+        with closing(samples.numbers()) as numbers:
+            assert_type(next(numbers), int)
+        with nearcall.metadata({"key": "value", "key-bin": b"value"}) as metadata:
+            samples.last()
+        assert_type(metadata.trailing, nearcall.Metadata)
+
+
+def around(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
+    return proceed(call)
+
+
+for_clients: nearcall.ClientInterceptor = around
+for_servers: list[nearcall.ServerInterceptor] = [nearcall.auth.token("a"), nearcall.observe.access_log()]
+
+
+def buffers() -> None:
+    assert_type(nearcall.buffer(100), memoryview)
+    assert_type(nearcall.empty((3, 4), np.uint8), NDArray[np.uint8])
+    assert_type(nearcall.empty(3), NDArray[np.float64])
+    assert_type(nearcall.empty(3, "<u2"), NDArray[Any])
+
+
+def handler() -> None:
+    call = nearcall.context()
+    assert_type(call.on_cancel(lambda: None), None)
+    call.compress = True
+    call.compress = None
+    assert_type(call.time_left, float | None)
+
+
+def children() -> None:
+    child = nearcall.spawn([sys.executable, "counting.py"], Samples, cwd="/")
+    assert_type(child, nearcall.Child[Samples])
+    assert_type(child.process.pid, int)
+    with child as samples:
+        assert_type(samples, Samples)
+
+
+def tell(workers: nearcall.Workers) -> None:
+    assert_type(workers.urls, list[str])
+    assert_type(workers.pids, list[int])
+
+
+def serve() -> None:
+    nearcall.serve(Samples, "shm://samples", workers=2, on_ready=tell)
+    nearcall.serve(Samples(), "shm://samples", on_ready=lambda server: print(server.urls))
+    server = nearcall.Server(Samples(), interceptors=for_servers, compression="zstd").bind()
+    assert_type(server.start(), nearcall.Server)
+    print(server.health)
+    print(nearcall.grpcio.server, nearcall.grpcio.aio.server)
+    print(nearcall.observe.prometheus, nearcall.observe.opentelemetry)
+
+
+def watched() -> None:
+    with nearcall.connect("shm://calc", Introspection) as watcher:
+        seen = watcher.read()
+        assert_type(seen, Statistics)
+        assert_type(seen.methods, list[MethodStatistics])
+    with nearcall.connect("grpc://there:1", Health, interceptors=[for_clients]) as health:
+        answer = health.check(HealthCheckRequest("shop"))
+        assert_type(answer, HealthCheckResponse)
+        assert_type(answer.status, ServingStatus)
+        assert_type(health.list(HealthListRequest()), HealthListResponse)
+    print(health_of, introspection_of)
+
+
+async def event_loops() -> None:
+    async with AsyncExitStack() as stack:
+        child = await nearcall.aio.spawn([sys.executable, "counting.py"], Samples)
+        assert_type(child, nearcall.aio.AsyncChild)
+        stack.push_async_callback(child.close)
+
+
+def tests() -> None:
+    serving = nearcall.testing.serving(Calculator(), client={"timeout": 1.0}, server={"tracebacks": True})
+    assert_type(serving, nearcall.testing.Serving[Calculator])
+    with serving as calc:
+        assert_type(calc.add(1), int)
+    faulty = nearcall.testing.faulty(Calculator())
+    assert_type(faulty, nearcall.testing.Faulty[Calculator])
+    with faulty as (calc, proxy):
+        assert_type(calc.add(1), int)
+        assert_type(proxy, nearcall.testing.FaultyProxy)
+    fault: nearcall.testing.Fault | None = None
+    frame: nearcall.testing.Frame | None = None
+    print(fault, frame, nearcall.testing.Kind)
+
+
+@plugin.filter
+def text(text: str) -> str:
+    return text
+
+
+@plugin.action(name="keys.pressed", budget=0.1)
+def pressed(key: str) -> None: ...
+
+
+@plugin.decider
+def may(key: str) -> bool:
+    return bool(key)
+
+
+@plugin.accumulating_decider(default=False)
+def may_all(key: str) -> bool:
+    return bool(key)
+
+
+@plugin.chain
+def words(text: str) -> list[str]:
+    return [text]
+
+
+@text.handler
+def louder(text: str) -> str:
+    return text.upper()
+
+
+@pressed.handler(priority=3)
+def say(key: str) -> None:
+    plugin.use("ear", Listener).said(key)
+    print(plugin.granted("ear"), plugin.storage())
+
+
+@plugin.on_stop
+def ended() -> None: ...
+
+
+plugin.offer(Ear())
+
+
+def options_of_hosts(**options: Unpack[plugin.HostOptions]) -> plugin.PluginHost:
+    return plugin.PluginHost("plugins", **options)
+
+
+def hosts() -> None:
+    with options_of_hosts(services={"ear": Ear()}, points=[text, pressed]) as host:
+        point: plugin.ExtensionPoint[[str], bool] = may
+        extension: plugin.Extension[[str], bool] = host.extension(point)
+        assert_type(extension("x"), bool)
+        assert_type(host.extension(may_all)("x"), bool)
+        assert_type(host.extension(words)("x"), list[str])
+        assert_type(host.plugins["a"], plugin.Plugin)
+        assert_type(host.plugins["a"].service(Room), Room)
+
+
+async def hosts_in_loops() -> None:
+    async with plugin.AsyncPluginHost("plugins", points=[text]) as host:
+        assert_type(await host.extension(text)("x"), str)
+        assert_type(host.plugins["a"], plugin.AsyncPlugin)
+
+
+def manifests() -> None:
+    try:
+        manifest = plugin.read_manifest("plugins/loud")
+    except plugin.ManifestError as error:
+        assert_type(error.mistakes, tuple[plugin.Mistake, ...])
+        return
+    assert_type(manifest, plugin.Manifest)
+
+
+def answer(ask: plugin.Ask) -> plugin.Answer:
+    raise NotImplementedError
+
+
+def told(event: plugin.PluginEvent, permission: plugin.Permission) -> None:
+    print(event, permission)
+
+
+def confined() -> None:
+    try:
+        report = sandbox.confine(sandbox.Policy())
+    except sandbox.SandboxError:
+        report = sandbox.available()
+    assert_type(report, sandbox.Report)
+    assert_type(report.missing(), tuple[sandbox.Layer, ...])
+    print(sandbox.LAYERS, sandbox.explain(sandbox.Policy()), sandbox.violation(1, ""))
+
+
+async def lifespan(server: nearcall.Server) -> AsyncIterator[int]:
+    yield len(server.urls)
+
+
+def depended(number: int = nearcall.depends(lifespan)) -> Iterator[str]:
+    yield str(number)
+
+
+makers: list[Callable[[], object]] = [nearcall.Session]
