@@ -60,7 +60,7 @@ fn look(session: &mut Http1, heard: &mut Vec<String>, call: &mut Option<(u32, Re
                     }
                 }
             }
-            Ok(Some(Event::Message { stream, message, cost, ended })) => {
+            Ok(Some(Event::Message { stream, message, cost, ended, .. })) => {
                 assert!(message.len() <= OPTIONS.max_message && cost <= OPTIONS.max_message);
                 let message = message.into_owned();
                 heard.push(format!("{message:?}"));

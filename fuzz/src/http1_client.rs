@@ -62,7 +62,7 @@ fn look(session: &mut Http1Client, heard: &mut Vec<String>, call: &mut Option<(u
                     }
                 }
             }
-            Ok(Some(Event::Message { stream, message, cost, ended })) => {
+            Ok(Some(Event::Message { stream, message, cost, ended, .. })) => {
                 assert!(message.len() <= OPTIONS.max_message && cost <= OPTIONS.max_message);
                 if let Some((_, caller)) = call {
                     heard.push(format!("{} {message:?}", caller.takes(&message)));

@@ -116,7 +116,7 @@ fn look(session: &mut Session, is_server: bool) -> bool {
                     reply = Some((stream, None));
                 }
             }
-            Ok(Some(Event::Message { stream, message, cost, ended })) => {
+            Ok(Some(Event::Message { stream, message, cost, ended, .. })) => {
                 assert!(message.len() <= OPTIONS.max_message && cost <= OPTIONS.max_message + 5);
                 release = Some((stream, cost));
                 if ended || message.first() == Some(&1) {

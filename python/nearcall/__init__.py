@@ -21,7 +21,7 @@ The guide, in ``docs/guide``, explains all of it with examples. This is what the
 - **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
 - **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
   a child process. `start` sends a call without waiting for its reply.
-- **Around a call:** `timeout`, `metadata`, `context`, `Session`, `Retry`, `TLS`, `nearcall.auth`, interceptors.
+- **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `nearcall.auth`, interceptors.
 - **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
 - **More than values:** `Topic` for what many listen to; `empty` and `buffer` for memory that is not copied; `release`
   for objects that were passed.
@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .call.buffers import buffer, empty
+from .call.compression import compression, current_compression
 from .call.context import Context, context
 from .call.deadline import current_deadline, timeout
 from .call.interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
@@ -77,7 +78,7 @@ from .types.numbers import field
 __version__ = _core.VERSION
 
 _core.install(make_error, describe_error)
-_core.set_call_variables(current_deadline, current_metadata)
+_core.set_call_variables(current_deadline, current_metadata, current_compression)
 
 if TYPE_CHECKING:
     from . import aio, auth, grpcio, health, introspection, observe, plugin
@@ -147,6 +148,7 @@ __all__ = [
     "aio",
     "auth",
     "buffer",
+    "compression",
     "connect",
     "context",
     "depends",

@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_
 
 from typing_extensions import Self, disjoint_base
 
+from .call.compression import compression
 from .call.metadata import metadata
 from .codec.hashed import HashedKeys
 from .codec.protobuf.messages import Message
@@ -82,6 +83,7 @@ def sandbox_names() -> tuple[list[str], list[str]]:
 def set_call_variables(
     deadline: ContextVar[float | None],
     metadata: ContextVar[metadata | None],
+    compression: ContextVar[compression | None],
 ) -> None:
     """Names the variables that hold a call's surroundings. Only the first call counts.
 
@@ -210,6 +212,10 @@ class Call:
 
     compress: bool | None
     """Whether what is sent is compressed; ``None``: as the server's options say."""
+
+    @property
+    def received_compressed(self) -> bool:
+        """Whether the message that was taken last came compressed."""
 
     @property
     def cancelled(self) -> bool:

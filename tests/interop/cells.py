@@ -56,4 +56,4 @@ def table(found: dict[Cell, str]) -> Iterator[str]:
         states = [found.get(Cell(case, column), "–") for column in shown]
         yield f"{case:<29}" + "".join(f"{state:>9}" for state in states)
     yield ""
-    yield "–: the peer does not have this case. Of compression: see the words in tests/interop/cases.py."
+    yield "–: the peer does not have this case."

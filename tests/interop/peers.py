@@ -206,9 +206,6 @@ class Java(Peer):
         return ["java", *options, "-cp", f"{BUILT}/java/*", f"io.grpc.testing.integration.{program}", *flags]
 
     def client(self, case: str, port: int, authority: str | None) -> list[str]:
-        if case in CLIENT_COMPRESSED:
-            # Without the call that a server refuses because its message is not compressed: see cases.py.
-            case += "_noprobe"
         flags = [f"--server_port={port}", "--server_host=127.0.0.1", "--use_tls=false", f"--test_case={case}"]
         return self._run("TestServiceClient", *flags)
 

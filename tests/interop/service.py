@@ -106,6 +106,7 @@ class TestService:
     def unary_call(self, request: SimpleRequest) -> SimpleResponse:
         echo_metadata()
         fail_as_asked(request.response_status)
+        check_compressed(request.expect_compressed)
         compress_as_asked(request.response_compressed)
         return SimpleResponse(zeros(request.response_size))
 
@@ -113,7 +114,11 @@ class TestService:
         yield from answers(request)
 
     def streaming_input_call(self, requests: Iterable[StreamingInputCallRequest]) -> StreamingInputCallResponse:
-        return StreamingInputCallResponse(sum(len(one.payload.body) for one in requests if one.payload))
+        size = 0
+        for request in requests:
+            check_compressed(request.expect_compressed)
+            size += len(request.payload.body) if request.payload else 0
+        return StreamingInputCallResponse(size)
 
     def full_duplex_call(self, requests: Iterable[StreamingOutputCallRequest]) -> Iterator[StreamingOutputCallResponse]:
         echo_metadata()
@@ -149,6 +154,13 @@ def answers(request: StreamingOutputCallRequest) -> Iterator[StreamingOutputCall
         time.sleep(asked.interval_us / 1e6)
         compress_as_asked(asked.compressed)
         yield StreamingOutputCallResponse(zeros(asked.size))
+
+
+def check_compressed(expected: BoolValue | None) -> None:
+    """Refuses a message that came otherwise than it says."""
+    came = nearcall.context().received_compressed
+    if expected is not None and expected.value != came:
+        raise nearcall.InvalidArgument(f"the message came {'' if came else 'not '}compressed")
 
 
 def compress_as_asked(compressed: BoolValue | None) -> None:

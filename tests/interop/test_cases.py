@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import nearcall
+
 from ..e2e.process import ServerProcess
-from .cases import CASES
+from .cases import CASES, LARGE
 from .cells import Cell, Column, cells
-from .peers import PEERS, Certificates, Peer
+from .peers import CLIENT_COMPRESSED, PEERS, SERVER_COMPRESSED, Certificates, Peer
+from .service import BoolValue, StreamingInputCallRequest, TestService, zeros
 
 pytestmark = pytest.mark.interop
 
@@ -53,6 +57,20 @@ def test_our_client_at_their_server(
     if column not in ports:
         ports[column] = stack.enter_context(peer.serving(keys if column.encrypted else None))
     CASES[cell.case](f"grpc{'s' if column.encrypted else ''}://127.0.0.1:{ports[column]}")
+
+
+@pytest.mark.parametrize("case", [*CLIENT_COMPRESSED, *SERVER_COMPRESSED])
+def test_ours_at_ours(case: str, server: ServerProcess) -> None:
+    CASES[case](server.urls[0])
+
+
+def test_our_server_refuses_what_is_not_compressed_and_should_be(server: ServerProcess) -> None:
+    with nearcall.connect(server.urls[0], TestService) as test:
+        for expected, compression in ((True, nearcall.compression(None)), (False, nearcall.compression("gzip"))):
+            with compression, pytest.raises(nearcall.InvalidArgument):
+                test.unary_call(replace(LARGE, expect_compressed=BoolValue(expected)))
+            with compression, pytest.raises(nearcall.InvalidArgument):
+                test.streaming_input_call(iter([StreamingInputCallRequest(zeros(10_000), BoolValue(expected))]))
 
 
 def test_each_case_of_a_peer_is_one_of_ours() -> None:

@@ -75,7 +75,7 @@ impl Connection {
                         todo = if request.codec().is_some() { Todo::Finish(stream) } else { Todo::Hello(stream) };
                     }
                 }
-                Event::Message { stream, message, cost, ended } => {
+                Event::Message { stream, message, cost, ended, .. } => {
                     echo = Some((stream, message.into_owned()));
                     todo = Todo::Release(stream, cost);
                     if ended {

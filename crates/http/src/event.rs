@@ -39,6 +39,8 @@ pub enum Event<'a> {
         message: Cow<'a, [u8]>,
         /// What to [release](crate::Session::release) when the application has taken it, bytes.
         cost: usize,
+        /// It came compressed.
+        compressed: bool,
         /// Server: it is the last one; no [`Event::Ended`] follows.
         ended: bool,
     },

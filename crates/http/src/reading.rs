@@ -65,7 +65,7 @@ pub(crate) enum Given {
     /// A message, which is the last so many of the bytes that were taken.
     Here(usize),
     /// A message that came in several parts, or compressed, and how many bytes of the body it was.
-    Message(Vec<u8>, usize),
+    Message { message: Vec<u8>, len: usize, compressed: bool },
     /// The body is over, and ended with this: see [`Body::Stream`].
     End(Vec<u8>),
     /// The call cannot go on: gRPC's status, and why.
@@ -144,15 +144,16 @@ impl Reader {
             Piece::Here { is_compressed: false, len } => Given::Here(len),
             Piece::Whole { is_compressed: false, message } => {
                 let len = message.len();
-                Given::Message(message, len)
+                Given::Message { message, len, compressed: false }
             }
             Piece::Here { is_compressed: true, len } => self.decompressed(&bytes[bytes.len() - len..], limits),
             Piece::Whole { is_compressed: true, message } => self.decompressed(&message, limits),
             Piece::End { is_compressed, message } => {
-                let end = if is_compressed { self.decompressed(&message, limits) } else { Given::Message(message, 0) };
+                let plain = |message| Given::Message { message, len: 0, compressed: false };
+                let end = if is_compressed { self.decompressed(&message, limits) } else { plain(message) };
                 match end {
-                    Given::Message(end, _) => {
-                        self.end = Some(end);
+                    Given::Message { message, .. } => {
+                        self.end = Some(message);
                         Given::Nothing
                     }
                     refused => refused,
@@ -165,7 +166,7 @@ impl Reader {
 
     fn decompressed(&self, bytes: &[u8], limits: Limits) -> Given {
         match decompressed(self.declared, bytes, limits.message.min(limits.decompressed)) {
-            Ok(message) => Given::Message(message, bytes.len()),
+            Ok(message) => Given::Message { message, len: bytes.len(), compressed: true },
             Err((code, why)) => Given::Refused(code, why),
         }
     }
@@ -217,12 +218,12 @@ impl Reader {
     pub(crate) fn end(&mut self, limits: Limits) -> Given {
         match self.body {
             Body::Whole => {
-                let whole = std::mem::take(&mut self.whole);
-                if self.declared == Declared::Nothing || whole.is_empty() {
-                    let len = whole.len();
-                    return Given::Message(whole, len);
+                let message = std::mem::take(&mut self.whole);
+                if self.declared == Declared::Nothing || message.is_empty() {
+                    let len = message.len();
+                    return Given::Message { message, len, compressed: false };
                 }
-                self.decompressed(&whole, limits)
+                self.decompressed(&message, limits)
             }
             Body::Messages | Body::Stream | Body::Text if self.is_inside() => {
                 Given::Refused(INTERNAL, "the body ends inside of a message".into())
@@ -295,7 +296,7 @@ mod tests {
                 match given {
                     Given::Nothing | Given::End(_) => assert_eq!(taken, part.len()),
                     Given::Here(len) => got.push(part[taken - len..taken].to_vec()),
-                    Given::Message(message, _) => got.push(message),
+                    Given::Message { message, .. } => got.push(message),
                     Given::Refused(code, _) => return Err(code),
                 }
                 part = &part[taken..];
@@ -306,7 +307,7 @@ mod tests {
             }
         }
         match reader.end(LIMITS) {
-            Given::Message(message, _) if !is_whole => got.push(message),
+            Given::Message { message, .. } if !is_whole => got.push(message),
             Given::Refused(code, _) => return Err(code),
             _ => {}
         }

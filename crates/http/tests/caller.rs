@@ -82,7 +82,7 @@ impl<C: Requests, S: Calls> Pair<C, S> {
                     self.calls.push((stream, reply, vec![path]));
                     done = done.or(ended.then_some(stream));
                 }
-                Some(Event::Message { stream, message, cost, ended }) => {
+                Some(Event::Message { stream, message, cost, ended, .. }) => {
                     let message = message.into_owned();
                     self.server.release(stream, cost);
                     let (_, reply, _) = self.calls.iter_mut().find(|(id, ..)| *id == stream).expect("its call");

@@ -163,7 +163,7 @@ fn echo(session: &mut Session, end: &mut End, kept: &mut HashMap<u32, Metadata>)
                     assert_eq!((request.path(), request.codec()), ("/a.B/c", Some("proto")));
                     kept.insert(stream, request.metadata().unwrap().unwrap_or_default());
                 }
-                Some(Event::Message { stream, message, cost, ended }) => {
+                Some(Event::Message { stream, message, cost, ended, .. }) => {
                     todo = Some((stream, message.into_owned(), cost));
                     finished = ended.then_some(stream);
                 }

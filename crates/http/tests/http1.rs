@@ -54,7 +54,7 @@ impl Echo {
                         }
                     }
                 }
-                Ok(Some(Event::Message { stream, message, cost, ended })) => {
+                Ok(Some(Event::Message { stream, message, cost, ended, .. })) => {
                     let message = message.into_owned();
                     if self.releases {
                         self.session.release(stream, cost);

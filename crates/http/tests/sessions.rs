@@ -26,7 +26,9 @@ fn events(session: &mut Session) -> Vec<Seen> {
         all.push(match event {
             Event::Request { stream, ended, .. } => Seen::Request(stream, ended),
             Event::Response { stream, response } => Seen::Response(stream, response.metadata().unwrap()),
-            Event::Message { stream, message, cost, ended } => Seen::Message(stream, message.into_owned(), cost, ended),
+            Event::Message { stream, message, cost, ended, .. } => {
+                Seen::Message(stream, message.into_owned(), cost, ended)
+            }
             Event::Data { stream, data, ended, .. } => Seen::Data(stream, data.to_vec(), ended),
             Event::Ended { stream, ending } => Seen::Ended(stream, ending),
             Event::Refused { stream, code, why } => Seen::Refused(stream, code, why.into_owned()),

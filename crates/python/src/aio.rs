@@ -164,6 +164,7 @@ impl PendingCall {
         let encode = || method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
         let mut encoded = encoding(method.arguments.references, &core, &call.calling, encode)?;
         let metadata = counted(surroundings.metadata(py)?, self.tally);
+        let compression = surroundings.compression(py)?;
         // This call may end at once, and others wait on.
         call.calling.waiting.stirred(py)?;
         let begun = encoded.with(|body| {
@@ -174,6 +175,7 @@ impl PendingCall {
             request.target = call.calling.target();
             request.deadline_us = surroundings.micros();
             request.metadata = metadata;
+            (request.compress, request.encoding) = compression;
             core.stay_awake();
             core.begin(&request, Expected { in_loop: true, references: method.reply.references })
         });

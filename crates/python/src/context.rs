@@ -169,6 +169,12 @@ impl Call {
         self.context.set_compress(compress);
     }
 
+    /// Whether the message that was taken last came compressed.
+    #[getter]
+    fn received_compressed(&self) -> bool {
+        self.context.was_compressed()
+    }
+
     /// Whether the caller gave the call up, or is gone.
     #[getter]
     fn cancelled(&self) -> bool {

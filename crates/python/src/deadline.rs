@@ -1,9 +1,10 @@
-//! What the surrounding `with` blocks say of the calls inside them: `nearcall.timeout` and `nearcall.metadata`.
+//! What the surrounding `with` blocks say of the calls inside them: `nearcall.timeout`, `nearcall.metadata` and
+//! `nearcall.compression`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_core::Metadata;
+use nearcall_core::{Compress, Encoding, Metadata};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,15 +16,18 @@ use crate::callback::Callback;
 static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The context variable that holds the innermost `nearcall.metadata` block.
 static METADATA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// The context variable that holds the innermost `nearcall.compression` block.
+static COMPRESSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Whether any block was ever entered in this process: until then no call looks at the variables. How many are open now says
 /// too little: a task that was made in a block is in it for as long as it runs.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Names the context variables that hold the deadline and the metadata.
+/// Names the context variables that hold the deadline, the metadata and the compression.
 #[pyfunction]
-pub(crate) fn set_call_variables(py: Python<'_>, deadline: Py<PyAny>, metadata: Py<PyAny>) {
+pub(crate) fn set_call_variables(py: Python<'_>, deadline: Py<PyAny>, metadata: Py<PyAny>, compression: Py<PyAny>) {
     let _ = DEADLINE.set(py, deadline);
     let _ = METADATA.set(py, metadata);
+    let _ = COMPRESSION.set(py, compression);
 }
 
 /// A block is entered.
@@ -43,6 +47,8 @@ pub(crate) struct Surroundings {
     pub(crate) left: Option<Duration>,
     /// The innermost metadata block, which is told what comes back.
     block: Option<Py<PyAny>>,
+    /// The innermost compression block, which is asked anew for every message.
+    compression: Option<Py<PyAny>>,
 }
 
 impl Surroundings {
@@ -50,7 +56,7 @@ impl Surroundings {
     pub(crate) fn look(py: Python<'_>, default: Option<Duration>) -> PyResult<Self> {
         // Relaxed: see `note_block`.
         if !USED.load(Ordering::Relaxed) {
-            return Ok(Self { left: default, block: None });
+            return Ok(Self { left: default, ..Self::default() });
         }
         Self::look_closely(py, default)
     }
@@ -66,8 +72,8 @@ impl Surroundings {
             Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)
         });
         let left = left.into_iter().chain(default).min();
-        let block = get(&METADATA)?;
-        Ok(Self { left, block: (!block.is_none()).then(|| block.unbind()) })
+        let block = |variable| get(variable).map(|block| (!block.is_none()).then(|| block.unbind()));
+        Ok(Self { left, block: block(&METADATA)?, compression: block(&COMPRESSION)? })
     }
 
     /// When the time is over.
@@ -86,6 +92,23 @@ impl Surroundings {
         Ok(Some(metadata_from(&block.bind(py).getattr("pairs")?)?))
     }
 
+    /// Whether the message that is sent next is compressed.
+    #[inline]
+    pub(crate) fn compress(&self, py: Python<'_>) -> PyResult<Compress> {
+        match &self.compression {
+            None => Ok(Compress::AsUsual),
+            Some(block) => asked_to_compress(block.bind(py)),
+        }
+    }
+
+    /// The same of a call that begins now, and with what, if not as the connection's options say.
+    #[inline]
+    pub(crate) fn compression(&self, py: Python<'_>) -> PyResult<(Compress, Option<Encoding>)> {
+        let Some(block) = &self.compression else { return Ok((Compress::AsUsual, None)) };
+        let name: Option<String> = block.bind(py).getattr(intern!(py, "encoding"))?.extract()?;
+        Ok((self.compress(py)?, name.and_then(|name| Encoding::named(name.as_bytes()))))
+    }
+
     /// Tells the block what the server sent beside its answer.
     #[inline]
     pub(crate) fn received(&self, py: Python<'_>, initial: bool, metadata: Option<&Metadata>) -> PyResult<()> {
@@ -95,6 +118,21 @@ impl Surroundings {
         }
         Ok(())
     }
+}
+
+/// What a compression block says of the next message.
+#[cold]
+fn asked_to_compress(block: &Bound<'_, PyAny>) -> PyResult<Compress> {
+    let py = block.py();
+    if block.getattr(intern!(py, "encoding"))?.is_none() {
+        return Ok(Compress::No);
+    }
+    Ok(match block.getattr(intern!(py, "compress"))?.extract::<Option<bool>>()? {
+        None => Compress::AsUsual,
+        Some(true) => Compress::Yes,
+        // Others of its call may be.
+        Some(false) => Compress::NotThis,
+    })
 }
 
 /// Metadata from a list of pairs of `str` and `bytes`.

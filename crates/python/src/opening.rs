@@ -25,6 +25,7 @@ pub(crate) fn begin_stream(
 ) -> PyResult<Stream> {
     let surroundings = Surroundings::look(py, calling.limits.of_stream())?;
     let metadata = surroundings.metadata(py)?;
+    let compression = surroundings.compression(py)?;
     let mut attempts = 1;
     let (core, method, id, kept) = loop {
         let ready = if for_loop { calling.ready_for_loop(py)? } else { calling.ready() };
@@ -49,7 +50,8 @@ pub(crate) fn begin_stream(
         let is_plain = flags == 0 && !references && may_be_refused(calling, &core);
         let begun = encoded.with(|body| {
             let kept = if is_plain { Kept::new(body) } else { None };
-            let request = request(calling, method.get(), body, flags, surroundings.micros(), metadata.clone());
+            let mut request = request(calling, method.get(), body, flags, surroundings.micros(), metadata.clone());
+            (request.compress, request.encoding) = compression;
             begin(&core, method.get(), &request, for_loop).map(|id| (id, kept))
         });
         match begun {
@@ -123,7 +125,8 @@ impl Anew<'_> {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_micros());
         let left = left.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
         let metadata = counted(self.surroundings.metadata(py)?, self.tally);
-        let request = request(self.calling, self.method, Body::Whole(arguments), 0, left, metadata);
+        let mut request = request(self.calling, self.method, Body::Whole(arguments), 0, left, metadata);
+        (request.compress, request.encoding) = self.surroundings.compression(py)?;
         // In a loop nothing is waited for.
         let begun = if self.for_loop {
             begin(core, self.method, &request, true)

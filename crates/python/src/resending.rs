@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Kept, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Body, Failure, Incoming, Kind, Outgoing};
+use nearcall_core::{Body, Compress, Failure, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 
 use crate::callback::Callback;
@@ -114,14 +114,14 @@ impl Route {
     }
 
     /// An item is about to be sent: where.
-    pub(crate) fn keep(&self, item: Body<'_>) -> Keeping<'_> {
+    pub(crate) fn keep(&self, item: &Outgoing<'_>) -> Keeping<'_> {
         if !self.keeps() {
             return Keeping::Send(self.leg());
         }
         let mut state = self.state.lock();
         let claimed = state.claimed;
         if let Some(kept) = &mut state.kept {
-            if claimed && !kept.fits(item) {
+            if claimed && !kept.fits(item.body) {
                 return Keeping::Wait;
             }
             if !kept.item(item) {
@@ -205,11 +205,11 @@ impl Route {
     }
 
     /// What follows so many frames behind the arguments. If that is all, `leg` is the call's next, and the claim is over.
-    fn next_frame(&self, place: usize, leg: &mut Option<Leg>) -> Option<(Kind, Vec<u8>)> {
+    fn next_frame(&self, place: usize, leg: &mut Option<Leg>) -> Option<(Kind, Compress, Vec<u8>)> {
         self.change(|state| {
             let frame = state.kept.as_ref().and_then(|kept| kept.frame(place));
-            if let Some(Outgoing { kind, body: Body::Whole(bytes), .. }) = frame {
-                return Some((kind, bytes.to_vec()));
+            if let Some(Outgoing { kind, compress, body: Body::Whole(bytes), .. }) = frame {
+                return Some((kind, compress, bytes.to_vec()));
             }
             self.go_on(state, leg);
             None
@@ -382,10 +382,10 @@ impl Stream {
         };
         let mut leg = Some(Leg::new(Arc::clone(core), id));
         let mut place = 0;
-        while let Some((kind, bytes)) = self.route.next_frame(place, &mut leg) {
+        while let Some((kind, compress, bytes)) = self.route.next_frame(place, &mut leg) {
             place += 1;
             let send = || {
-                let frame = Outgoing::new(kind, Body::Whole(&bytes));
+                let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&bytes)) };
                 match kind {
                     // All that is kept is less than a stream may send before more is granted.
                     Kind::Item => core.try_send_item(id, &frame, until).map(|sent| sent == Some(true)),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Kept, NoEvent, StreamAccount};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Incoming, Kind, Outgoing};
+use nearcall_core::{Compress, Failure, Incoming, Kind, Outgoing};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -218,12 +218,17 @@ impl Stream {
     }
 
     /// Sends an item if there is room at once; and where it went, if it did not go out with what is sent again.
-    fn try_send_encoded(&self, encoded: &mut Encoded<'_>) -> Result<(Option<bool>, Option<&Leg>), Failure> {
-        let (sent, leg) = encoded.with(|body| match self.route.keep(body) {
-            Keeping::Kept => (Ok(Some(true)), None),
-            Keeping::Wait => (Ok(None), None),
-            Keeping::Send(leg) => {
-                (leg.core.try_send_item(leg.id, &Outgoing::new(Kind::Item, body), self.until), Some(leg))
+    fn try_send_encoded(
+        &self,
+        encoded: &mut Encoded<'_>,
+        compress: Compress,
+    ) -> Result<(Option<bool>, Option<&Leg>), Failure> {
+        let (sent, leg) = encoded.with(|body| {
+            let item = Outgoing { compress, ..Outgoing::new(Kind::Item, body) };
+            match self.route.keep(&item) {
+                Keeping::Kept => (Ok(Some(true)), None),
+                Keeping::Wait => (Ok(None), None),
+                Keeping::Send(leg) => (leg.core.try_send_item(leg.id, &item, self.until), Some(leg)),
             }
         });
         let sent = sent?;
@@ -286,15 +291,17 @@ impl Stream {
 
     /// Sends an item of the client's stream, waiting for the server to take earlier ones. `False` if the call has ended.
     fn send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<bool> {
+        let compress = self.surroundings.compress(py)?;
         let mut encoded = self.encode(item)?;
         if !self.may_send() {
             return Ok(false);
         }
         loop {
-            match self.try_send_encoded(&mut encoded).map_err(|failure| name_failure(py, &failure, self.name()))? {
+            let sent = self.try_send_encoded(&mut encoded, compress);
+            match sent.map_err(|failure| name_failure(py, &failure, self.name()))? {
                 (Some(false), Some(leg)) if self.route.keeps() => return self.goes_on(py, leg),
                 (Some(sent), _) => return Ok(sent),
-                (None, Some(leg)) => return self.send_when_there_is_room(py, &mut encoded, leg),
+                (None, Some(leg)) => return self.send_when_there_is_room(py, &mut encoded, compress, leg),
                 (None, None) if self.await_leg(py)? => {}
                 (None, None) => return Ok(false),
             }
@@ -304,8 +311,9 @@ impl Stream {
     /// Sends an item if the server has room for it: `True`; `False` if the call has ended, `None` if there is no room.
     fn try_send(slf: &Bound<'_, Self>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let (py, this) = (slf.py(), slf.get());
+        let compress = this.surroundings.compress(py)?;
         let mut encoded = this.encode(item)?;
-        let sent = this.try_send_encoded(&mut encoded);
+        let sent = this.try_send_encoded(&mut encoded, compress);
         this.calling.waiting.stirred(py)?;
         match sent.map_err(|failure| name_failure(py, &failure, this.name()))? {
             (Some(false), Some(_)) if this.route.keeps() => match Self::goes_on_in_loop(slf, None)? {
@@ -430,11 +438,17 @@ impl Stream {
 
 impl Stream {
     /// Waits until the server takes more, with the interpreter released, and sends.
-    fn send_when_there_is_room(&self, py: Python<'_>, encoded: &mut Encoded<'_>, leg: &Leg) -> PyResult<bool> {
+    fn send_when_there_is_room(
+        &self,
+        py: Python<'_>,
+        encoded: &mut Encoded<'_>,
+        compress: Compress,
+        leg: &Leg,
+    ) -> PyResult<bool> {
         let until = self.soon();
         loop {
             let sent = encoded.with(|body| {
-                let item = Outgoing::new(Kind::Item, body);
+                let item = Outgoing { compress, ..Outgoing::new(Kind::Item, body) };
                 detach(py, || leg.core.send_item(leg.id, &item, until))
             });
             match sent {

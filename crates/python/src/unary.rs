@@ -147,6 +147,7 @@ impl Unary {
             Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Err),
         };
         let metadata = counted(call.surroundings.metadata(py)?, call.tally);
+        let compression = call.surroundings.compression(py)?;
         let begun: Result<_, Failure> = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.number;
@@ -155,6 +156,7 @@ impl Unary {
             request.target = self.calling.target();
             request.deadline_us = call.surroundings.micros();
             request.metadata = metadata;
+            (request.compress, request.encoding) = compression;
             detach(py, || begin(&request, Expected { in_loop: false, references: method.reply.references }))
         });
         match begun {

@@ -18,6 +18,10 @@ pub const INLINE: usize = 64;
 /// Frames up to this many bytes cost nothing: how many of them are kept is limited by other means.
 const FREE: usize = 1024;
 
+/// A bit of a head's flags that no frame has on the wire: the message came compressed, over HTTP.
+const COMPRESSED: u8 = 128;
+const _: () = assert!(COMPRESSED & flags::ALL == 0);
+
 /// Bytes of a ping: it is answered by whoever receives, while others wait.
 const MOST_PING: usize = 1024;
 
@@ -140,6 +144,20 @@ impl Incoming {
     #[must_use]
     pub fn is_unbegun(&self) -> bool {
         self.head.kind == Kind::Error && self.head.flags & flags::UNBEGUN != 0
+    }
+
+    /// The same frame, of a message that came compressed if it `was`.
+    pub(crate) fn that_was_compressed(mut self, was: bool) -> Self {
+        if was {
+            self.head.flags |= COMPRESSED;
+        }
+        self
+    }
+
+    /// Whether the message with that head came compressed.
+    #[must_use]
+    pub fn was_compressed(head: &FrameHead) -> bool {
+        head.flags & COMPRESSED != 0
     }
 
     /// Takes the payload out. What else there is of the frame stays.

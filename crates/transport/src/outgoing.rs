@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use nearcall_http::Encoding;
 use nearcall_wire::{Kind, Metadata, flags};
 
 use crate::http::MethodPath;
@@ -77,6 +78,8 @@ pub struct Outgoing<'a> {
     pub metadata: Option<Metadata>,
     /// Whether the payload is compressed where the wire can do that and the peer reads it.
     pub compress: Compress,
+    /// With what, of a call that a client begins, in the place of what the connection's options say.
+    pub encoding: Option<Encoding>,
     /// The payload.
     pub body: Body<'a>,
 }
@@ -101,6 +104,7 @@ impl<'a> Outgoing<'a> {
             deadline_us: None,
             metadata: None,
             compress: Compress::AsUsual,
+            encoding: None,
             body,
         }
     }

@@ -80,6 +80,13 @@ class Context:
         self._call.compress = compress
 
     @property
+    def received_compressed(self) -> bool:
+        """Whether what the caller sent came compressed: the item of its stream that was taken last, else the arguments.
+        Only over gRPC and HTTP can it be; by GET it is not told.
+        """
+        return self._call.received_compressed
+
+    @property
     def cancelled(self) -> bool:
         """Whether the caller gave the call up, or is gone: a long computation can stop early. See :meth:`on_cancel`."""
         return self._call.cancelled

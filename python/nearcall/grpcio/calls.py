@@ -17,6 +17,7 @@ from ..service.encoded import EncodedMethod
 from .failures import RpcError, broken_message, failure_of
 from .outcome import Metadatum, pairs_of
 from .peer import grpc
+from .settings import compressing
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -192,7 +193,7 @@ class MultiCallable(_Callable):
         message = self._encoded(request)
         meta = sending(metadata or ())
         try:
-            with before(timeout), meta:
+            with before(timeout), compressing(compression), meta:
                 response = self._target(timeout, wait_for_ready)(message)
         except NearcallError as error:
             raise failure_of(error, pairs_of(meta.initial), pairs_of(meta.trailing)) from None
@@ -213,7 +214,7 @@ class MultiCallable(_Callable):
         meta = sending(metadata or ())
         call = FutureCall(self._read, meta, timeout)
         try:
-            with before(timeout), meta:
+            with before(timeout), compressing(compression), meta:
                 target = self._target(timeout, wait_for_ready)
                 if isinstance(target, _core.Unary):
                     started = target.start(message)
@@ -224,7 +225,7 @@ class MultiCallable(_Callable):
             return call
 
         def work() -> Any:
-            with before(timeout), meta:
+            with before(timeout), compressing(compression), meta:
                 return target(call._ending(message) if self._method.streams_in else message)
 
         call._begin(work, None, at_once=True)
@@ -437,7 +438,7 @@ class StreamMultiCallable(_Callable):
         meta = sending(metadata or ())
         call = StreamCall(self._read, meta, timeout)
         try:
-            with before(timeout), meta:
+            with before(timeout), compressing(compression), meta:
                 call._stream = self._target(timeout, wait_for_ready)(message)
         except NearcallError as error:
             call._end(call._failed(error))

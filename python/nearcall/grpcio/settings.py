@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ..call.compression import compression as compressed_with
 from ..log import WARNING, log
 from .peer import grpc
 
-__all__ = ["compression_of", "insecure_options", "options_of"]
+__all__ = ["compressing", "compression_of", "insecure_options", "options_of"]
 
 _HARMLESS = ("grpc.primary_user_agent", "grpc.secondary_user_agent", "grpc.max_send_message_length")
 _ENDLESS = (1 << 32) - 1
@@ -41,6 +43,17 @@ def compression_of(compression: Any) -> str | None:
     if compression == grpc.Compression.Gzip:
         return "gzip"
     raise ValueError(f"{compression!r} is not written: give grpc.Compression.Gzip")
+
+
+def compressing(compression: Any) -> AbstractContextManager[object]:
+    """What lets the calls of a block compress as they say; ``None``: as their channel says.
+
+    Raises:
+        ValueError: nearcall does not write that.
+    """
+    if compression is None:
+        return nullcontext()
+    return compressed_with("gzip" if compression_of(compression) else None)
 
 
 def insecure_options(pairs: Iterable[tuple[str, Any]] | None, compression: Any) -> Any:

@@ -17,6 +17,7 @@ __all__ = [
     "HttpCodec",
     "check_codec",
     "check_compression",
+    "check_encoding",
     "check_spin",
     "check_users",
 ]
@@ -66,12 +67,8 @@ def check_compression(urls: Sequence[str], compression: Compression | None) -> C
         InvalidArgument: there is no such compression.
         ValueError: none of the URLs is one of gRPC's or HTTP's.
     """
-    if compression is None:
+    if check_encoding("compression", compression) is None:
         return None
-    if compression not in get_args(Compression):
-        raise with_option(
-            InvalidArgument(f'compression must be None, "gzip" or "zstd", not {compression!r}'), "compression"
-        )
     if not any(map(speaks_protobuf, urls)):
         raise with_option(
             ValueError(
@@ -80,6 +77,17 @@ def check_compression(urls: Sequence[str], compression: Compression | None) -> C
             "compression",
         )
     return compression
+
+
+def check_encoding(option: str, encoding: Compression | None) -> Compression | None:
+    """What compresses.
+
+    Raises:
+        InvalidArgument: there is no such compression.
+    """
+    if encoding is not None and encoding not in get_args(Compression):
+        raise with_option(InvalidArgument(f'{option} must be None, "gzip" or "zstd", not {encoding!r}'), option)
+    return encoding
 
 
 def check_users(

@@ -1,7 +1,7 @@
 //! What was sent of a call with streams, kept for as long as the server may refuse the call without having begun with it:
 //! then it is sent again from its start.
 
-use nearcall_transport::{Body, Outgoing};
+use nearcall_transport::{Body, Compress, Outgoing};
 use nearcall_wire::Kind;
 
 use crate::flow::cost;
@@ -14,7 +14,7 @@ const MOST: i64 = 256 << 10;
 #[derive(Debug)]
 pub struct Kept {
     arguments: Vec<u8>,
-    items: Vec<Vec<u8>>,
+    items: Vec<(Compress, Vec<u8>)>,
     ended: bool,
     /// What it costs in all.
     cost: i64,
@@ -37,10 +37,10 @@ impl Kept {
 
     /// Keeps an item that is about to be sent. `false` if it does not [fit](Kept::fits): then nothing is to be kept any more.
     #[must_use]
-    pub fn item(&mut self, item: Body<'_>) -> bool {
-        let copy = self.copy(item);
+    pub fn item(&mut self, item: &Outgoing<'_>) -> bool {
+        let copy = self.copy(item.body);
         let fits = copy.is_some();
-        self.items.extend(copy);
+        self.items.extend(copy.map(|copy| (item.compress, copy)));
         fits
     }
 
@@ -71,7 +71,9 @@ impl Kept {
     #[must_use]
     pub fn frame(&self, place: usize) -> Option<Outgoing<'_>> {
         match self.items.get(place) {
-            Some(item) => Some(Outgoing::new(Kind::Item, Body::Whole(item))),
+            Some((compress, item)) => {
+                Some(Outgoing { compress: *compress, ..Outgoing::new(Kind::Item, Body::Whole(item)) })
+            }
             None if self.ended && place == self.items.len() => Some(Outgoing::new(Kind::End, Body::Whole(&[]))),
             None => None,
         }
@@ -83,6 +85,10 @@ mod tests {
     use super::*;
     use crate::flow::WINDOW;
 
+    fn item(bytes: &[u8]) -> Outgoing<'_> {
+        Outgoing::new(Kind::Item, Body::Whole(bytes))
+    }
+
     fn kinds(kept: &Kept) -> Vec<Kind> {
         (0..).map_while(|place| kept.frame(place)).map(|frame| frame.kind).collect()
     }
@@ -92,9 +98,11 @@ mod tests {
         let mut kept = Kept::new(Body::Pieces(&[b"argu", b"ments"])).expect("little");
         assert_eq!(kept.arguments(), b"arguments");
         assert_eq!(kinds(&kept), []);
-        assert!(kept.item(Body::Whole(b"one")));
-        assert!(kept.item(Body::Whole(b"")));
+        assert!(kept.item(&Outgoing { compress: Compress::NotThis, ..item(b"one") }));
+        assert!(kept.item(&item(b"")));
         assert_eq!(kinds(&kept), [Kind::Item, Kind::Item]);
+        let compress = (0..2).map(|place| kept.frame(place).map(|frame| frame.compress));
+        assert_eq!(compress.collect::<Vec<_>>(), [Some(Compress::NotThis), Some(Compress::AsUsual)]);
         kept.end();
         assert_eq!(kinds(&kept), [Kind::Item, Kind::Item, Kind::End]);
     }
@@ -105,8 +113,8 @@ mod tests {
         assert!(Kept::new(Body::Whole(&vec![0; MOST as usize])).is_none());
         for len in [0, 1, 1000, 100_000] {
             let mut kept = Kept::new(Body::Whole(b"")).expect("nothing");
-            let item = vec![0; len];
-            let items = (0..MOST).take_while(|_| kept.item(Body::Whole(&item))).count();
+            let bytes = vec![0; len];
+            let items = (0..MOST).take_while(|_| kept.item(&item(&bytes))).count();
             assert!(items as i64 * cost(len) <= MOST, "{items} of {len}");
             assert_eq!(kinds(&kept).len(), items);
             assert!(items > 0, "some are kept");

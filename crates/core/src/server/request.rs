@@ -123,6 +123,7 @@ impl Request {
                 trailing: Mutex::default(),
                 watched: Arc::default(),
                 compress: Mutex::default(),
+                was_compressed: Incoming::was_compressed(&self.head),
             })
         });
         Arc::clone(context)

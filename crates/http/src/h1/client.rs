@@ -233,7 +233,7 @@ impl Http1Client {
         let id = exchange.id;
         if !is_told {
             self.endpoint.notices.push_back(match exchange.reader.end(limits) {
-                Given::Message(message, _) => Notice::Last(id, message),
+                Given::Message { message, compressed, .. } => Notice::Last(id, message, compressed),
                 Given::Refused(code, why) => Notice::Refused(id, code, why),
                 Given::End(end) => Notice::Ended(id, Ending::Stream(end)),
                 Given::Nothing | Given::Here(_) => Notice::Ended(id, Ending::Plain),

@@ -52,7 +52,8 @@ pub(super) struct Exchange<X> {
 /// An event that stands by itself.
 #[derive(Debug)]
 pub(super) enum Notice {
-    Last(StreamId, Vec<u8>),
+    /// The only message of a body, which is over, and whether it came compressed.
+    Last(StreamId, Vec<u8>, bool),
     Ended(StreamId, Ending),
     Refused(StreamId, u8, Cow<'static, str>),
     Room(StreamId),
@@ -68,7 +69,7 @@ pub(super) enum Ready {
     Request { id: StreamId, ended: bool },
     Response { id: StreamId, status: u16 },
     Here { id: StreamId, len: usize, ended: bool },
-    Whole { id: StreamId, message: Vec<u8>, cost: usize, ended: bool },
+    Whole { id: StreamId, message: Vec<u8>, cost: usize, compressed: bool, ended: bool },
     Raw { id: StreamId, len: usize, ended: bool },
 }
 
@@ -188,18 +189,22 @@ impl<X> Endpoint<X> {
         match ready {
             Ready::Request { id, ended } => Event::Request { stream: id, request: Request(&self.fields), ended },
             Ready::Response { id, status } => Event::Response { stream: id, response: Response(&self.fields, status) },
-            Ready::Here { id, len, ended } => {
-                Event::Message { stream: id, message: self.input.skipped(len).into(), cost: len, ended }
-            }
-            Ready::Whole { id, message, cost, ended } => {
-                Event::Message { stream: id, message: message.into(), cost, ended }
+            Ready::Here { id, len, ended } => Event::Message {
+                stream: id,
+                message: self.input.skipped(len).into(),
+                cost: len,
+                compressed: false,
+                ended,
+            },
+            Ready::Whole { id, message, cost, compressed, ended } => {
+                Event::Message { stream: id, message: message.into(), cost, compressed, ended }
             }
             Ready::Raw { id, len, ended } => {
                 Event::Data { stream: id, data: self.input.skipped(len), cost: len, ended }
             }
             Ready::Notice(notice) => match notice {
-                Notice::Last(stream, message) => {
-                    Event::Message { stream, message: message.into(), cost: 0, ended: true }
+                Notice::Last(stream, message, compressed) => {
+                    Event::Message { stream, message: message.into(), cost: 0, compressed, ended: true }
                 }
                 Notice::Ended(stream, ending) => Event::Ended { stream, ending },
                 Notice::Refused(stream, code, why) => Event::Refused { stream, code, why },
@@ -249,10 +254,10 @@ impl<X> Endpoint<X> {
                 *unreleased += len;
                 Ready::Here { id, len, ended }
             }
-            Given::Message(message, cost) => {
-                let cost = if is_whole { 0 } else { cost };
+            Given::Message { message, len, compressed } => {
+                let cost = if is_whole { 0 } else { len };
                 *unreleased += cost;
-                Ready::Whole { id, message, cost, ended }
+                Ready::Whole { id, message, cost, compressed, ended }
             }
             Given::Refused(code, why) => {
                 reader.discard();

@@ -251,7 +251,7 @@ impl Http1 {
             let needs_none = exchange.reader.body == Body::Discarded || (is_told && !exchange.reader.is_inside());
             if !needs_none {
                 self.endpoint.notices.push_back(match exchange.reader.end(limits) {
-                    Given::Message(message, _) => Notice::Last(id, message),
+                    Given::Message { message, compressed, .. } => Notice::Last(id, message, compressed),
                     Given::Refused(code, why) => {
                         exchange.reader.discard();
                         Notice::Refused(id, code, why)

@@ -122,7 +122,7 @@ impl Session {
         let incoming = &mut self.streams.get_mut(&id).expect("hand_out has looked").incoming;
         let (message, len) = match given {
             Given::Here(len) => (None, len),
-            Given::Message(message, len) => (Some(message), len),
+            Given::Message { message, len, compressed } => (Some((message, compressed)), len),
             Given::Nothing | Given::End(_) => {
                 if is_counted {
                     let more = incoming.lend(window);
@@ -142,7 +142,7 @@ impl Session {
         let tells = self.is_server || body != Body::Messages;
         let ended = frame.ended && frame.left == 0 && tells && !incoming.reader.is_inside();
         Some(match message {
-            Some(message) => Ready::Whole { stream: id, message, cost, ended },
+            Some((message, compressed)) => Ready::Whole { stream: id, message, cost, compressed, ended },
             None => Ready::Here { stream: id, len, cost, ended },
         })
     }
@@ -198,7 +198,9 @@ impl Session {
                 self.assembling = self.assembling + incoming.reader.held() - before;
                 match given {
                     None => {}
-                    Some(Given::Message(message, _)) => self.notices.push_back(Notice::Last(id, message)),
+                    Some(Given::Message { message, compressed, .. }) => {
+                        self.notices.push_back(Notice::Last(id, message, compressed));
+                    }
                     Some(Given::Refused(code, why)) => {
                         self.notices.push_back(Notice::Refused(id, code, why));
                         self.discard(id);

@@ -102,8 +102,8 @@ pub struct Session {
 #[derive(Debug)]
 enum Notice {
     Ended(StreamId, Ending),
-    /// The only message of a body, which is over.
-    Last(StreamId, Vec<u8>),
+    /// The only message of a body, which is over, and whether it came compressed.
+    Last(StreamId, Vec<u8>, bool),
     Refused(StreamId, u8, std::borrow::Cow<'static, str>),
     Reset(StreamId, Code, bool),
     Room(StreamId),
@@ -134,6 +134,7 @@ enum Ready {
         stream: StreamId,
         message: Vec<u8>,
         cost: usize,
+        compressed: bool,
         ended: bool,
     },
     Raw {
@@ -288,18 +289,18 @@ impl Session {
             Ready::Request { stream, ended } => Event::Request { stream, request: Request(&self.fields), ended },
             Ready::Response { stream, status } => Event::Response { stream, response: Response(&self.fields, status) },
             Ready::Here { stream, len, cost, ended } => {
-                Event::Message { stream, message: self.input.skipped(len).into(), cost, ended }
+                Event::Message { stream, message: self.input.skipped(len).into(), cost, compressed: false, ended }
             }
-            Ready::Whole { stream, message, cost, ended } => {
-                Event::Message { stream, message: message.into(), cost, ended }
+            Ready::Whole { stream, message, cost, compressed, ended } => {
+                Event::Message { stream, message: message.into(), cost, compressed, ended }
             }
             Ready::Raw { stream, len, ended } => {
                 Event::Data { stream, data: self.input.skipped(len), cost: len, ended }
             }
             Ready::Notice(notice) => match notice {
                 Notice::Ended(stream, ending) => Event::Ended { stream, ending },
-                Notice::Last(stream, message) => {
-                    Event::Message { stream, message: message.into(), cost: 0, ended: true }
+                Notice::Last(stream, message, compressed) => {
+                    Event::Message { stream, message: message.into(), cost: 0, compressed, ended: true }
                 }
                 Notice::Refused(stream, code, why) => Event::Refused { stream, code, why },
                 Notice::Reset(stream, code, unprocessed) => Event::Reset { stream, code, unprocessed },

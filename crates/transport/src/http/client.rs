@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
 use super::waiting::Waiting;
-use super::{Frames, Role, bare, credit, message, pays_to_compress, short, unsent, with_message};
+use super::{Frames, Role, bare, compresses, credit, message, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
-use crate::outgoing::{Body, CallKey, Outgoing};
+use crate::outgoing::{Body, CallKey, Compress, Outgoing};
 
 /// The calls that are made over one connection.
 #[derive(Debug)]
@@ -90,20 +90,22 @@ impl<S: Requests + 'static> Client<S> {
             ));
         }
         let arguments = message(frame)?;
+        // Of a call whose messages are all to go as they are nothing is said of it.
+        let encoding = frame.encoding.or(self.origin.encoding).filter(|_| frame.compress != Compress::No);
         let call = Begin {
             path: &path.path,
             authority: &self.origin.authority,
             is_secure: self.origin.is_secure,
             codec: "",
             timeout: frame.deadline_us.map(Duration::from_micros),
-            encoding: self.origin.encoding,
+            encoding,
             metadata: frame.metadata.as_ref(),
             user_agent: concat!("nearcall/", env!("CARGO_PKG_VERSION")),
         };
         let shape = Shape { streams_in: path.streams_in, streams_out: path.streams_out, is_safe: path.is_safe };
         // Of a stream only the arguments that are beside it are a message now.
         let first = (!path.streams_in || !frame.is_empty()).then_some(arguments);
-        let begun = Caller::begin(session, self.origin.asks, shape, &call, first, pays_to_compress(frame), out);
+        let begun = Caller::begin(session, self.origin.asks, shape, &call, first, compresses(frame, true), out);
         let (stream, caller) = match begun {
             Ok(begun) => begun,
             Err(SendError::NoMoreIds | SendError::GoingAway) => {
@@ -134,9 +136,10 @@ impl<S: Requests + 'static> Client<S> {
                 }
             }
             let key = CallKey { number: waited.number, side: 0 };
-            for (kind, payload) in std::mem::take(&mut waited.rest) {
+            for (kind, compress, payload) in std::mem::take(&mut waited.rest) {
+                let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&payload)) };
                 // Whatever has fitted before it waited fits now; and if the call has failed, there is nobody to send to.
-                let _ = self.put(session, frames, key, &Outgoing::new(kind, Body::Whole(&payload)), &mut |_| 0);
+                let _ = self.put(session, frames, key, &frame, &mut |_| 0);
             }
         }
     }
@@ -253,7 +256,7 @@ impl<S: Requests + 'static> Role for Client<S> {
                     }
                 }
             }
-            Event::Message { stream, message, cost, ended } => {
+            Event::Message { stream, message, cost, ended, .. } => {
                 let message = match message {
                     std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
                     std::borrow::Cow::Owned(bytes) => SmallVec::from_vec(bytes),
@@ -266,7 +269,8 @@ impl<S: Requests + 'static> Role for Client<S> {
                     session.release(stream, cost);
                 } else if call.streams_out {
                     let before = call.inflow.waiting();
-                    call.inflow.item(message, cost, frames, &self.account);
+                    // Its user is not told whether it was compressed.
+                    call.inflow.item(message, cost, false, frames, &self.account);
                     self.waiting += call.inflow.waiting() - before;
                 } else {
                     session.release(stream, cost);
@@ -357,7 +361,7 @@ impl<S: Requests + 'static> Role for Client<S> {
         match frame.kind {
             Kind::Item => {
                 let Some(call) = self.calls.get_mut(&stream) else { return Ok(()) };
-                let (pieces, compress) = (message(frame)?, pays_to_compress(frame));
+                let (pieces, compress) = (message(frame)?, compresses(frame, true));
                 let sent = call.caller.message(session, stream, pieces, compress, false, out);
                 Outflow::sent(Some(&mut call.outflow), sent, frame.len(), number, frames)
             }

@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 use crate::INLINE;
 use crate::budget::{Account, Charge};
 
-/// Bytes of a message's length.
-const PREFIX: usize = 4;
+/// Bytes in front of a message: whether it came compressed, and its length.
+const PREFIX: usize = 5;
 
 /// Messages that wait, in order.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Each with its length in front of it.
+    /// Each with what is said of it in front of it.
     bytes: Vec<u8>,
     /// Where the first one begins.
     at: usize,
@@ -33,26 +33,27 @@ impl Held {
         self.bytes.len() - self.at
     }
 
-    pub(super) fn push(&mut self, message: &[u8], account: &Arc<Account>) {
+    pub(super) fn push(&mut self, message: &[u8], compressed: bool, account: &Arc<Account>) {
         let more = PREFIX + message.len();
         match &mut self.charge {
             Some(charge) => charge.grow(more),
             None => self.charge = Some(account.charge_anyway(more)),
         }
+        self.bytes.push(compressed.into());
         self.bytes.extend_from_slice(&(message.len() as u32).to_le_bytes());
         self.bytes.extend_from_slice(message);
     }
 
-    /// The first message. Memory goes when the last one does.
-    pub(super) fn pop(&mut self) -> Option<SmallVec<[u8; INLINE]>> {
-        let (len, rest) = self.bytes[self.at..].split_first_chunk::<PREFIX>()?;
+    /// The first message, and whether it came compressed. Memory goes when the last one does.
+    pub(super) fn pop(&mut self) -> Option<(SmallVec<[u8; INLINE]>, bool)> {
+        let (&[compressed, ref len @ ..], rest) = self.bytes[self.at..].split_first_chunk::<PREFIX>()?;
         let len = u32::from_le_bytes(*len) as usize;
         let message = SmallVec::from_slice(&rest[..len]);
         self.at += PREFIX + len;
         if self.is_empty() {
             *self = Self::default();
         }
-        Some(message)
+        Some((message, compressed != 0))
     }
 }
 
@@ -66,14 +67,14 @@ mod tests {
         let budget = Budget::new(1 << 20);
         let account = Account::of(&budget, 1 << 10);
         let mut held = Held::default();
-        for message in [&b"one"[..], b"", &[7; 100]] {
-            held.push(message, &account);
+        for (message, compressed) in [(&b"one"[..], false), (b"", true), (&[7; 100], true)] {
+            held.push(message, compressed, &account);
         }
+        let mut pop = || held.pop().map(|(message, compressed)| (message.to_vec(), compressed));
         assert_eq!(budget.used(), 103 + 3 * PREFIX);
-        assert_eq!(held.pop().as_deref(), Some(&b"one"[..]));
-        assert_eq!(held.pop().as_deref(), Some(&b""[..]));
-        assert!(!held.is_empty());
-        assert_eq!(held.pop().as_deref(), Some(&[7; 100][..]));
+        assert_eq!(pop(), Some((b"one".to_vec(), false)));
+        assert_eq!(pop(), Some((Vec::new(), true)));
+        assert_eq!(pop(), Some((vec![7; 100], true)));
         assert!(held.is_empty() && held.pop().is_none());
         assert_eq!(budget.used(), 0);
     }

@@ -38,20 +38,28 @@ impl Inflow {
         &mut self,
         message: SmallVec<[u8; crate::INLINE]>,
         size: usize,
+        compressed: bool,
         frames: &mut Frames,
         account: &Arc<Account>,
     ) {
         self.untaken += size;
         if self.held.is_empty() && self.allowance > 0 {
-            self.give(message, frames, account);
+            self.give(message, compressed, frames, account);
         } else {
-            self.held.push(&message, account);
+            self.held.push(&message, compressed, account);
         }
     }
 
-    fn give(&mut self, message: SmallVec<[u8; crate::INLINE]>, frames: &mut Frames, account: &Arc<Account>) {
+    fn give(
+        &mut self,
+        message: SmallVec<[u8; crate::INLINE]>,
+        compressed: bool,
+        frames: &mut Frames,
+        account: &Arc<Account>,
+    ) {
         self.allowance -= cost(message.len());
-        frames.push_back(with_message(FrameHead::new(Kind::Item, self.call), message, account));
+        let item = with_message(FrameHead::new(Kind::Item, self.call), message, account);
+        frames.push_back(item.that_was_compressed(compressed));
     }
 
     /// The stream has ended: the core is told by `end`, behind all items.
@@ -79,9 +87,9 @@ impl Inflow {
         self.untaken -= taken;
         release(stream, taken);
         while self.allowance > 0
-            && let Some(message) = self.held.pop()
+            && let Some((message, compressed)) = self.held.pop()
         {
-            self.give(message, frames, account);
+            self.give(message, compressed, frames, account);
         }
         if self.held.is_empty() {
             frames.extend(self.end.take().map(|end| *end));

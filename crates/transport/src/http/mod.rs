@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use crate::budget::Account;
 use crate::incoming::{Incoming, is_free};
 use crate::link::{LinkError, Options};
-use crate::outgoing::{Body, CallKey, Outgoing};
+use crate::outgoing::{Body, CallKey, Compress, Outgoing};
 use crate::peer::Peer;
 use crate::stream::Wire;
 
@@ -180,9 +180,13 @@ fn credit(call: u32, bytes: i64) -> Incoming {
 /// Messages that are shorter than this are not compressed, bytes: that would save less than it costs.
 const WORTH_COMPRESSING: usize = 1024;
 
-/// Whether a frame's message is compressed, if it can be.
-fn pays_to_compress(frame: &Outgoing<'_>) -> bool {
-    frame.len() >= WORTH_COMPRESSING
+/// Whether a frame's message is compressed, if it can be. `usually`: messages are, if nothing is said of them.
+fn compresses(frame: &Outgoing<'_>, usually: bool) -> bool {
+    match frame.compress {
+        Compress::AsUsual => usually && frame.len() >= WORTH_COMPRESSING,
+        Compress::Yes => true,
+        Compress::No | Compress::NotThis => false,
+    }
 }
 
 /// The one message that a frame's payload is, end to end.

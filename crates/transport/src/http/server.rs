@@ -12,9 +12,7 @@ use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
-use super::{
-    Frames, Messages, Path, Paths, Role, bare, credit, message, pays_to_compress, short, unsent, with_message,
-};
+use super::{Frames, Messages, Path, Paths, Role, bare, compresses, credit, message, short, unsent, with_message};
 use crate::budget::{Account, Charge};
 use crate::incoming::Incoming;
 use crate::link::{LinkError, Options};
@@ -205,10 +203,12 @@ impl<S: Calls> Server<S> {
                     session.read_as(stream, reads);
                 }
                 if let Some(message) = by_get {
-                    let arrived = Arrived { message: SmallVec::from_vec(message), size: 0, ended: true };
+                    let arrived =
+                        Arrived { message: SmallVec::from_vec(message), size: 0, compressed: false, ended: true };
                     self.message(session, frames, stream, arrived);
                 } else if ended && is_whole {
-                    self.message(session, frames, stream, Arrived { message: SmallVec::new(), size: 0, ended });
+                    let arrived = Arrived { message: SmallVec::new(), size: 0, compressed: false, ended };
+                    self.message(session, frames, stream, arrived);
                 } else if ended {
                     self.ended(session, frames, stream);
                 }
@@ -244,14 +244,14 @@ impl<S: Calls> Server<S> {
     }
 
     fn message(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, arrived: Arrived) {
-        let Arrived { message, size, ended } = arrived;
+        let Arrived { message, size, compressed, ended } = arrived;
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else {
             session.release(stream, size);
             return;
         };
         if let Some(head) = call.head.take() {
             call.waits = None;
-            frames.push_back(with_message(head, message, &self.account));
+            frames.push_back(with_message(head, message, &self.account).that_was_compressed(compressed));
             session.release(stream, size);
             if ended {
                 self.ended(session, frames, stream);
@@ -259,7 +259,7 @@ impl<S: Calls> Server<S> {
         } else if call.messages == Messages::One {
             self.refuse_count(session, frames, stream);
         } else {
-            call.inflow.item(message, size, frames, &self.account);
+            call.inflow.item(message, size, compressed, frames, &self.account);
             if ended {
                 call.inflow.end(bare(Kind::End, stream), frames);
             }
@@ -296,6 +296,7 @@ struct Arrived {
     message: SmallVec<[u8; crate::INLINE]>,
     /// As the session counts it.
     size: usize,
+    compressed: bool,
     ended: bool,
 }
 
@@ -312,12 +313,12 @@ impl<S: Calls> Role for Server<S> {
                 let begun = self.begin(stream, request);
                 self.begun(session, frames, stream, begun, ended);
             }
-            Event::Message { stream, message, cost, ended } => {
+            Event::Message { stream, message, cost, compressed, ended } => {
                 let message = match message {
                     std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
                     std::borrow::Cow::Owned(bytes) => SmallVec::from_vec(bytes),
                 };
-                self.message(session, frames, stream, Arrived { message, size: cost, ended });
+                self.message(session, frames, stream, Arrived { message, size: cost, compressed, ended });
             }
             Event::Ended { stream, .. } => self.ended(session, frames, stream),
             Event::Refused { stream, code, why } => self.refuse(session, frames, stream, code, &why),
@@ -362,11 +363,7 @@ impl<S: Calls> Role for Server<S> {
             return Ok(());
         };
         // For clients that read that.
-        let compress = match frame.compress {
-            Compress::AsUsual => self.encoding.is_some() && pays_to_compress(frame),
-            Compress::Yes => true,
-            Compress::No | Compress::NotThis => false,
-        };
+        let compress = compresses(frame, self.encoding.is_some());
         match frame.kind {
             Kind::Head => {
                 let compress = self.encoding.is_some() || matches!(frame.compress, Compress::Yes | Compress::NotThis);

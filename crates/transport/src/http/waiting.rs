@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use nearcall_http::Encoding;
 use nearcall_wire::{Kind, Metadata};
 
 use super::{MethodPath, message};
 use crate::link::LinkError;
-use crate::outgoing::{Body, Outgoing};
+use crate::outgoing::{Body, Compress, Outgoing};
 
 /// Those of one connection. However many wait, one that is given up goes at once.
 #[derive(Debug, Default)]
@@ -24,9 +25,11 @@ pub(super) struct WaitingCall {
     path: MethodPath,
     deadline: Option<Instant>,
     metadata: Option<Metadata>,
+    compress: Compress,
+    encoding: Option<Encoding>,
     arguments: Vec<u8>,
     /// Items of its stream, and the end.
-    pub(super) rest: Vec<(Kind, Vec<u8>)>,
+    pub(super) rest: Vec<(Kind, Compress, Vec<u8>)>,
 }
 
 /// Turns of calls that were given up that are not worth looking for.
@@ -44,6 +47,8 @@ impl Waiting {
             path: path.clone(),
             deadline: frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us))),
             metadata: frame.metadata.clone(),
+            compress: frame.compress,
+            encoding: frame.encoding,
             arguments: message(frame)?.concat(),
             rest: Vec::new(),
         };
@@ -66,7 +71,7 @@ impl Waiting {
             }
             Kind::Item | Kind::End => {
                 if let Some(call) = self.calls.get_mut(&number) {
-                    call.rest.push((frame.kind, message(frame)?.concat()));
+                    call.rest.push((frame.kind, frame.compress, message(frame)?.concat()));
                 }
             }
             // Nothing has come that credit could be granted for.
@@ -104,6 +109,8 @@ impl WaitingCall {
             path: Some(&self.path),
             deadline_us: self.deadline.map(|until| u64::try_from(left(until)).unwrap_or(u64::MAX)),
             metadata: self.metadata.clone(),
+            compress: self.compress,
+            encoding: self.encoding,
             ..Outgoing::new(Kind::Call, Body::Whole(&self.arguments))
         }
     }
@@ -116,8 +123,10 @@ mod tests {
     #[test]
     fn calls_that_are_given_up_leave_nothing_and_others_keep_their_turns() {
         let path = MethodPath { path: "/a.B/C".into(), streams_in: true, streams_out: false, is_safe: false };
-        let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"arguments")) };
-        let frame = |kind| Outgoing::new(kind, Body::Whole(b"item"));
+        let (compress, encoding) = (Compress::NotThis, Some(Encoding::Zstd));
+        let call =
+            Outgoing { compress, encoding, path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"args")) };
+        let frame = |kind| Outgoing { compress: Compress::Yes, ..Outgoing::new(kind, Body::Whole(b"item")) };
         let mut waiting = Waiting::default();
         for number in 0..100_000 {
             waiting.push(number, &call).unwrap();
@@ -128,7 +137,8 @@ mod tests {
         }
         assert!(waiting.turns.len() < 200, "{}", waiting.turns.len());
         let first = waiting.pop().unwrap();
-        assert_eq!((first.number, first.rest.len()), (0, 1));
+        assert_eq!((first.number, &first.rest[..]), (0, &[(Kind::Item, Compress::Yes, b"item".to_vec())][..]));
+        assert_eq!((first.frame().compress, first.frame().encoding), (compress, encoding));
         waiting.push_first(first);
         let numbers: Vec<u32> = std::iter::from_fn(|| waiting.pop()).map(|call| call.number).collect();
         assert_eq!(numbers, (0..10).map(|number| number * 10_000).collect::<Vec<_>>());

@@ -14,6 +14,7 @@ from ..calls import CallableBase, before
 from ..failures import RpcError, trailing_of
 from ..outcome import pairs_of
 from ..peer import grpc, status_code
+from ..settings import compressing
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -44,10 +45,17 @@ class _Call:
     """A call: what those with one response and those with a stream of them have in common."""
 
     def __init__(
-        self, method: _Callable, requests: Any, timeout: float | None, metadata: Any, patient: bool | None
+        self,
+        method: _Callable,
+        requests: Any,
+        timeout: float | None,
+        metadata: Any,
+        patient: bool | None,
+        compression: Any,
     ) -> None:
         self._method = method
         self._meta = sending(metadata or ())
+        self._compressing = compressing(compression)
         self._timeout = timeout
         self._until = None if timeout is None else time.monotonic() + timeout
         self._patient = bool(patient)
@@ -154,7 +162,7 @@ class ResponseCall(_Call):
 
     async def _run(self) -> Any:
         try:
-            with before(self._timeout), self._meta:
+            with before(self._timeout), self._compressing, self._meta:
                 target = await self._method._target(self._patient)
                 response = self._method._read(await target(self._message))
         except BaseException as error:
@@ -185,7 +193,7 @@ class StreamCall(_Call):
 
     async def _open(self) -> None:
         try:
-            with before(self._timeout), self._meta:
+            with before(self._timeout), self._compressing, self._meta:
                 target = await self._method._target(self._patient)
                 self._replies = target(self._message)
         except BaseException as error:
@@ -263,7 +271,8 @@ class MultiCallable(_Callable):
     ) -> ResponseCall:
         """Begins the call; awaiting it gives the response."""
         self._check(credentials)
-        return ResponseCall(self, request_iterator if request is None else request, timeout, metadata, wait_for_ready)
+        requests = request_iterator if request is None else request
+        return ResponseCall(self, requests, timeout, metadata, wait_for_ready, compression)
 
 
 class StreamMultiCallable(_Callable):
@@ -283,7 +292,8 @@ class StreamMultiCallable(_Callable):
     ) -> StreamCall:
         """Begins the call; iterating over it gives the responses."""
         self._check(credentials)
-        return StreamCall(self, request_iterator if request is None else request, timeout, metadata, wait_for_ready)
+        requests = request_iterator if request is None else request
+        return StreamCall(self, requests, timeout, metadata, wait_for_ready, compression)
 
 
 class _Written:

@@ -31,6 +31,8 @@ pub struct CallContext {
     pub trailing: Mutex<Metadata>,
     pub(in crate::server) watched: Arc<Watched>,
     pub(in crate::server) compress: Mutex<Compress>,
+    /// The arguments came compressed.
+    pub(in crate::server) was_compressed: bool,
 }
 
 impl CallContext {
@@ -82,6 +84,12 @@ impl CallContext {
     #[must_use]
     pub fn compress(&self) -> Compress {
         *self.compress.lock()
+    }
+
+    /// Whether the caller's message that was taken last came compressed: the arguments, or an item of its stream.
+    #[must_use]
+    pub fn was_compressed(&self) -> bool {
+        self.call.as_ref().and_then(|call| call.was_compressed()).unwrap_or(self.was_compressed)
     }
 
     /// What the server measures. From the first look of a client on it measures, until the client is gone or says that it

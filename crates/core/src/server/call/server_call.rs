@@ -59,6 +59,8 @@ struct State {
     /// What the client may still send, bytes: it may begin an item as long as anything is left.
     allowance: i64,
     taken: Taken,
+    /// Whether the item that was taken last came compressed; `None`: none was.
+    was_compressed: Option<bool>,
     /// How often anything has changed: tells a waiter that it looked too early.
     changes: u64,
 }
@@ -121,6 +123,7 @@ impl ServerCall {
             last_sent_ns: 0,
             allowance: WINDOW,
             taken: Taken::default(),
+            was_compressed: None,
             changes: 0,
         };
         let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
@@ -243,7 +246,10 @@ impl ServerCall {
             state.last_sent_ns = 0;
             let next = Self::next(&mut state);
             let credit = match &next {
-                Some(NextItem::Item(item)) => state.taken.count(item.payload.len()),
+                Some(NextItem::Item(item)) => {
+                    state.was_compressed = Some(Incoming::was_compressed(&item.head));
+                    state.taken.count(item.payload.len())
+                }
                 _ => None,
             };
             state.allowance += credit.unwrap_or(0) as i64;
@@ -258,6 +264,11 @@ impl ServerCall {
             let _ = self.connection.send(self.id, &Outgoing::new(Kind::Credit, Body::Whole(&bytes)));
         }
         next
+    }
+
+    /// Whether the item that was taken last came compressed; `None`: none was.
+    pub(in crate::server) fn was_compressed(&self) -> Option<bool> {
+        self.state.lock().was_compressed
     }
 
     /// Whether an event loop handles the call.
