@@ -21,7 +21,8 @@ The guide, in ``docs/guide``, explains all of it with examples. This is what the
 - **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
 - **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
   a child process. `start` sends a call without waiting for its reply.
-- **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `nearcall.auth`, interceptors.
+- **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `nearcall.auth`,
+  interceptors.
 - **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
 - **More than values:** `Topic` for what many listen to; `empty` and `buffer` for memory that is not copied; `release`
   for objects that were passed.

@@ -28,6 +28,8 @@ class Http1Only:
         self._sockets: list[socket.socket] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self.refused = 0
+        self.alive: list[socket.socket] = []
+        """Connections of clients that have asked for something, in the order in which they did."""
 
     @property
     def url(self) -> str:
@@ -52,12 +54,19 @@ class Http1Only:
                 return
             with socket.create_connection(self._behind) as server:
                 self._sockets.append(server)
+                self.alive.append(client)
                 back = threading.Thread(target=_carry, args=(server, client), daemon=True)
                 back.start()
                 with contextlib.suppress(OSError):
                     server.sendall(first)
                     _carry(client, server)
                 back.join()
+                self.alive.remove(client)
+
+    def cut(self, connections: int) -> None:
+        """Ends so many connections, those that have asked first."""
+        for client in self.alive[:connections]:
+            client.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Http1Only:
         self._thread.start()

@@ -1,4 +1,4 @@
-"""A client chooses for each call, and for each message, whether what it sends is compressed: its server says which were."""
+"""A client chooses for each call and message whether what it sends is compressed: its server says which were."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _varint(number: int) -> bytes:
 
 def test_wrong_words_are_refused() -> None:
     wrong: Any = "br"
-    with pytest.raises(nearcall.InvalidArgument, match="nearcall.compression must be None, \"gzip\" or \"zstd\", not 'br'"):
+    with pytest.raises(nearcall.InvalidArgument, match='must be None, "gzip" or "zstd", not \'br\''):
         nearcall.compression(wrong)
     for encoding, value, error in (("gzip", "yes", TypeError), (None, True, ValueError)):
         block: Any = nearcall.compression(encoding)  # type: ignore[arg-type]

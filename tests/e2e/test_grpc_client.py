@@ -166,11 +166,7 @@ def test_streams_both_ways(client: Client) -> None:
 def test_a_stream_that_is_left_early(client: Client) -> None:
     blocks = client.blocks(b"100000")
     assert len(next(blocks)) == 64 << 10
-    if client.kind == "http1":
-        with pytest.raises(nearcall.ResourceExhausted, match="one call at a time, and a stream is under way"):
-            client.echo(b"meanwhile")
-    else:
-        assert client.echo(b"meanwhile") == b"meanwhile"
+    assert client.echo(b"meanwhile") == b"meanwhile"
     blocks.close()
     assert client.echo(b"afterwards") == b"afterwards"
 
@@ -208,8 +204,6 @@ def test_many_calls_at_once(client: Client) -> None:
 
 
 def test_a_thread_sends_a_stream_while_another_waits(client: Client) -> None:
-    if client.kind == "http1":
-        return  # it has one call at a time
     with ThreadPoolExecutor(2) as pool:
         held = pool.submit(client.hold, b"held")
         until(lambda: b"held" in client.log(b""))

@@ -232,8 +232,8 @@ def concurrent_large_unary(url: str) -> None:
     asyncio.run(main())
 
 
-# The suite's first call of both is one that says that it is compressed, and is not. A server that sees which it was refuses
-# it, as ours does (test_cases.py); handlers of grpcio and of Java's do not see it, and answer.
+# The suite's first call of both is one that says that it is compressed, and is not. A server that sees which it was
+# refuses it, as ours does (test_cases.py); handlers of grpcio and of Java's do not see it, and answer.
 
 
 @case

@@ -174,7 +174,7 @@ impl Calling {
         let gone = !core.is_usable() && failure.code == Failure::UNAVAILABLE;
         let cause = if event.is_unbegun() {
             if gone { Cause::NeverSent } else { Cause::Refused }
-        } else if gone && core.is_dead() {
+        } else if event.is_lost() || (gone && core.is_dead()) {
             Cause::Lost
         } else {
             Cause::Answered(failure.code)

@@ -13,7 +13,7 @@ use rustix::event::PollFlags;
 use rustix::net::sockopt;
 
 use crate::credentials::names_in;
-use crate::dial::{Dial, Pace};
+use crate::dial::{Dial, Pace, one_more};
 use crate::http;
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 use crate::mismatch::{TELLING, begins_http2, other_protocol, silent};
@@ -66,7 +66,7 @@ pub(crate) async fn establish(
             let peer = identify(peer_of(wire.fd()), &wire);
             // A server that does not say what it speaks has no HTTP/2.
             if speaks == Speaks::Http && wire.agreed().is_none_or(|protocol| protocol != b"h2") {
-                return speak_http1(url, wire, peer, true, version, options);
+                return pooled(url, http1(url, wire, peer, true, options)?, version, options);
             }
             return speak_http2(url, wire, peer, true, speaks, options, pace).await?.connected(url, version);
         }
@@ -79,7 +79,7 @@ pub(crate) async fn establish(
             // It has taken what HTTP/2 begins with for a bad request, and hung up or is about to.
             let Dialled { socket, .. } = url.place().dial(options, pace).await?;
             let peer = peer_of(socket.as_fd());
-            return speak_http1(url, Plain(socket), peer, false, version, options);
+            return pooled(url, http1(url, Plain(socket), peer, false, options)?, version, options);
         }
         return spoken.connected(url, version);
     }
@@ -224,17 +224,41 @@ async fn speak_http2(
 }
 
 /// The same to a server of Connect's without HTTP/2, which says nothing before it is asked.
-fn speak_http1(
+fn http1(
     url: &Url,
     wire: impl Wire + 'static,
     peer: Peer,
     is_secure: bool,
-    version: &str,
     options: &Options,
-) -> Result<Connected, ConnectError> {
+) -> Result<Arc<dyn Link>, ConnectError> {
     let session = http::http1_client_session(options);
     let link = http::call(wire, peer, session, asks_connect(options), authority_of(url), is_secure, options);
-    Ok(undescribed(link.map_err(|error| unavailable(url, &error))?, version))
+    link.map_err(|error| unavailable(url, &error))
+}
+
+/// Such a connection, and others to the same server when it is busy.
+fn pooled(url: &Url, first: Arc<dyn Link>, version: &str, options: &Options) -> Result<Connected, ConnectError> {
+    let (to, more) = (url.clone(), options.clone());
+    let pool = http::Pool::new(first, options, Box::new(move || one_more(&to, &more)));
+    Ok(undescribed(pool.map_err(|error| unavailable(url, &error))?, version))
+}
+
+/// The steps of one more connection to a server that is known to speak HTTP/1.1.
+pub(crate) async fn establish_http1(url: &Url, options: &Options, pace: &Pace) -> Result<Arc<dyn Link>, ConnectError> {
+    let Dialled { socket, tls, .. } = url.place().dial(options, pace).await?;
+    let Some((config, name)) = tls else {
+        let peer = peer_of(socket.as_fd());
+        return http1(url, Plain(socket), peer, false, options);
+    };
+    let wire = TlsWire::client(socket, config, name)
+        .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None))))?;
+    encrypt(url, &wire, pace).await.map_err(|error| untrusted(url, &wire, error))?;
+    if wire.agreed().is_some_and(|protocol| protocol == b"h2") {
+        // Another server answers there by now. Who dials when this pool is gone finds that out.
+        return Err(ConnectError::Mismatch(format!("{url} speaks HTTP/2 now")));
+    }
+    let peer = identify(peer_of(wire.fd()), &wire);
+    http1(url, wire, peer, true, options)
 }
 
 fn asks_connect(options: &Options) -> Asks {

@@ -16,8 +16,8 @@ use nearcall_platform::lock::Mutex;
 use nearcall_platform::sys;
 use rustix::event::PollFlags;
 
-use crate::connect::{Connected, establish};
-use crate::link::{ConnectError, Options};
+use crate::connect::{Connected, establish, establish_http1};
+use crate::link::{ConnectError, Link, Options};
 use crate::sync::{AtomicBool, Ordering};
 use crate::transports::{Each, Found};
 use crate::url::Url;
@@ -127,6 +127,21 @@ pub fn servers(url: &Url, options: &Options) -> Result<Vec<Url>, ConnectError> {
         if let Some(found) = steps.advance(deadline)? {
             let found: Vec<Url> = found.into_iter().map(|found| found.url).collect();
             return Ok(if found.is_empty() { vec![url.clone()] } else { found });
+        }
+    }
+}
+
+/// One more connection to a server at one address that is known to speak HTTP/1.1, within `options.handshake`.
+///
+/// # Errors
+/// [`ConnectError`], with a sentence that names the URL.
+pub(crate) fn one_more(url: &Url, options: &Options) -> Result<Arc<dyn Link>, ConnectError> {
+    let deadline = Instant::now() + options.handshake;
+    let (url, options) = (url.clone(), options.clone());
+    let mut steps = Steps::new(deadline, |pace| async move { establish_http1(&url, &options, &pace).await });
+    loop {
+        if let Some(link) = steps.advance(deadline)? {
+            return Ok(link);
         }
     }
 }

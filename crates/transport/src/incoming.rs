@@ -20,6 +20,8 @@ const FREE: usize = 1024;
 
 /// A bit of a head's flags that no frame has on the wire: the message came compressed, over HTTP.
 const COMPRESSED: u8 = 128;
+/// The same bit, of an error: the connection of its call was lost.
+const LOST: u8 = COMPRESSED;
 const _: () = assert!(COMPRESSED & flags::ALL == 0);
 
 /// Bytes of a ping: it is answered by whoever receives, while others wait.
@@ -138,6 +140,20 @@ impl Incoming {
         let mut end = Self::local(call, failure);
         end.head.flags = flags::UNBEGUN;
         end
+    }
+
+    /// The same for a call whose connection was lost while others of the link go on.
+    #[must_use]
+    pub(crate) fn lost(call: u32, failure: &Failure) -> Self {
+        let mut end = Self::local(call, failure);
+        end.head.flags = LOST;
+        end
+    }
+
+    /// Whether the call that this ends has lost its connection: the server may have begun with it.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.head.kind == Kind::Error && self.head.flags & LOST != 0
     }
 
     /// Whether the server has certainly not begun with the call that this ends.

@@ -38,7 +38,7 @@ class compression(Block["compression"]):  # noqa: N801 - reads as a word: with n
 
     def __init__(self, encoding: Compression | None) -> None:
         super().__init__()
-        self._encoding = check_encoding("nearcall.compression", encoding)
+        self._encoding: Compression | None = check_encoding("nearcall.compression", encoding)
         self._compress: bool | None = None
 
     @property
@@ -48,9 +48,9 @@ class compression(Block["compression"]):  # noqa: N801 - reads as a word: with n
 
     @property
     def compress(self) -> bool | None:
-        """Whether the messages that are sent from here on are compressed: of a call that sends a stream, what its iterator
-        yields next. ``None``, as it is at first: those of 1 KiB and more. ``True``: short ones as well. ``False``: none. What
-        would become longer never is.
+        """Whether the messages that are sent from here on are compressed: of a call that sends a stream, what its
+        iterator yields next. ``None``, as it is at first: those of 1 KiB and more. ``True``: short ones as well.
+        ``False``: none. What would become longer never is.
 
         The calls inside the block share it: one whose messages are chosen singly takes a block of its own.
 

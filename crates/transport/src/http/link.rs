@@ -15,10 +15,11 @@ use nearcall_wire::Kind;
 use rustix::event::PollFlags;
 
 use super::bell::Bell;
+use super::receiving::receive;
 use super::{Frames, Role};
 use crate::budget::{Account, Charge};
 use crate::incoming::Incoming;
-use crate::link::{Flushed, LONGEST_SLEEP, Link, LinkError, Options, PART, Room, Sent};
+use crate::link::{Flushed, Link, LinkError, Options, PART, Room, Sent};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::silence::{Silence, has_come};
@@ -495,28 +496,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
-        if let Some(frame) = self.try_receive()? {
-            return Ok(Some(frame));
-        }
-        let mut budget = self.budget.lock();
-        let begun = clock::monotonic_ns();
-        let mut limit = budget.next();
-        if let Some(deadline) = deadline {
-            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
-            limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
-        }
-        while clock::monotonic_ns() - begun < limit && budget.share_cpu() {
-            if let Some(frame) = self.try_receive()? {
-                budget.uncrowded();
-                budget.learn(clock::monotonic_ns() - begun);
-                return Ok(Some(frame));
-            }
-        }
-        let until = deadline.unwrap_or_else(|| Instant::now() + LONGEST_SLEEP);
-        if self.sleep(true, until)? {
-            budget.learn(clock::monotonic_ns() - begun);
-        }
-        self.try_receive()
+        receive(&self.budget, deadline, || self.try_receive(), |until| self.sleep(true, until))
     }
 
     fn spin(&self) -> bool {

@@ -10,6 +10,8 @@ mod held;
 mod inflow;
 mod link;
 mod paths;
+mod pool;
+mod receiving;
 mod server;
 mod waiting;
 
@@ -33,6 +35,7 @@ use crate::stream::Wire;
 use client::{Client, Origin};
 use link::HttpLink;
 pub use paths::{Messages, MethodPath, Path, Paths};
+pub(crate) use pool::Pool;
 use server::Server;
 
 /// What a client's first bytes must be.

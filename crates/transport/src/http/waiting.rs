@@ -89,6 +89,11 @@ impl Waiting {
         None
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
     /// Those that wait.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
         self.calls.keys().copied()

@@ -1,0 +1,601 @@
+//! Connections to a server without HTTP/2, as one link: each carries one call at a time, and a call that finds none free
+//! gets one more.
+//!
+//! The first is there from the beginning, and the link lives as long as there is one. A thread for that dial alone makes each
+//! further one; who waits for it takes whatever is free first. What goes wrong on one of several ends its own call only.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use nearcall_platform::lock::Mutex;
+use nearcall_platform::sys;
+use nearcall_ring::SpinBudget;
+use nearcall_wire::{Failure, Kind};
+use rustix::event::PollFlags;
+use smallvec::SmallVec;
+
+use super::bell::Bell;
+use super::receiving::receive;
+use super::waiting::Waiting;
+use super::{Frames, bare};
+use crate::incoming::Incoming;
+use crate::link::{ConnectError, Flushed, Link, LinkError, Options, Room, Sent};
+use crate::outgoing::{Body, CallKey, Outgoing};
+use crate::peer::Peer;
+use crate::sync::{AtomicBool, Ordering};
+
+/// Connections at the most.
+const MOST: usize = 32;
+/// One that has carried no call for so long is closed when another one is called on.
+const IDLE: Duration = Duration::from_secs(30);
+/// The pause after a dial that failed: there are others to wait for.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a thread that does not receive sleeps before it looks by itself whether a connection is free.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Makes one more connection to the same server.
+pub(crate) type Connect = Box<dyn Fn() -> Result<Arc<dyn Link>, ConnectError> + Send + Sync>;
+
+pub(crate) struct Pool {
+    this: Weak<Self>,
+    peer: Peer,
+    connect: Connect,
+    state: Mutex<State>,
+    /// What the receiver sleeps at: all connections, and whoever has made frames or a connection.
+    bell: Bell,
+    budget: Mutex<SpinBudget>,
+    closed: AtomicBool,
+}
+
+struct State {
+    members: Vec<Member>,
+    /// Whose turn it is to be looked at first.
+    turn: usize,
+    /// What was made here for the core.
+    frames: Frames,
+    /// Calls of an event loop that no connection is free for.
+    waiting: Waiting,
+    /// Threads that wait for a free one.
+    threads: usize,
+    /// Dials under way, and when the next may begin.
+    dialling: usize,
+    not_before: Option<Instant>,
+}
+
+/// One connection.
+struct Member {
+    link: Arc<dyn Link>,
+    call: Option<Carried>,
+    /// Since when it carries none.
+    since: Instant,
+    /// It takes no more calls.
+    retires: bool,
+}
+
+/// The call that a connection carries.
+#[derive(Clone, Copy)]
+struct Carried {
+    number: u32,
+    is_stream: bool,
+}
+
+/// What a look for a free connection has found.
+enum Found {
+    Free(Arc<dyn Link>),
+    /// One will be free, or made.
+    Nothing,
+}
+
+/// Counts a thread that waits.
+struct Counted<'a>(&'a Pool);
+
+impl<'a> Counted<'a> {
+    fn new(pool: &'a Pool) -> Self {
+        pool.state.lock().threads += 1;
+        Self(pool)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().threads -= 1;
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    fn new(link: Arc<dyn Link>) -> Self {
+        Self { link, call: None, since: Instant::now(), retires: false }
+    }
+
+    fn is(&self, link: &Arc<dyn Link>) -> bool {
+        Arc::ptr_eq(&self.link, link)
+    }
+
+    fn carries(&self, number: u32) -> bool {
+        self.call.is_some_and(|call| call.number == number)
+    }
+}
+
+impl State {
+    fn of(&mut self, link: &Arc<dyn Link>) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.is(link))
+    }
+
+    fn may_grow(&self) -> bool {
+        self.members.len() + self.dialling < MOST && self.not_before.is_none_or(|at| Instant::now() >= at)
+    }
+}
+
+impl Pool {
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn new(first: Arc<dyn Link>, options: &Options, connect: Connect) -> io::Result<Arc<Self>> {
+        let (peer, bell) = (first.peer().clone(), Bell::beside(first.fd())?);
+        let state = State {
+            members: vec![Member::new(first)],
+            turn: 0,
+            frames: Frames::new(),
+            waiting: Waiting::default(),
+            threads: 0,
+            dialling: 0,
+            not_before: None,
+        };
+        Ok(Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            peer,
+            connect,
+            state: Mutex::new(state),
+            bell,
+            budget: Mutex::new(SpinBudget::new(options.spin)),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    fn is_closed(&self) -> bool {
+        // Acquire: whoever sees it finds no connection that `close` has not seen.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn links(&self) -> SmallVec<[Arc<dyn Link>; 4]> {
+        let mut state = self.state.lock();
+        state.turn = state.turn.wrapping_add(1);
+        let at = state.turn % state.members.len().max(1);
+        let (before, after) = state.members.split_at(at);
+        after.iter().chain(before).map(|member| Arc::clone(&member.link)).collect()
+    }
+
+    /// The only connection, if there is but one.
+    fn only(&self) -> Option<Arc<dyn Link>> {
+        match &self.state.lock().members[..] {
+            [one] => Some(Arc::clone(&one.link)),
+            _ => None,
+        }
+    }
+
+    /// Takes a free connection for a call, or begins to make one.
+    fn claim(&self, call: Carried) -> Result<Found, LinkError> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        // The one that was used last first, so that those that are not needed grow old.
+        while let Some(at) = free(&state.members) {
+            let member = &mut state.members[at];
+            // Between two calls nothing comes but the server's goodbye.
+            if !member.link.is_stale() {
+                member.call = Some(call);
+                let link = Arc::clone(&member.link);
+                self.close_old(state);
+                return Ok(Found::Free(link));
+            }
+            if state.members.len() == 1 {
+                return Err(LinkError::Closed);
+            }
+            self.dismiss(state, at);
+        }
+        let all_are_streams = state.members.iter().all(|member| member.call.is_some_and(|call| call.is_stream));
+        if all_are_streams && state.dialling == 0 && !state.may_grow() {
+            // Its reader may be the one who asks, and would wait for himself.
+            return Err(LinkError::Exhausted(format!(
+                "over HTTP/1.1 a connection carries one call at a time, and there are no more than the {} on which streams \
+                 are under way: end one of them first, or call on another channel; over HTTP/2 there is no such limit",
+                state.members.len()
+            )));
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// Makes connections for those who wait.
+    fn grow(&self, state: &mut State) {
+        while state.dialling < state.threads + state.waiting.len() && state.may_grow() && !self.is_closed() {
+            let this = self.this.clone();
+            let dial = move || {
+                let Some(pool) = this.upgrade() else { return };
+                let made = (pool.connect)();
+                pool.welcome(made.ok());
+            };
+            if std::thread::Builder::new().name("nearcall-dial".into()).spawn(dial).is_err() {
+                state.not_before = Some(Instant::now() + PAUSE);
+                return;
+            }
+            state.dialling += 1;
+        }
+    }
+
+    /// A dial has ended.
+    fn welcome(&self, made: Option<Arc<dyn Link>>) {
+        let mut state = self.state.lock();
+        state.dialling -= 1;
+        match made.filter(|link| self.bell.watch(link.fd(), true).is_ok()) {
+            // Under the lock: `close` sets the flag before it takes it.
+            Some(link) if self.is_closed() => link.close(),
+            Some(link) => state.members.push(Member::new(link)),
+            None => state.not_before = Some(Instant::now() + PAUSE),
+        }
+        drop(state);
+        // Who receives sees to the calls that wait.
+        self.bell.ring();
+    }
+
+    /// Closes what has not been used for long.
+    fn close_old(&self, state: &mut State) {
+        while let Some(at) =
+            state.members.iter().position(|member| member.call.is_none() && member.since.elapsed() > IDLE)
+        {
+            self.dismiss(state, at);
+        }
+    }
+
+    /// Lets go of a connection that is not the only one.
+    fn dismiss(&self, state: &mut State, at: usize) {
+        let member = state.members.swap_remove(at);
+        // It fails only if it is not watched any more.
+        let _ = self.bell.watch(member.link.fd(), false);
+        member.link.close();
+    }
+
+    /// A connection is free again.
+    fn freed(&self, state: &mut State, link: &Arc<dyn Link>) {
+        let is_only = state.members.len() == 1;
+        let Some(at) = state.members.iter().position(|member| member.is(link)) else { return };
+        let member = &mut state.members[at];
+        (member.call, member.since) = (None, Instant::now());
+        if member.retires && !is_only {
+            self.dismiss(state, at);
+        }
+    }
+
+    /// Begins calls that wait, as far as there are free connections.
+    fn begin_waiting(&self) {
+        loop {
+            let mut waited = {
+                let mut state = self.state.lock();
+                match state.waiting.pop() {
+                    Some(waited) => waited,
+                    None => return,
+                }
+            };
+            let (number, call) = (waited.number, CallKey { number: waited.number, side: 0 });
+            let rest = std::mem::take(&mut waited.rest);
+            match self.claim(carried(number, &waited.frame())) {
+                Ok(Found::Free(link)) => {
+                    if let Err(error) = self.pass(&link, call, &waited.frame(), Room::Later) {
+                        self.tell(Incoming::local(number, &Failure::new(Failure::INTERNAL, error.to_string())));
+                        continue;
+                    }
+                    for (kind, compress, payload) in rest {
+                        let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&payload)) };
+                        // What went wrong is the call's end, which is on its way.
+                        let _ = link.send(call, &frame, Room::Later);
+                    }
+                }
+                Ok(Found::Nothing) => {
+                    waited.rest = rest;
+                    let mut state = self.state.lock();
+                    state.waiting.push_first(waited);
+                    return self.grow(&mut state);
+                }
+                Err(error) => {
+                    let code =
+                        if error == LinkError::Closed { Failure::UNAVAILABLE } else { Failure::RESOURCE_EXHAUSTED };
+                    self.tell(Incoming::refused(number, &Failure::new(code, error.to_string())));
+                }
+            }
+        }
+    }
+
+    /// The next frame that was made here.
+    fn next_made(&self) -> Option<Incoming> {
+        let mut state = self.state.lock();
+        let frame = state.frames.pop_front();
+        if !state.frames.is_empty() {
+            // Whoever sleeps next is to come back for them.
+            self.bell.ring();
+        }
+        frame
+    }
+
+    fn tell(&self, frame: Incoming) {
+        self.state.lock().frames.push_back(frame);
+        self.bell.ring();
+    }
+
+    /// Sends the first frame of a call on the connection that was claimed for it.
+    fn pass(
+        &self,
+        link: &Arc<dyn Link>,
+        call: CallKey,
+        frame: &Outgoing<'_>,
+        room: Room<'_>,
+    ) -> Result<Sent, LinkError> {
+        match link.send(call, frame, room) {
+            Err(error) if error.spares_connection() => {
+                self.freed(&mut self.state.lock(), link);
+                Err(error)
+            }
+            Err(error) => {
+                // Some of it may be out.
+                self.lost(link, error)?;
+                self.bell.ring();
+                Ok(Sent::Out)
+            }
+            sent => sent,
+        }
+    }
+
+    /// A frame that has come on a connection; `None` if it is none for the core.
+    fn look_at(&self, link: &Arc<dyn Link>, frame: Incoming) -> Option<Incoming> {
+        let mut state = self.state.lock();
+        if frame.head.kind == Kind::GoAway {
+            if state.members.len() == 1 {
+                return Some(frame);
+            }
+            let member = state.of(link)?;
+            member.retires = true;
+            if member.call.is_none() {
+                self.freed(&mut state, link);
+            }
+            return None;
+        }
+        if frame.ends_call() && state.of(link).is_some_and(|member| member.carries(frame.head.call)) {
+            self.freed(&mut state, link);
+        }
+        Some(frame)
+    }
+
+    /// A connection is gone. One of several takes its call with it, and nothing else.
+    fn lost(&self, link: &Arc<dyn Link>, error: LinkError) -> Result<(), LinkError> {
+        let mut state = self.state.lock();
+        let Some(at) = state.members.iter().position(|member| member.is(link)) else { return Ok(()) };
+        if state.members.len() == 1 {
+            return Err(error);
+        }
+        if let Some(call) = state.members[at].call {
+            let why = match error {
+                LinkError::Closed => "the connection of the call was lost: the server stopped or died".to_owned(),
+                error => format!("the connection of the call is broken: {error}"),
+            };
+            let failure = Failure::new(Failure::UNAVAILABLE, why);
+            let was_sent = !link.never_sent().contains(&call.number);
+            let end = if was_sent { Incoming::lost } else { Incoming::refused };
+            state.frames.push_back(end(call.number, &failure));
+        }
+        self.dismiss(&mut state, at);
+        Ok(())
+    }
+}
+
+/// The free connection that was used last.
+fn free(members: &[Member]) -> Option<usize> {
+    let free = members.iter().enumerate().filter(|(_, member)| member.call.is_none() && !member.retires);
+    free.max_by_key(|(_, member)| member.since).map(|(at, _)| at)
+}
+
+fn carried(number: u32, frame: &Outgoing<'_>) -> Carried {
+    Carried { number, is_stream: frame.path.is_some_and(|path| path.streams_in || path.streams_out) }
+}
+
+impl Link for Pool {
+    fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        if self.is_closed() {
+            return Err(LinkError::Closed);
+        }
+        if frame.kind == Kind::Ping && call.number == u32::MAX {
+            // It is to wake whoever receives, which needs no server.
+            self.tell(bare(Kind::Pong, call.number));
+            return Ok(Sent::Out);
+        }
+        if frame.kind != Kind::Call {
+            return self.send_on(call, frame, room);
+        }
+        let mut room = room;
+        let mut counted = None;
+        loop {
+            match self.claim(carried(call.number, frame))? {
+                Found::Free(link) => return self.pass(&link, call, frame, Room::Later),
+                Found::Nothing => {}
+            }
+            match &mut room {
+                Room::Now => return Err(LinkError::Full),
+                Room::Later | Room::Together => {
+                    let mut state = self.state.lock();
+                    state.waiting.push(call.number, frame)?;
+                    self.grow(&mut state);
+                    drop(state);
+                    // One may have become free meanwhile.
+                    self.bell.ring();
+                    return Ok(Sent::Out);
+                }
+                Room::Wait(blocked) => {
+                    counted.get_or_insert_with(|| Counted::new(self));
+                    self.grow(&mut self.state.lock());
+                    blocked()?;
+                    if self.is_closed() {
+                        return Err(LinkError::Closed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<Flushed, LinkError> {
+        let mut left = Flushed::All;
+        for link in self.links() {
+            match link.flush() {
+                Ok(Flushed::All) => {}
+                Ok(some) => left = some,
+                Err(error) => self.lost(&link, error)?,
+            }
+        }
+        Ok(left)
+    }
+
+    fn queued(&self) -> usize {
+        self.state.lock().members.iter().map(|member| member.link.queued()).sum()
+    }
+
+    fn stop_sending(&self) {
+        self.links().iter().for_each(|link| link.stop_sending());
+    }
+
+    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
+        self.bell.clear();
+        // A connection may have been made for them.
+        self.begin_waiting();
+        if let Some(frame) = self.next_made() {
+            return Ok(Some(frame));
+        }
+        let mut later = None;
+        for link in self.links() {
+            loop {
+                match link.try_receive_part() {
+                    Ok(Some(frame)) => {
+                        if let Some(frame) = self.look_at(&link, frame) {
+                            if frame.ends_call() {
+                                self.begin_waiting();
+                            }
+                            return Ok(Some(frame));
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error @ (LinkError::OverBudget | LinkError::Unfinished)) => {
+                        later = Some(error);
+                        break;
+                    }
+                    Err(error) => {
+                        self.lost(&link, error)?;
+                        break;
+                    }
+                }
+            }
+        }
+        match self.next_made() {
+            Some(frame) => Ok(Some(frame)),
+            None => later.map_or(Ok(None), Err),
+        }
+    }
+
+    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+        let sleep = |until| sys::wait_for(self.fd(), PollFlags::IN, Some(until));
+        receive(&self.budget, deadline, || self.try_receive(), sleep)
+    }
+
+    /// Of several connections none is worth to keep the others waiting.
+    fn spin(&self) -> bool {
+        self.only().is_some_and(|link| link.spin())
+    }
+
+    fn is_stale(&self) -> bool {
+        self.only().is_some_and(|link| link.is_stale())
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving && !self.arm() {
+            return Ok(());
+        }
+        let until = Instant::now() + if receiving && self.queued() == 0 { timeout } else { timeout.min(LOOK) };
+        let events = if receiving { PollFlags::IN } else { PollFlags::empty() };
+        match sys::wait_for(self.fd(), events, Some(until)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.bell.fd()
+    }
+
+    fn arm(&self) -> bool {
+        let state = self.state.lock();
+        state.frames.is_empty() && state.members.iter().all(|member| member.link.arm())
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn has_delivered(&self) -> bool {
+        self.links().iter().all(|link| link.has_delivered())
+    }
+
+    fn tells_unbegun(&self) -> bool {
+        true
+    }
+
+    fn never_sent(&self) -> Vec<u32> {
+        let state = self.state.lock();
+        let unsent = state.members.iter().flat_map(|member| member.link.never_sent());
+        unsent.chain(state.waiting.numbers()).collect()
+    }
+
+    fn why_no_room(&self) -> Option<String> {
+        let connections = self.state.lock().members.len();
+        Some(format!("takes one call at a time on a connection of HTTP/1.1, and all {connections} are busy"))
+    }
+
+    fn close(&self) {
+        // Release: pairs with the acquire in `is_closed`.
+        self.closed.store(true, Ordering::Release);
+        self.links().iter().for_each(|link| link.close());
+    }
+}
+
+impl Pool {
+    /// Sends a frame of a call that is under way, if it still is.
+    fn send_on(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        let link = {
+            let mut state = self.state.lock();
+            let link = state.members.iter().find(|member| member.carries(call.number) || frame.kind == Kind::Ping);
+            let Some(link) = link.map(|member| Arc::clone(&member.link)) else {
+                // One that waits has no connection yet, and one that has ended none any more.
+                return state.waiting.follow(call.number, frame).map(|()| Sent::Out);
+            };
+            link
+        };
+        let sent = link.send(call, frame, room);
+        if frame.kind == Kind::Cancel {
+            let mut state = self.state.lock();
+            if let Some(member) = state.of(&link) {
+                // HTTP/1.1 has no other way to give a call up than to end the connection.
+                member.retires = true;
+            }
+            self.freed(&mut state, &link);
+        }
+        match sent {
+            Err(error) if !error.spares_connection() => {
+                self.lost(&link, error)?;
+                self.bell.ring();
+                Ok(Sent::Out)
+            }
+            sent => sent,
+        }
+    }
+}

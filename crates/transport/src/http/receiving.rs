@@ -1,0 +1,42 @@
+//! How a receiver waits: it spins as long as that pays, then sleeps.
+
+use std::io;
+use std::time::Instant;
+
+use nearcall_platform::clock;
+use nearcall_platform::lock::Mutex;
+use nearcall_ring::SpinBudget;
+
+use crate::incoming::Incoming;
+use crate::link::{LONGEST_SLEEP, LinkError};
+
+/// [`Link::receive`](crate::Link::receive) of a link that can `try_receive`, and `sleep` until something may have come:
+/// whether something has.
+pub(super) fn receive(
+    budget: &Mutex<SpinBudget>,
+    deadline: Option<Instant>,
+    try_receive: impl Fn() -> Result<Option<Incoming>, LinkError>,
+    sleep: impl FnOnce(Instant) -> io::Result<bool>,
+) -> Result<Option<Incoming>, LinkError> {
+    if let Some(frame) = try_receive()? {
+        return Ok(Some(frame));
+    }
+    let mut budget = budget.lock();
+    let begun = clock::monotonic_ns();
+    let mut limit = budget.next();
+    if let Some(deadline) = deadline {
+        let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
+        limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
+    }
+    while clock::monotonic_ns() - begun < limit && budget.share_cpu() {
+        if let Some(frame) = try_receive()? {
+            budget.uncrowded();
+            budget.learn(clock::monotonic_ns() - begun);
+            return Ok(Some(frame));
+        }
+    }
+    if sleep(deadline.unwrap_or_else(|| Instant::now() + LONGEST_SLEEP))? {
+        budget.learn(clock::monotonic_ns() - begun);
+    }
+    try_receive()
+}
