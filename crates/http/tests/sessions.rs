@@ -107,6 +107,29 @@ fn a_call_and_its_reply() {
 }
 
 #[test]
+fn a_reply_names_the_codec_that_was_asked_in() {
+    let (mut client, mut server) = usual();
+    for (codec, expected) in [("", "application/grpc"), ("json", "application/grpc+json")] {
+        let id = client.begin(&Call { codec, ..CALL }).unwrap();
+        client.send_last_message(id, &[b""], false).unwrap();
+        carry(&mut client, &mut server);
+        server.send_message(id, &[b""], false).unwrap();
+        let bytes = server.unsent().to_vec();
+        server.sent(bytes.len());
+        client.feed(&bytes);
+        let answered = loop {
+            match client.next_event().unwrap().expect("a response") {
+                Event::Response { response, .. } => break response.header("content-type").map(<[u8]>::to_vec),
+                _ => {}
+            }
+        };
+        assert_eq!(answered.as_deref(), Some(expected.as_bytes()));
+        server.send_status(id, &OK).unwrap();
+        carry(&mut server, &mut client);
+    }
+}
+
+#[test]
 fn the_second_call_has_shorter_headers() {
     let (mut client, mut server) = usual();
     let mut lengths = Vec::new();

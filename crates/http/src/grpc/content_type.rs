@@ -3,6 +3,15 @@
 /// The start of gRPC's content types.
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
 
+/// The content type of the reply to a request in that codec. A client takes the codec that it has asked in and no other;
+/// without a name it is Protobuf.
+pub(crate) fn reply_type(codec: Option<&str>) -> &'static str {
+    match codec {
+        Some("json") => "application/grpc+json",
+        _ => CONTENT_TYPE,
+    }
+}
+
 /// The codec that a content type names: `proto` if none. `None` if it is not gRPC's.
 pub(crate) fn codec(content_type: &str) -> Option<&str> {
     let rest = content_type.strip_prefix(CONTENT_TYPE)?;
@@ -17,7 +26,7 @@ pub(crate) fn codec(content_type: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::codec;
+    use super::{codec, reply_type};
 
     #[test]
     fn content_types_name_codecs() {
@@ -25,6 +34,9 @@ mod tests {
         assert_eq!(codec("application/grpc+json"), Some("json"));
         assert_eq!(codec("application/grpc+proto; charset=utf-8"), Some("proto"));
         assert_eq!(codec("application/grpc;x"), Some("proto"));
+        for (asked, answered) in [("json", "application/grpc+json"), ("proto", "application/grpc")] {
+            assert_eq!(reply_type(Some(asked)), answered);
+        }
         for other in ["application/grpc-web", "application/grpcx", "application/json", "", "application/grpc+"] {
             assert_eq!(codec(other), None, "{other}");
         }

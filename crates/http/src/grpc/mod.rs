@@ -13,7 +13,7 @@ mod timeout;
 pub(crate) use assembler::{Assembler, END_OF_STREAM, PREFIX, Piece};
 pub(crate) use compression::{Compressor, Decompressor, TooLong};
 pub use compression::{Encoding, Encodings};
-pub(crate) use content_type::{CONTENT_TYPE, codec};
+pub(crate) use content_type::{CONTENT_TYPE, codec, reply_type};
 pub(crate) use envelope::envelope;
 pub use metadata::BadMetadata;
 pub(crate) use metadata::{decode_value, encode_value, read as read_metadata};

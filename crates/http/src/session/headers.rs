@@ -112,6 +112,7 @@ impl Session {
         if body == Body::Messages {
             stream.incoming.reader.declared = Declared::read(request.header("grpc-encoding"));
             stream.outgoing.accepts = request.accepts();
+            stream.outgoing.content_type = grpc::reply_type(request.codec());
         }
         self.streams.insert(id, stream);
         Ok(Some(Ready::Request { stream: id, ended }))

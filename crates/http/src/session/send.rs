@@ -7,7 +7,7 @@ use nearcall_wire::Metadata;
 use crate::code::Code;
 use crate::event::{Head, Outcome, SendError, Sent, StreamId};
 use crate::frame::{HEAD, HIGHEST, LONGEST, flag, kind, put, put_head};
-use crate::grpc::{self, CONTENT_TYPE, Compressor, Encodings, PREFIX};
+use crate::grpc::{self, Compressor, Encodings, PREFIX};
 use crate::hpack::{Encoder, Keep, OVERHEAD};
 
 use super::Session;
@@ -45,14 +45,14 @@ impl Session {
         if stream.outgoing.has_head || stream.outgoing.is_closed() {
             return Err(SendError::Gone);
         }
-        let accepts = stream.outgoing.accepts;
+        let (accepts, content_type) = (stream.outgoing.accepts, stream.outgoing.content_type);
         let wanted =
             self.options.encoding.map_or_else(|| accepts.best(), |one| Some(one).filter(|&one| accepts.has(one)));
         let encoding = wanted.filter(|_| head.compress);
         (stream.outgoing.has_head, stream.outgoing.encoding) = (true, encoding);
         self.put_block(id, false, |encoder, out| {
             encoder.field(out, ":status", b"200", Keep::Yes);
-            encoder.field(out, "content-type", CONTENT_TYPE.as_bytes(), Keep::Yes);
+            encoder.field(out, "content-type", content_type.as_bytes(), Keep::Yes);
             encoder.field(out, "grpc-accept-encoding", Encodings::ACCEPTED.as_bytes(), Keep::Yes);
             if let Some(encoding) = encoding {
                 encoder.field(out, "grpc-encoding", encoding.name().as_bytes(), Keep::Yes);
@@ -212,11 +212,12 @@ impl Session {
     }
 
     fn put_status(&mut self, id: StreamId, outcome: &Outcome<'_>, metadata: Option<&Metadata>) {
-        let has_head = self.stream(id).outgoing.has_head;
+        let outgoing = &self.stream(id).outgoing;
+        let (has_head, content_type) = (outgoing.has_head, outgoing.content_type);
         self.put_block(id, true, |encoder, out| {
             if !has_head {
                 encoder.field(out, ":status", b"200", Keep::Yes);
-                encoder.field(out, "content-type", CONTENT_TYPE.as_bytes(), Keep::Yes);
+                encoder.field(out, "content-type", content_type.as_bytes(), Keep::Yes);
                 encoder.field(out, "grpc-accept-encoding", Encodings::ACCEPTED.as_bytes(), Keep::Yes);
             }
             let mut digits = [b'0'; 2];

@@ -2,7 +2,7 @@
 
 use nearcall_wire::Metadata;
 
-use crate::grpc::{Encoding, Encodings};
+use crate::grpc::{CONTENT_TYPE, Encoding, Encodings};
 use crate::reading::{Body, Reader};
 
 /// What comes from the peer.
@@ -42,6 +42,8 @@ pub(super) struct Outgoing {
     /// Whether a message has gone out.
     pub(super) has_sent: bool,
     pub(super) accepts: Encodings,
+    /// Of a server's reply.
+    pub(super) content_type: &'static str,
     /// The one that the headers have named.
     pub(super) encoding: Option<Encoding>,
 }
@@ -99,6 +101,7 @@ impl Stream {
             wants_room: false,
             has_sent: false,
             accepts: Encodings::default(),
+            content_type: CONTENT_TYPE,
             encoding: None,
         };
         Self { incoming, outgoing }
