@@ -157,9 +157,14 @@ browser:  ## install Chromium, which tests of the lab's page look through (Debia
 	    && echo "browser: installed" || echo "browser: skipped, apt-get cannot install chromium"; \
 	else echo "browser: skipped, it needs root and apt-get; elsewhere set NEARCALL_LAB_BROWSER to a Chromium"; fi
 
-web-peers: setup  ## install clients of Connect and gRPC-Web with npm, and test nearcall's server with them
-	@if ! command -v npm >/dev/null; then echo "web-peers: skipped, it needs Node and npm"; exit 0; fi; \
-	(cd tests/web && npm ci --silent --no-audit --no-fund) && $(PY) -m pytest -q tests/e2e/test_web_peers.py $(ARGS)
+web-peers: setup  ## install other implementations of Connect (npm, Go, PyPI; each may lack), and test both ways with them
+	@if command -v npm >/dev/null; then (cd tests/web && npm ci --silent --no-audit --no-fund); \
+	else echo "web-peers: connect-node is left out, it needs Node and npm"; fi
+	@if command -v go >/dev/null; then (cd tests/web/go && go build -o ../../../target/web/connect-go .); \
+	else echo "web-peers: connect-go is left out, it needs Go"; fi
+	@$(PIP) install -r tests/web/python/requirements.txt \
+	  || echo "web-peers: connectrpc is left out, it cannot be installed here"
+	@$(PY) -m pytest -q tests/e2e/test_web_peers.py $(ARGS)
 
 clean:  ## remove everything that was built, .venv included
 	@rm -rf .venv target fuzz/target out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,12 +1,10 @@
-"""Clients of Connect, gRPC-Web and gRPC of others' make, in Node, call our server, and ours calls a server of
-Connect's own make. `make web-peers` installs them.
+"""Clients of Connect, gRPC-Web and gRPC of others' make, in Node, Go and Python, call our server, and ours calls their
+servers. `make web-peers` installs them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import shutil
 import subprocess
 import sys
 import time
@@ -20,12 +18,10 @@ import nearcall
 import nearcall.aio
 
 from .process import ServerProcess
-
-FOLDER = Path(__file__).resolve().parents[1] / "web"
-NODE = shutil.which("node")
+from .web_peers import PEERS, ROOT, Choice, Peer
 
 pytestmark = pytest.mark.skipif(
-    NODE is None or not (FOLDER / "node_modules").is_dir(), reason="the peers are not here: `make web-peers`, with Node"
+    not any(peer.is_here for peer in PEERS.values()), reason="no peer is here: `make web-peers`, with Node and Go"
 )
 
 
@@ -87,33 +83,29 @@ def server() -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What protoc makes of our `.proto`."""
+    """A folder with what protoc makes of our `.proto`: descriptors, and Python."""
     folder = tmp_path_factory.mktemp("descriptors")
     command = [sys.executable, "-m", "nearcall", "proto", "tests.e2e.test_web_peers:Web"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FOLDER.parents[1]).stdout
+    text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     (folder / "web.proto").write_text(text)
-    protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+    protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports", f"--python_out={folder}"]
     subprocess.run([*protoc, f"--descriptor_set_out={folder}/web.bin", "web.proto"], check=True)
-    return folder / "web.bin"
+    return folder
 
 
-def cases(server: ServerProcess, descriptors: Path, *choice: str) -> dict[str, Any]:
-    assert NODE is not None
-    command = [NODE, "peers.mjs", server.url, str(descriptors), *choice]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=50, check=False)
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(line) for line in done.stdout.splitlines())
+def here(name: str) -> Peer:
+    """That one; the test is skipped where it is missing."""
+    if not PEERS[name].is_here:
+        pytest.skip(f"{name} is not here: `make web-peers`")
+    return PEERS[name]
 
 
-CLIENTS = [
-    *(("connect", version, codec) for version in ("1.1", "2") for codec in ("proto", "json")),
-    *(("grpc-web", version, codec) for version in ("1.1", "2") for codec in ("proto", "json")),
-    *(("grpc", "2", codec) for codec in ("proto", "json")),
-]
+CLIENTS = [(name, choice) for name, peer in PEERS.items() for choice in peer.choices]
 
 
-@pytest.mark.parametrize("choice", CLIENTS, ids=" ".join)
-def test_clients_of_connects_own_make(server: ServerProcess, descriptors: Path, choice: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize(("name", "choice"), CLIENTS, ids=[f"{name} {' '.join(choice)}" for name, choice in CLIENTS])
+def test_their_clients(server: ServerProcess, descriptors: Path, name: str, choice: Choice) -> None:
+    peer = here(name)
     expected: dict[str, Any] = {
         "unary": 3,
         "zeros": 0,
@@ -123,18 +115,21 @@ def test_clients_of_connects_own_make(server: ServerProcess, descriptors: Path, 
         "countdown": [3, 2, 1],
         "broken stream": ["Aborted", "enough"],
         "deadline": "DeadlineExceeded",
-        "cancel": "Canceled",
         "total": 5050,
     }
+    if "cancel" in peer.beyond:
+        expected["cancel"] = "Canceled"
     if choice[1] == "2":
         expected["both"] = [-x for x in range(1, 101)]
     if choice[0] == "connect":
         expected |= {"get": 7, "compressed": 10_000}
-    assert cases(server, descriptors, *choice) == expected
+        if "compressed get" in peer.beyond:
+            expected["compressed get"] = 11
+    assert peer.cases(server.url, descriptors, *choice) == expected
 
 
 def test_googles_client(server: ServerProcess, descriptors: Path) -> None:
-    assert cases(server, descriptors, "grpc-web-text") == {
+    assert here("connect-node").cases(server.url, descriptors, "grpc-web-text") == {
         "unary": 3,
         "text": "Käse 🦀",
         "failure": ["FailedPrecondition", 'not "here"'],
@@ -142,30 +137,31 @@ def test_googles_client(server: ServerProcess, descriptors: Path) -> None:
     }
 
 
-@pytest.fixture(scope="module")
-def foreign(descriptors: Path) -> Iterator[dict[str, str]]:
-    """Where a server of Connect's own make is, by HTTP's version."""
-    assert NODE is not None
-    command = [NODE, "server.mjs", str(descriptors)]
-    with subprocess.Popen(command, cwd=FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        ports = json.loads(process.stdout.readline())
-        yield {version: f"http://127.0.0.1:{port}" for version, port in zip(("1.1", "2"), ports, strict=True)}
-        process.stdin.close()
-        process.wait(20)
+@pytest.fixture(scope="module", params=PEERS)
+def foreign(request: pytest.FixtureRequest, descriptors: Path) -> Iterator[tuple[Peer, dict[str, str]]]:
+    """A server of others' make, and where it is by HTTP's version."""
+    peer = here(request.param)
+    with peer.serving(descriptors) as urls:
+        yield peer, urls
 
 
 SERVERS = [(version, codec) for version in ("1.1", "2") for codec in ("protobuf", "json")]
 
 
+def url_of(foreign: tuple[Peer, dict[str, str]], version: str) -> str:
+    peer, urls = foreign
+    if version not in urls:
+        pytest.skip(f"{peer.name}'s server does not speak HTTP/{version}")
+    return urls[version]
+
+
 @pytest.mark.parametrize(("version", "codec"), SERVERS)
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_our_client_and_a_server_of_connects_own_make(
-    foreign: dict[str, str], version: str, codec: Any, compression: Any
+def test_our_client_and_their_server(
+    foreign: tuple[Peer, dict[str, str]], version: str, codec: Any, compression: Any
 ) -> None:
     options: Any = {"codec": codec, "compression": compression, "use_get": compression is not None}
-    with nearcall.connect(foreign[version], Web, **options) as web:
+    with nearcall.connect(url_of(foreign, version), Web, **options) as web:
         assert web.add(1, 2) == 3
         assert web.add(0, 0) == 0
         assert web.greet("Käse 🦀") == "Käse 🦀"
@@ -196,7 +192,7 @@ def test_our_client_and_a_server_of_connects_own_make(
         assert next(early) == 1_000_000
         early.close()
         assert web.add(3, 4) == 7
-        if version == "2":
+        if version == "2" or foreign[0].both_over_http1:
             assert list(web.both(iter(range(100)))) == [-x for x in range(100)]
         else:
             with pytest.raises(nearcall.RpcError, match="HTTP status 505"):
@@ -212,15 +208,17 @@ def until(check: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("version", "codec"), SERVERS)
-def test_our_client_in_an_event_loop_and_a_server_of_connects_own_make(
-    foreign: dict[str, str], version: str, codec: Any
+def test_our_client_in_an_event_loop_and_their_server(
+    foreign: tuple[Peer, dict[str, str]], version: str, codec: Any
 ) -> None:
+    url = url_of(foreign, version)
+
     async def numbers() -> AsyncIterator[int]:
         for number in range(1, 101):
             yield number
 
     async def main() -> None:
-        async with nearcall.aio.connect(foreign[version], Web, codec=codec) as web:
+        async with nearcall.aio.connect(url, Web, codec=codec) as web:
             assert await asyncio.gather(*(web.add(n, n) for n in range(50))) == [2 * n for n in range(50)]
             assert [value async for value in web.countdown(1000)] == list(range(1000, 0, -1))
             assert await web.total(numbers()) == 5050
