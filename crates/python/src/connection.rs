@@ -279,7 +279,7 @@ impl Connection {
 
     /// Seconds that a call made now may take; `None` for ever.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.calling.limits.of_call())?.left.map(|left| left.as_secs_f64()))
+        Ok(Surroundings::look(py, self.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
     }
 
     /// From now on the server at the other end may call objects that this client gives to it: the server of this process that

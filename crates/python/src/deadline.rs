@@ -43,8 +43,10 @@ pub(crate) fn note_block() {
 /// What the surrounding blocks say of a call that begins now.
 #[derive(Default)]
 pub(crate) struct Surroundings {
-    /// The time left: the nearer of the surrounding block's and the client's own.
-    pub(crate) left: Option<Duration>,
+    /// The time left when it was last looked at: the nearer of the surrounding block's and the client's own.
+    left: Option<Duration>,
+    /// When that is over.
+    until: Option<Instant>,
     /// The innermost metadata block, which is told what comes back.
     block: Option<Py<PyAny>>,
     /// The innermost compression block, which is asked anew for every message.
@@ -56,7 +58,7 @@ impl Surroundings {
     pub(crate) fn look(py: Python<'_>, default: Option<Duration>) -> PyResult<Self> {
         // Relaxed: see `note_block`.
         if !USED.load(Ordering::Relaxed) {
-            return Ok(Self { left: default, ..Self::default() });
+            return Ok(Self::within(default));
         }
         Self::look_closely(py, default)
     }
@@ -73,15 +75,34 @@ impl Surroundings {
         });
         let left = left.into_iter().chain(default).min();
         let block = |variable| get(variable).map(|block| (!block.is_none()).then(|| block.unbind()));
-        Ok(Self { left, block: block(&METADATA)?, compression: block(&COMPRESSION)? })
+        Ok(Self { block: block(&METADATA)?, compression: block(&COMPRESSION)?, ..Self::within(left) })
+    }
+
+    #[inline]
+    fn within(left: Option<Duration>) -> Self {
+        Self { left, until: left.and_then(|left| Instant::now().checked_add(left)), ..Self::default() }
     }
 
     /// When the time is over.
+    #[inline]
     pub(crate) fn until(&self) -> Option<Instant> {
-        self.left.and_then(|left| Instant::now().checked_add(left))
+        self.until
     }
 
-    /// The time as it travels in a frame.
+    /// The time left when it was last looked at.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.left
+    }
+
+    /// Looks again what is left of the time: some was spent on connecting, or on another attempt.
+    #[cold]
+    pub(crate) fn look_again(&mut self) {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        // Without an end it is so long that it never is over.
+        self.left = left.or(self.left);
+    }
+
+    /// The time left as it travels in a frame.
     pub(crate) fn micros(&self) -> Option<u64> {
         self.left.map(|left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
     }

@@ -23,7 +23,7 @@ pub(crate) fn begin_stream(
     arguments: &Bound<'_, PyAny>,
     for_loop: bool,
 ) -> PyResult<Stream> {
-    let surroundings = Surroundings::look(py, calling.limits.of_stream())?;
+    let mut surroundings = Surroundings::look(py, calling.limits.of_stream())?;
     let metadata = surroundings.metadata(py)?;
     let compression = surroundings.compression(py)?;
     let mut attempts = 1;
@@ -32,7 +32,11 @@ pub(crate) fn begin_stream(
         let core = match ready {
             Some(core) => core,
             // A loop has connected before, and is not to wait here.
-            None => calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?,
+            None => {
+                let core = calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
+                surroundings.look_again();
+                core
+            }
         };
         let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
         let references = method.get().arguments.references;

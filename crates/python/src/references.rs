@@ -357,7 +357,7 @@ impl References {
 
     /// Seconds that a call made now may take; `None` for ever.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.attached.calling.limits.of_call())?.left.map(|left| left.as_secs_f64()))
+        Ok(Surroundings::look(py, self.attached.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
     }
 
     /// Raises unless the running event loop is the one that the connection was given to.

@@ -44,8 +44,8 @@ impl StartedCall {
     ) -> PyResult<Self> {
         let surroundings = unary.get().surroundings(unary.py())?;
         let (py, until, tally) = (unary.py(), surroundings.until(), Tally::default());
-        let call = Call { py, args: &args, kwargs: kwargs.as_ref(), until, surroundings, tally };
-        let core = unary.get().core(&call)?;
+        let mut call = Call { py, args: &args, kwargs: kwargs.as_ref(), until, surroundings, tally };
+        let core = unary.get().core(&mut call)?;
         let sent =
             unary.get().send(&call, &core, |request, expected| Ok((core.begin_ahead(request, expected)?, ())))?;
         let Call { surroundings, until, .. } = call;

@@ -68,7 +68,7 @@ impl Unary {
     ) -> PyResult<Py<PyAny>> {
         let surroundings = self.surroundings(py)?;
         let mut call = Call { py, args, kwargs, until: surroundings.until(), surroundings, tally: Tally::default() };
-        let core = self.core(&call)?;
+        let core = self.core(&mut call)?;
         match self.attempt(&mut call, &core)? {
             Attempt::Ended(value) => Ok(value),
             Attempt::Repeat(again) => self.repeat(&mut call, again),
@@ -108,11 +108,13 @@ impl Unary {
 
     /// A connection for it.
     #[inline]
-    pub(crate) fn core(&self, call: &Call<'_, '_>) -> PyResult<Arc<Core>> {
-        match self.calling.ready() {
-            Some(core) => Ok(core),
-            None => self.calling.usable(call.py, call.until),
+    pub(crate) fn core(&self, call: &mut Call<'_, '_>) -> PyResult<Arc<Core>> {
+        if let Some(core) = self.calling.ready() {
+            return Ok(core);
         }
+        let core = self.calling.usable(call.py, call.until)?;
+        call.surroundings.look_again();
+        Ok(core)
     }
 
     #[inline]
@@ -224,6 +226,7 @@ impl Unary {
                 }
                 Err(error) => return Err(error),
             };
+            call.surroundings.look_again();
             match self.attempt(call, &core)? {
                 Attempt::Ended(value) => return Ok(value),
                 Attempt::Repeat(next) => again = next,
