@@ -20,7 +20,7 @@ import pytest
 import nearcall
 import nearcall.aio
 
-from .h2_raw import SETTINGS, frame
+from .h2_raw import END_HEADERS, HEADERS, SETTINGS, field, frame
 from .h2_server import MAX_CONCURRENT_STREAMS, Refuse, Refusing, go_away, refuse_stream
 
 PATIENCE = 20.0
@@ -71,6 +71,26 @@ def test_a_server_that_always_refuses_is_not_asked_for_ever(call: Callable[..., 
     with Refusing(1000) as server, pytest.raises(nearcall.Unavailable, match="has not begun"):
         call(server.url, method, 7)
     assert 1 < server.seen < 10
+
+
+def answers_and_refuses(stream: int) -> bytes:
+    head = b"\x88" + field(b"content-type", b"application/grpc")
+    return frame(HEADERS, head, flags=END_HEADERS, stream=stream) + refuse_stream(stream)
+
+
+def answers_and_goes_away(stream: int) -> bytes:
+    return answers_and_refuses(stream)[: -len(refuse_stream(stream))] + go_away(stream)
+
+
+@callers
+@pytest.mark.parametrize("method", ["echo", "count"])
+@pytest.mark.parametrize("refuse", [answers_and_refuses, answers_and_goes_away])
+def test_what_a_server_has_begun_to_answer_is_not_sent_again(
+    call: Callable[..., Any], method: str, refuse: Refuse
+) -> None:
+    with Refusing(1, refuse=refuse) as server, pytest.raises(nearcall.Unavailable, match="it may have run"):
+        call(server.url, method, 7)
+    assert server.seen == 1
 
 
 @callers

@@ -57,6 +57,8 @@ const WAITING_PER_CALL: usize = 16 << 20;
 struct Call {
     number: u32,
     caller: Caller,
+    /// The server has begun to answer.
+    answered: bool,
     /// The answer is a stream.
     streams_out: bool,
     /// Its deadline.
@@ -120,7 +122,8 @@ impl<S: Requests + 'static> Client<S> {
         };
         let until = frame.deadline_us.and_then(|left| Instant::now().checked_add(Duration::from_micros(left)));
         let (inflow, outflow) = (Inflow::new(number), Outflow::default());
-        self.keep(stream, Call { number, caller, streams_out: path.streams_out, until, reply: None, inflow, outflow });
+        let (streams_out, answered, reply) = (path.streams_out, false, None);
+        self.keep(stream, Call { number, caller, answered, streams_out, until, reply, inflow, outflow });
         Ok(())
     }
 
@@ -240,6 +243,7 @@ impl<S: Requests + 'static> Role for Client<S> {
         match event {
             Event::Response { stream, response } => {
                 let Some(call) = self.calls.get_mut(&stream) else { return Ok(true) };
+                call.answered = true;
                 match call.caller.opened(response) {
                     Ok(Opened { metadata, reads }) => {
                         if let Some(reads) = reads {
@@ -288,16 +292,20 @@ impl<S: Requests + 'static> Role for Client<S> {
             Event::Ended { stream, ending } => self.ended(session, frames, stream, ending),
             Event::Refused { stream, code, why } => self.fail(frames, stream, &Failure::new(code, why)),
             Event::Reset { stream, code, unprocessed } => {
-                if unprocessed {
+                let Some(call) = self.calls.get(&stream) else { return Ok(true) };
+                if unprocessed && !call.answered {
                     let why = "the server has not begun with the call: it may be sent again";
                     let failure = Failure::new(Failure::UNAVAILABLE, why);
                     self.end_by(frames, stream, |call| Incoming::refused(call, &failure));
                     return Ok(true);
                 }
-                let until = self.calls.get(&stream).and_then(|call| call.until);
+                let until = call.until;
                 let failure = if code == Code::CANCEL && until.is_some_and(|until| until <= Instant::now()) {
                     // A server that keeps the deadline as well may say so before this side has noticed.
                     Failure::new(Failure::DEADLINE_EXCEEDED, "the server has given the call up at its deadline")
+                } else if unprocessed {
+                    let why = "the server has refused the call after it had begun to answer: it may have run";
+                    Failure::new(Failure::UNAVAILABLE, why)
                 } else {
                     Failure::new(code.status(), format!("the server has reset the call: {}", code.name()))
                 };
