@@ -80,6 +80,16 @@ def test_a_client_that_says_nothing_is_not_waited_for_long(stopping: tuple[Shop,
     assert client.last == 1, "the client knows what was not begun"
 
 
+def test_a_client_that_says_nothing_is_told_what_was_begun_while_that_goes_on(
+    stopping: tuple[Shop, RawClient, Future[bool]],
+) -> None:
+    _, client, stopped = stopping
+    while client.last == EVERY:
+        assert client.receive(PATIENCE)
+    assert client.last == 1
+    assert not stopped.done()
+
+
 def test_a_client_that_goes_on_calling_does_not_hold_up_the_end(
     stopping: tuple[Shop, RawClient, Future[bool]],
 ) -> None:

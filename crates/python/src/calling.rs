@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Cause, Channel, Connection as Core, Patience, Pushback, Retries, Tally};
+use nearcall_core::client::{COMEBACK, Cause, Channel, Connection as Core, Patience, Pushback, Retries, Tally};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Incoming, Kind, Metadata};
 use pyo3::prelude::*;
@@ -22,9 +22,6 @@ use crate::when_full::WhenFull;
 pub(crate) const ATTEMPTS: u32 = 3;
 /// Metadata in which a call that is sent once more says how often it failed before.
 const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
-/// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
-const COMEBACK: Duration = Duration::from_secs(1);
-
 /// How long a thread sleeps before it looks whether a signal wants its attention.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 

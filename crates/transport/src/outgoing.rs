@@ -64,7 +64,7 @@ pub struct CallKey {
 pub struct Outgoing<'a> {
     /// What it is for.
     pub kind: Kind,
-    /// [`Outgoing::NAMED`], [`Outgoing::ONEWAY`] and [`Outgoing::UNBEGUN`].
+    /// [`Outgoing::NAMED`], [`Outgoing::ONEWAY`], [`Outgoing::UNBEGUN`] and [`Outgoing::LAST`].
     pub flags: u8,
     /// Index of the method, for calls.
     pub method: u16,
@@ -89,6 +89,8 @@ impl<'a> Outgoing<'a> {
     pub const NAMED: u8 = flags::NAMED;
     /// Of an error: the call was not begun.
     pub const UNBEGUN: u8 = flags::UNBEGUN;
+    /// See [`flags::LAST`].
+    pub const LAST: u8 = flags::LAST;
     /// Nobody waits for a reply.
     pub const ONEWAY: u8 = flags::ONEWAY;
 

@@ -31,6 +31,8 @@ pub mod flags {
     pub const NAMED: u8 = 8;
     /// The same bit, of an error: the server has not begun with the call, which may be sent to another one.
     pub const UNBEGUN: u8 = NAMED;
+    /// The same bit, of a goodbye: it is the server's last frame, and calls that it has not answered were not begun.
+    pub const LAST: u8 = NAMED;
     /// Nobody waits for a reply to this call.
     pub const ONEWAY: u8 = 16;
     /// The frame belongs to a call that the accepting side began.

@@ -39,6 +39,8 @@ pub struct Connection {
     pub(super) lost: AtomicBool,
     /// The server takes no new calls here.
     pub(super) going_away: AtomicBool,
+    /// When it said so first.
+    pub(super) parted: OnceLock<Instant>,
     pub(super) generation: u32,
     /// An event loop uses it: sending must not wait.
     pub(super) in_loop: AtomicBool,
@@ -141,6 +143,7 @@ impl Connection {
             table: SharedTable::default(),
             lost: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
+            parted: OnceLock::new(),
             generation: fork::mark(),
             in_loop: AtomicBool::new(false),
             flushing: Arc::default(),
@@ -260,6 +263,11 @@ impl Connection {
         self.going_away.load(Ordering::Relaxed)
     }
 
+    /// When the server said so, as far as that was noticed.
+    pub(super) fn parted(&self) -> Option<Instant> {
+        self.parted.get().copied()
+    }
+
     /// Whether a new call may be sent: not on a lost connection, nor on one that a parent process owns.
     #[inline]
     #[must_use]
@@ -338,7 +346,7 @@ impl Connection {
             self.receive(None);
         }
         if self.is_going_away() || self.is_dead() {
-            return Err(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.name)));
+            return Err(self.stopped());
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ pub(crate) use connection::Receiver;
 pub use connection::{Connection, Expected, NoEvent, StreamAccount};
 pub use kept::Kept;
 pub use oneway::Passed;
-pub use patience::{OnChange, Patience};
+pub use patience::{COMEBACK, OnChange, Patience};
 pub use received::{Adopter, WakesBy};
 pub use retries::{Cause, Pushback, Retries, RetryPolicy, Tally};
 pub use subchannel::may_pass;

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use nearcall_wire::Failure;
 
+/// How long the successor of a server that said goodbye is waited for, or any server by a call that may be repeated.
+pub const COMEBACK: Duration = Duration::from_secs(1);
 /// Less time than this is not worth one more attempt.
 const LEAST: Duration = Duration::from_millis(5);
 /// Who waits asks so often whether to go on.

@@ -8,7 +8,7 @@ use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Roo
 use nearcall_wire::{Failure, Kind, Malformed, flags};
 
 use super::leadership::Lead;
-use super::table::{CallId, SharedTable, Table};
+use super::table::{CallId, SharedTable, Table, Unbegun};
 use super::{Connection, NoEvent};
 
 /// How long a thread sleeps before it looks whether a signal wants its attention.
@@ -123,6 +123,8 @@ impl Connection {
 
     /// For an event loop: the link said that the peer hung up.
     pub fn notice_loss(&self) {
+        // What it has said before is here.
+        self.look();
         self.mark_lost(&LinkError::Closed);
     }
 
@@ -216,7 +218,13 @@ impl Connection {
             Kind::Release => return Err(Malformed("a release frame belongs to no call")),
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
             // Calls under way go on; the server ends the connection when it is through with them.
-            Kind::GoAway => self.going_away.store(true, Ordering::Relaxed),
+            Kind::GoAway => {
+                self.parted.get_or_init(Instant::now);
+                self.going_away.store(true, Ordering::Relaxed);
+                if event.head.flags & flags::LAST != 0 {
+                    self.end_with(&self.stopped(), Unbegun::All);
+                }
+            }
             kind => {
                 if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
                     self.keep_home(event);
@@ -265,14 +273,19 @@ impl Connection {
         // Asked first: a link that is closed has nothing to say.
         let mut unsent = self.link.never_sent();
         unsent.sort_unstable();
-        self.end_with(&self.failure_of(error), &unsent);
+        self.end_with(&self.failure_of(error), Unbegun::These(&unsent));
     }
 
     /// The peer is gone: every call under way ends, and new ones fail. What it has left behind may still be read. For a
     /// server that receives.
     pub(crate) fn end_calls(&self) {
-        self.table.lock().die(&self.failure_of(&LinkError::Closed), &[]);
+        self.table.lock().die(&self.failure_of(&LinkError::Closed), Unbegun::These(&[]));
         self.tell_loop();
+    }
+
+    /// The server stopped in good order.
+    pub(super) fn stopped(&self) -> Failure {
+        Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.name))
     }
 
     fn failure_of(&self, error: &LinkError) -> Failure {
@@ -291,15 +304,15 @@ impl Connection {
 
     /// Ends every call under way, and the connection.
     pub(super) fn end(&self, failure: &Failure) {
-        self.end_with(failure, &[]);
+        self.end_with(failure, Unbegun::These(&[]));
     }
 
-    /// The same, with the numbers, in order, of calls that the peer has never heard of.
-    fn end_with(&self, failure: &Failure, unsent: &[u32]) {
+    /// The same, and some of the calls were not begun.
+    fn end_with(&self, failure: &Failure, unbegun: Unbegun<'_>) {
         {
             // Within the lock: who is refused by the table must find the connection lost, and may then try another one.
             let mut table = self.table.lock();
-            table.die(failure, unsent);
+            table.die(failure, unbegun);
             self.lost.store(true, Ordering::Release);
         }
         self.link.close();

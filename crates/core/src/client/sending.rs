@@ -9,6 +9,10 @@ use nearcall_wire::Failure;
 use super::connection::{Connection, is_past};
 use crate::sync::Ordering;
 
+/// How long a sender that finds the other side gone waits for the thread that receives to find it, too.
+const HEARING_OUT: Duration = Duration::from_millis(20);
+const GLANCE: Duration = Duration::from_micros(100);
+
 impl Connection {
     /// A call of that number, made here.
     #[inline]
@@ -85,8 +89,25 @@ impl Connection {
         if error.spares_connection() {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
         }
+        if *error == LinkError::Closed {
+            self.hear_out();
+        }
         self.mark_lost(error);
         self.table.lock().dead.clone().expect("just lost")
+    }
+
+    /// Takes in what the other side has said before it hung up: a goodbye, maybe, which says more than that it is gone.
+    #[cold]
+    fn hear_out(&self) {
+        if let Some(_lead) = self.try_lead() {
+            self.receive(None);
+            return;
+        }
+        // Whoever receives finds the end by itself, if it can run.
+        let end = Instant::now() + HEARING_OUT;
+        while !self.is_dead() && Instant::now() < end {
+            around_sleep(&mut || std::thread::sleep(GLANCE));
+        }
     }
 
     /// Makes room while a send waits: the server may be waiting for us to take its replies.

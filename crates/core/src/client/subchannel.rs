@@ -14,7 +14,7 @@ use nearcall_platform::per_process::PerProcess;
 use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
-use super::patience::{Patience, SLICE};
+use super::patience::{COMEBACK, Patience, SLICE};
 use super::{Adopter, Connection};
 
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].
@@ -25,6 +25,9 @@ const LONGEST_NEAR: Duration = Duration::from_millis(100);
 const GROWTH: f64 = 1.6;
 /// Pauses vary by a fifth either way, so that the clients of a restarted server do not come all at once.
 const JITTER: f64 = 0.2;
+
+/// A connection that was lost sooner counts as an attempt that failed: its server may go on like that.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// A dial that nobody has cared for so long is given up: the server may have done so, too.
 const ABANDONED: Duration = Duration::from_secs(1);
@@ -57,6 +60,8 @@ struct State {
     failed: u64,
     /// Why the last one did, and when; `None` once there was a connection.
     failure: Option<(Failure, Instant)>,
+    /// When there was a connection last.
+    connected: Option<Instant>,
     /// When the next one may begin, and how long the pause before it is.
     not_before: Option<Instant>,
     pause: Duration,
@@ -141,8 +146,7 @@ impl Subchannel {
         until: Option<Instant>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Arc<Connection>>, Failure> {
-        // Where no server can come, waiting for one is no use.
-        let patience = if self.can_come_back() || self.current().is_none() { patience } else { Patience::FailFast };
+        let patience = self.suited(patience);
         let renewal = self.renewal.get();
         let mut state = renewal.state.lock();
         let mut seen = state.failed;
@@ -194,6 +198,17 @@ impl Subchannel {
         }
     }
 
+    /// As patient as makes sense: not at all where no server can come, and for a moment in any case where one has just said
+    /// goodbye, as its successor may not be there yet.
+    fn suited(&self, patience: Patience) -> Patience {
+        let Some(last) = self.current() else { return patience };
+        match (patience, last.parted()) {
+            _ if !self.can_come_back() => Patience::FailFast,
+            (Patience::FailFast, Some(parted)) => Patience::Until(Some(parted + COMEBACK)),
+            _ => patience,
+        }
+    }
+
     /// Goes on with a dial.
     fn advance(&self, mut guard: DialGuard<'_>, end: Instant) {
         let Some(mut dial) = guard.dial.take() else { return };
@@ -213,7 +228,8 @@ impl Subchannel {
                 connection.close();
             }
             Ok(connection) => {
-                (state.failure, state.not_before, state.pause) = (None, None, SHORTEST);
+                state.failure = None;
+                state.note_connected(self.url.comeback());
                 let old = self.current.swap(Some(Arc::clone(&connection)));
                 drop(state);
                 // Once more, now that the connection can be found: who sets the adopter looks for it after that.
@@ -284,7 +300,14 @@ impl Subchannel {
 
 impl Renewal {
     fn new() -> Self {
-        let state = State { dialling: Dialling::Not, failed: 0, failure: None, not_before: None, pause: SHORTEST };
+        let state = State {
+            dialling: Dialling::Not,
+            failed: 0,
+            failure: None,
+            connected: None,
+            not_before: None,
+            pause: SHORTEST,
+        };
         Self { changed: Condvar::new(), state: Mutex::new(state) }
     }
 
@@ -299,6 +322,15 @@ impl Renewal {
 }
 
 impl State {
+    /// There is a connection. If the one before was lost at once, as this one may be, the pauses between them grow.
+    fn note_connected(&mut self, comeback: Comeback) {
+        let now = Instant::now();
+        let settled = self.connected.is_none_or(|before| now - before >= SETTLED);
+        self.pause = if settled { SHORTEST } else { longer(self.pause, comeback) };
+        self.not_before = (!settled).then(|| now + vary(self.pause));
+        self.connected = Some(now);
+    }
+
     /// Takes out a dial that nobody cares for.
     fn leave(&mut self) -> Option<Dialling> {
         matches!(self.dialling, Dialling::Left(..)).then(|| std::mem::replace(&mut self.dialling, Dialling::Not))

@@ -7,7 +7,7 @@ use std::thread::{Thread, ThreadId};
 
 use nearcall_platform::lock::{Mutex, MutexGuard};
 use nearcall_transport::Incoming;
-use nearcall_wire::{Failure, Kind, Malformed};
+use nearcall_wire::{Failure, Kind, Malformed, flags};
 use smallvec::SmallVec;
 
 use crate::flow::{WINDOW, cost, granted};
@@ -184,6 +184,24 @@ impl Drop for Woken {
     }
 }
 
+/// The calls with which the peer has certainly not begun when a connection ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unbegun<'a> {
+    /// Those of these numbers, which are in order.
+    These(&'a [u32]),
+    /// All that it has not answered.
+    All,
+}
+
+impl Unbegun<'_> {
+    fn has(self, number: u32) -> bool {
+        match self {
+            Self::These(numbers) => numbers.binary_search(&number).is_ok(),
+            Self::All => true,
+        }
+    }
+}
+
 impl Table {
     /// Registers a call.
     pub(super) fn begin(&mut self, waker: Waker, references: bool) -> Result<CallId, Failure> {
@@ -323,6 +341,10 @@ impl Table {
             return Err(Malformed("the server sent more after the end of a call"));
         }
         call.ended = ends;
+        if ends && call.heads > 0 {
+            // Who has sent metadata of a call has begun with it, whatever it says of that later.
+            event.head.flags &= !flags::UNBEGUN;
+        }
         match event.head.kind {
             Kind::Credit => {
                 let granted = event.payload.inline().and_then(granted).unwrap_or(0);
@@ -381,16 +403,15 @@ impl Table {
         Some(event)
     }
 
-    /// Ends every call with `failure`, now and from now on. Those of the numbers in `unsent`, which
-    /// are in order, have never left.
-    pub(super) fn die(&mut self, failure: &Failure, unsent: &[u32]) {
+    /// Ends every call with `failure`, now and from now on; the peer has certainly not begun with those that are `unbegun`.
+    pub(super) fn die(&mut self, failure: &Failure, unbegun: Unbegun<'_>) {
         if self.dead.is_some() {
             return;
         }
         self.dead = Some(failure.clone());
         let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
         for id in ids {
-            let end = if unsent.binary_search(&id.0).is_ok() { Incoming::refused } else { Incoming::local };
+            let end = if unbegun.has(id.0) { Incoming::refused } else { Incoming::local };
             // A call that has ended keeps its own end.
             let _ = self.deliver(&mut Some(end(id.0, failure)), None);
         }
@@ -469,8 +490,8 @@ mod tests {
         let mut table = Table::default();
         let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None, false).expect("alive")).collect();
         let failure = Failure::new(Failure::UNAVAILABLE, "gone");
-        table.die(&failure, &[calls[1].number()]);
-        table.die(&Failure::new(Failure::UNKNOWN, "again"), &[]);
+        table.die(&failure, Unbegun::These(&[calls[1].number()]));
+        table.die(&Failure::new(Failure::UNKNOWN, "again"), Unbegun::All);
         for (place, id) in calls.into_iter().enumerate() {
             let event = table.take(id).expect("told");
             assert_eq!(event.failure().expect("a failure"), failure);
@@ -479,6 +500,18 @@ mod tests {
         }
         assert_eq!(table.live(), 0);
         assert_eq!(table.begin(Waker::None, false), Err(failure));
+    }
+
+    #[test]
+    fn after_a_last_goodbye_all_calls_are_unbegun_but_those_that_have_shown_otherwise() {
+        let mut table = Table::default();
+        let ids: Vec<CallId> = (0..2).map(|_| table.begin(Waker::None, false).expect("alive")).collect();
+        let head = Incoming::new(FrameHead::new(Kind::Head, ids[0].number()), &[]);
+        table.deliver(&mut Some(head), None).expect("may be sent");
+        table.die(&Failure::new(Failure::UNAVAILABLE, "stopped"), Unbegun::All);
+        assert_eq!(table.take(ids[0]).expect("metadata").head.kind, Kind::Head);
+        assert!(!table.take(ids[0]).expect("its end").is_unbegun());
+        assert!(table.take(ids[1]).expect("its end").is_unbegun());
     }
 
     #[test]

@@ -70,6 +70,9 @@ use shared::Shared;
 use statistics::Statistics;
 use worker::Queue;
 
+/// How often a server that stops looks whether its clients know of that.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Receives requests from any number of connections, over any number of URLs.
 pub struct Server {
     shared: Arc<Shared>,
@@ -181,11 +184,18 @@ impl Server {
             handler.stopping();
         }
         self.shared.wake_reactor();
-        let end = Instant::now() + grace;
+        let begun = Instant::now();
+        let end = begun + grace;
+        let mut look = begun + LOOK;
         let mut finished = self.has_finished();
         while !finished && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
             finished = self.has_finished();
+            if Instant::now() >= look {
+                // Clients that say nothing are not waited for, although nothing wakes who receives.
+                self.shared.wake_reactor();
+                look += LOOK;
+            }
         }
         // Relaxed: what comes at this very moment goes down with the connection. Told before the workers return, who pass
         // it on.

@@ -129,12 +129,15 @@ impl Shared {
         self.delivery.compare_exchange(UNASKED, ASKED, Ordering::AcqRel, Ordering::Acquire) == Err(DELIVERED)
     }
 
-    /// Answers that question, if it was asked.
-    pub(in crate::server) fn answer_delivery(&self, is_delivered: impl FnOnce() -> bool) {
+    /// Whether that was asked and not answered: nothing is under way any more.
+    pub(in crate::server) fn asks_delivery(&self) -> bool {
         // Acquire: what was sent before the question is out.
-        if self.delivery.load(Ordering::Acquire) == ASKED && is_delivered() {
-            self.delivery.store(DELIVERED, Ordering::Release);
-        }
+        self.delivery.load(Ordering::Acquire) == ASKED
+    }
+
+    /// It is.
+    pub(in crate::server) fn answer_delivery(&self) {
+        self.delivery.store(DELIVERED, Ordering::Release);
     }
 
     /// What is measured of the calls, and how busy the server is, for a call that asks.

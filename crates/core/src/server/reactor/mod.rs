@@ -76,6 +76,7 @@ pub(in crate::server) struct Reactor {
     unpolled: u32,
     budget: SpinBudget,
     said_goodbye: bool,
+    said_last: bool,
     /// Nothing is handed out any more: whoever receives at that moment leaves what it finds to who stops the server.
     closed: bool,
     deserted: bool,
@@ -116,6 +117,7 @@ impl Reactor {
             sockets_turn: false,
             unpolled: 0,
             said_goodbye: false,
+            said_last: false,
             closed: false,
             deserted: false,
             routed: 0,
@@ -126,23 +128,44 @@ impl Reactor {
         self.handshakes.listen(listener)
     }
 
-    /// Tells every client, once, that no new calls are taken here; later, whether all have what was sent.
+    /// Tells every client, once, that no new calls are taken here; when all those under way were answered, that nothing else
+    /// comes; later, whether all have what was sent.
     fn say_goodbye(&mut self) {
         self.handshakes.stop();
         if !std::mem::replace(&mut self.said_goodbye, true) {
-            let clients = self.connections.values().map(|client| &client.connection);
-            for connection in clients.filter(|connection| !connection.is_own_clients()) {
-                // A client that is gone is found out by reading from it.
-                let _ = connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
-            }
+            self.tell_clients(0);
             for client in self.connections.values() {
                 client.nudge_kept();
             }
         }
+        // Clients whose last calls are taken have had their time at some point, also those that say nothing.
+        let links = self.connections.values().map(|client| &client.connection.link);
+        links.filter(|link| link.takes_last_calls()).for_each(|link| _ = link.has_delivered());
+        // Acquire: the answer to a call that is over was sent. One may have been begun just before the server was stopped.
+        if !self.shared.asks_delivery() || self.shared.in_flight.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        // Calls are begun by whoever holds this reactor, and none is any more: what a client waits for when it reads this was
+        // not begun, and may be sent to another server.
+        if !std::mem::replace(&mut self.said_last, true) {
+            self.tell_clients(Outgoing::LAST);
+        }
         // Relaxed: as in `take`.
         let is_delivered =
             |one: &Inbound<_>| one.hung_up.load(Ordering::Relaxed) || one.connection.link.has_delivered();
-        self.shared.answer_delivery(|| self.connections.values().all(|one| is_delivered(one)));
+        if self.connections.values().all(|one| is_delivered(one)) {
+            self.shared.answer_delivery();
+        }
+    }
+
+    /// Sends a goodbye to all clients.
+    fn tell_clients(&self, flags: u8) {
+        let goodbye = Outgoing { flags, ..Outgoing::new(Kind::GoAway, Body::Whole(&[])) };
+        let clients = self.connections.values().map(|client| &client.connection);
+        for connection in clients.filter(|connection| !connection.is_own_clients()) {
+            // A client that is gone is found out by reading from it.
+            let _ = connection.send(0, &goodbye);
+        }
     }
 
     pub(in crate::server) fn close(&mut self) {
