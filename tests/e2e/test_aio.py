@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import nearcall
+from nearcall.client import agreements
+from nearcall.service.reading import read_of_server
 
 from .process import ServerProcess
 from .services import Basics, Errors, Lines, Point, Streams, Waiting
@@ -104,6 +106,42 @@ def test_ways_to_connect(url: str) -> None:
             nearcall.aio.connect(url).service  # noqa: B018
 
     run(main)
+
+
+@nearcall.service
+class Wordy:
+    def one(self) -> int:
+        return 1
+
+    one.__doc__ = "word " * 20_000
+
+
+def test_a_long_description_is_not_read_in_the_event_loop(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """Once, whoever has it first; and what is wrong with it is told to each client."""
+    readers: list[threading.Thread] = []
+
+    def read(text: str) -> Any:
+        readers.append(threading.current_thread())
+        return read_of_server(text)
+
+    def refuse(text: str) -> Any:
+        readers.append(threading.current_thread())
+        raise nearcall.FailedPrecondition("so many words")
+
+    async def main(url: str) -> None:
+        monkeypatch.setattr(agreements, "read_of_server", read)
+        async with nearcall.aio.connect(url, Wordy) as wordy, nearcall.aio.connect(url) as any_of_it:
+            assert await wordy.one() == await any_of_it.one() == 1
+        monkeypatch.setattr(agreements, "read_of_server", refuse)
+        async with nearcall.aio.Channel(url) as channel:
+            for _ in range(2):
+                with pytest.raises(nearcall.FailedPrecondition, match="so many words"):
+                    channel.client(Wordy)
+
+    with nearcall.Server(Wordy(), f"inproc://{key}") as server:
+        run(lambda: main(server.urls[0]))
+    assert len(readers) == 3
+    assert threading.current_thread() not in readers
 
 
 def test_many_calls_at_once(url: str) -> None:

@@ -34,6 +34,10 @@ __all__ = ["Channel", "connect"]
 
 _SLICE = 0.1
 """Seconds for which a thread goes on connecting before a task has to want that still."""
+_LONG = 1 << 15
+"""Characters of a description that is not looked at in the event loop."""
+_MOST_LOST = 3
+"""Connections that one call sees come and go before it gives up."""
 _COMEBACK = 1.0
 """Seconds for which a call that may be repeated waits for a server to come back."""
 
@@ -122,6 +126,9 @@ class Channel(Caller, ChannelBase, ForLoops):
             # Without patience one attempt is all there is, and ends by itself.
             soon = loop.time() + options["handshake_timeout"] if options["wait_for_ready"] else None
             await self._connect(connection, soon, until=soon)
+            description = connection.description
+            if len(description) > _LONG:
+                await loop.run_in_executor(None, self._agreements.foresee, description)
             self._connection = connection
             connection.use_loop(
                 loop, loop.call_soon, connection.on_idle, self._call_again, self._send_again, self._follow
@@ -167,7 +174,7 @@ class Channel(Caller, ChannelBase, ForLoops):
 
         Threads do it, a slice at a time: so every task gives up when its own time is over.
         """
-        loop = self._running()
+        loop, lost = self._running(), 0
         while not connection.connected:
             now = loop.time()
             if until is not None and now >= until:
@@ -187,6 +194,12 @@ class Channel(Caller, ChannelBase, ForLoops):
             if step.done() and (failure := step.exception()) is not None:
                 # Of several tasks each gets one of its own, with its own traceback.
                 raise copy(failure)
+            if step.done() and step.result() and not connection.connected:
+                lost += 1
+                if lost >= _MOST_LOST and not patient:
+                    raise Unavailable(
+                        f"each connection to {self._url} is lost at once: the server takes no calls there"
+                    )
 
     def _dialled(self, step: asyncio.Future[bool]) -> None:
         """It may be that nobody waits for it any more: those who did gave up in time."""

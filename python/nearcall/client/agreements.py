@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from copy import copy
 from typing import TypeAlias, TypeVar
 
 from .. import _core
@@ -220,8 +221,8 @@ class Agreements:
         self._max_values = max_values
         self._description: Description | None = None
         """Of the last server, once one has come after the first."""
-        self._last: tuple[str, Description] | None = None
-        """What was read last. The clients of a channel have one server."""
+        self._last: tuple[str, Description | FailedPrecondition] | None = None
+        """What was read last, or why it could not be. The clients of a channel have one server."""
         # Weak: a channel may outlive any number of clients. A dict, because it is copied in one step.
         self._agreements: dict[weakref.ref[Agreement], None] = {}
 
@@ -265,11 +266,26 @@ class Agreements:
             if agreement is not None:
                 agreement.renew(read)
 
+    def foresee(self, description: str) -> None:
+        """Reads a description for clients to come, which takes long if it is long: for a thread whose time that may take.
+        What is wrong with it they are told.
+        """
+        if not speaks_protobuf(self._url):
+            self._last = description, self._looked_at(description)
+
     def _read(self, text: str) -> Description:
         last = self._last
         if last is None or last[0] != text:
-            last = self._last = text, _checked(self._url, lambda: read_of_server(text))
+            last = self._last = text, self._looked_at(text)
+        if isinstance(last[1], FailedPrecondition):
+            raise copy(last[1])  # each has its own traceback
         return last[1]
+
+    def _looked_at(self, text: str) -> Description | FailedPrecondition:
+        try:
+            return _checked(self._url, lambda: read_of_server(text))
+        except FailedPrecondition as error:
+            return error
 
     def end(self, agreement: Agreement) -> None:
         """Ends that of one client, for good. Harmless when repeated."""
