@@ -24,7 +24,7 @@ const RING: usize = 1 << 16;
 fn dial(url: &Url) -> UnixStream {
     let text = url.to_string();
     let path = match text.split_once("://") {
-        Some(("unix", path)) => path.into(),
+        Some(("unix" | "grpc+unix", path)) => path.into(),
         Some(("shm", name)) => {
             let base = std::env::var_os("XDG_RUNTIME_DIR").filter(|base| std::path::Path::new(base).is_dir());
             // SAFETY: no preconditions.
@@ -436,4 +436,41 @@ fn a_welcome_that_is_not_read_is_not_waited_for() {
     }
     assert_eq!(reader.join().expect("read"), welcome.encode());
     assert!(handshake.into_link(&options).is_some());
+}
+
+/// HTTP/2's frame that begins a request whose message is still to come.
+fn request(stream: u32) -> Vec<u8> {
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/a.B/C"),
+        (":authority", "x"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ];
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let block: Vec<u8> = fields.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect();
+    [&[0, 0, block.len() as u8, 1, 4], &stream.to_be_bytes()[..], &block].concat()
+}
+
+/// A few bytes of one may stand for headers of 64 KiB, which take their time.
+#[test]
+fn others_have_their_turns_between_requests_that_do_not_begin() {
+    const REQUESTS: u32 = 1000;
+    let options = Options::default();
+    let listener = Listener::bind(&fresh("grpc+unix"), &options).expect("bind");
+    let mut socket = dial(listener.url());
+    socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
+    let requests: Vec<u8> = (0..REQUESTS).flat_map(|number| request(2 * number + 1)).collect();
+    socket.write_all(&requests).expect("there is room");
+    let link = accept(&listener, &options).expect("a client");
+    let mut turns = 0;
+    loop {
+        match link.try_receive_part() {
+            Err(LinkError::Unfinished) => turns += 1,
+            Ok(None) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(turns >= REQUESTS / 100, "{turns} turns");
 }

@@ -43,6 +43,9 @@ const ROOM_LOOK: Duration = Duration::from_millis(2);
 /// may be. As long as less is kept nothing of that counts: it waits for streams that the peer does not read now, and must
 /// not hold up those that it does.
 const IMPATIENCE: usize = 64 << 10;
+/// What is taken in, in a row, that is no frame for the core, before others have their turn. A request whose message has not
+/// come is such, and a few bytes of it may stand for headers of 64 KiB.
+const MOST_SILENT: usize = 64;
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;
 
@@ -171,7 +174,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
 
     /// The next frame in what has been read.
     fn next(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
-        loop {
+        for _ in 0..MOST_SILENT {
             if let Some(frame) = state.frames.pop_front() {
                 return Ok(Some(frame));
             }
@@ -190,6 +193,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
                 }
             }
         }
+        Err(LinkError::Unfinished)
     }
 
     /// Reads once, without waiting. How many bytes; none if none are there.

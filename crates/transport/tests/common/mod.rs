@@ -27,7 +27,7 @@ pub fn fresh(scheme: &str) -> Url {
     let name = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let url = match scheme {
         "tcp" | "tls" => format!("{scheme}://127.0.0.1:0"),
-        "unix" => format!("unix://{}/{name}.sock", std::env::temp_dir().display()),
+        "unix" | "grpc+unix" => format!("{scheme}://{}/{name}.sock", std::env::temp_dir().display()),
         scheme => format!("{scheme}://{name}"),
     };
     url.parse().expect("a URL")
