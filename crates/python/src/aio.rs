@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use nearcall_core::client::{CallId, Connection as Core, Expected, Tally};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning, PyStopIteration};
+use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use crate::callback::Callback;
 use crate::calling::{Again, Calling, counted};
@@ -23,8 +23,8 @@ use crate::interpreter::{attach, detach};
 use crate::outcome::{late, name_failure, outcome};
 use crate::plan::Method;
 use crate::references::{decoding, encoding};
-use crate::rounds::Round;
-use crate::waiting::{Owner, wake};
+use crate::reply_future::ReplyFuture;
+use crate::waiting::Owner;
 
 /// A method without streams, bound to an event loop's connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -74,8 +74,6 @@ impl AsyncUnary {
 pub(crate) struct PendingCall {
     call: Py<AsyncUnary>,
     stage: Mutex<Stage>,
-    timer: Mutex<Option<Py<PyAny>>>,
-    surroundings: Mutex<Surroundings>,
     /// How often it was sent before.
     tally: Tally,
 }
@@ -98,8 +96,16 @@ struct Sent {
     successor: Option<Py<Method>>,
     /// For a call that is repeated.
     arguments: CallArguments,
-    /// The task lets the others run, and is to look again then.
-    round: Option<Round>,
+    surroundings: Surroundings,
+    /// A task waits for it, until its deadline at most.
+    awaited: bool,
+    timer: Option<Py<PyAny>>,
+}
+
+/// What a coroutine does when it is run.
+enum Step<'py> {
+    Yields(Bound<'py, PyAny>),
+    Returns(Bound<'py, PyAny>),
 }
 
 /// A call that was not sent because there is no connection.
@@ -112,16 +118,20 @@ struct Unsent {
 
 impl PendingCall {
     fn new(call: Py<AsyncUnary>, arguments: CallArguments, tally: Tally) -> Self {
-        let stage = Mutex::new(Stage::Fresh(arguments));
-        Self { call, stage, timer: Mutex::default(), surroundings: Mutex::default(), tally }
+        Self { call, stage: Mutex::new(Stage::Fresh(arguments)), tally }
     }
 
+    /// Nobody waits for the call any more; if it is under way the server is told.
     fn give_up(&self) {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         if let Stage::Sent(sent) = stage {
-            self.call.get().calling.waiting.forget(&sent.core, sent.id);
-            sent.core.cancel(sent.id);
+            self.abandon(&sent);
         }
+    }
+
+    fn abandon(&self, sent: &Sent) {
+        self.call.get().calling.waiting.forget(&sent.core, sent.id);
+        sent.core.cancel(sent.id);
     }
 
     /// Sends a call before it is awaited; one without a connection waits for that.
@@ -136,18 +146,22 @@ impl PendingCall {
         Ok(())
     }
 
-    fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
+    fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Step<'py>> {
         let sent = match self.send_now(py, arguments)? {
             Ok(sent) => sent,
             Err(Unsent { arguments, until, again }) => return self.delegate(py, &arguments, again, until),
         };
-        let call = self.call.get();
-        if sent.core.in_flight() == 1 {
-            // Nothing else is under way that the loop could do meanwhile.
-            detach(py, || sent.core.spin());
+        // Where nothing else is under way that the loop could do meanwhile.
+        let reply = if sent.core.in_flight() == 1 && self.call.get().calling.waiting.may_end_at_once() {
+            let (core, id) = (&sent.core, sent.id);
+            detach(py, || if core.spin() { core.try_event(id) } else { None })
+        } else {
+            None
+        };
+        match reply {
+            Some(reply) => self.proceed(py, sent, Some(reply)),
+            None => self.suspend(py, sent).map(Step::Yields),
         }
-        call.calling.waiting.deliver(py, &sent.core)?;
-        self.proceed(py, sent)
     }
 
     fn send_now(&self, py: Python<'_>, arguments: CallArguments) -> PyResult<Result<Sent, Unsent>> {
@@ -194,53 +208,34 @@ impl PendingCall {
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
         };
-        *self.surroundings.lock() = surroundings;
         drop(encoded);
-        Ok(Ok(Sent { core, id, until, successor, arguments, round: None }))
+        Ok(Ok(Sent { core, id, until, successor, arguments, surroundings, awaited: false, timer: None }))
     }
 
     /// Ends with the outcome if it has come, else suspends.
-    fn proceed<'py>(&self, py: Python<'py>, mut sent: Sent) -> PyResult<Bound<'py, PyAny>> {
+    fn proceed<'py>(&self, py: Python<'py>, mut sent: Sent, event: Option<Incoming>) -> PyResult<Step<'py>> {
         let call = self.call.get();
-        let mut event = sent.core.arrived(sent.id);
-        let round = sent.round.take();
-        let had_round = round.is_some();
-        if let Some(round) = round {
-            round.end(event.is_some());
-        }
-        if let Some(first) = event.take_if(|event| event.head.extras().is_some()) {
-            event = self.take_metadata(py, first, &sent)?;
-        }
-        let Some(mut event) = event else {
-            let is_late = sent.until.is_some_and(|until| Instant::now() >= until);
-            let live = sent.core.is_live(sent.id);
-            if live && !is_late && !had_round {
-                sent.round = call.calling.waiting.begin_round(&sent.core);
+        let mut event = match event {
+            Some(event) => Some(event),
+            None => {
+                let Ok(event) = sent.core.arrived(sent.id) else {
+                    stop_timer(py, &mut sent);
+                    return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
+                };
+                event
             }
-            let has_round = sent.round.is_some();
-            let (core, id, until) = (Arc::clone(&sent.core), sent.id, sent.until);
-            *self.stage.lock() = Stage::Sent(sent);
-            if !live {
-                *self.stage.lock() = Stage::Done;
-                return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
-            }
-            if is_late {
-                self.close(py)?;
-                return Err(raise(py, &late(&call.method.get().name, core.name())));
-            }
-            if has_round {
-                // A task that yields nothing is run again in the loop's next round.
-                return Ok(py.None().into_bound(py));
-            }
-            return self.suspend(py, &core, id, until);
         };
-        self.stop_timer(py);
+        if let Some(first) = event.take_if(|event| event.head.extras().is_some()) {
+            event = take_metadata(py, first, &sent)?;
+        }
+        let Some(mut event) = event else { return self.suspend(py, sent).map(Step::Yields) };
+        stop_timer(py, &mut sent);
         let method = sent.successor.as_ref().unwrap_or(&call.method).get();
         if event.head.kind == Kind::Reply {
             call.calling.succeeded();
             let decode = |event: &mut Incoming| method.reply.decode(py, event);
             let value = decoding(method.reply.references, &sent.core, &call.calling, &mut event, decode)?;
-            return Err(PyStopIteration::new_err((value,)));
+            return Ok(Step::Returns(value.into_bound(py)));
         }
         let mut tally = self.tally;
         match call.calling.again(&sent.core, method, &event, &mut tally) {
@@ -257,7 +252,7 @@ impl PendingCall {
         (args, kwargs): &CallArguments,
         again: Option<(Again, Tally)>,
         until: Option<Instant>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Step<'py>> {
         let call = self.call.get();
         let schedule = match call.calling.waiting.owner() {
             Owner::Loop(schedule) if call.calling.may_move() => Some(schedule),
@@ -287,61 +282,38 @@ impl PendingCall {
         let (pause, left) = (pause.as_secs_f64(), left.map(|left| left.as_secs_f64()));
         let again = schedule.call_again.bind(py).run_with((next, pause, hopeful, left, failure))?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
-        again.run_method(intern!(py, "send"), [py.None().bind(py)])
+        again.run_method(intern!(py, "send"), [py.None().bind(py)]).map(Step::Yields)
     }
 
-    /// A future that is done when something has come or the deadline passed, in the form in which a coroutine yields it to
-    /// its task.
-    fn suspend<'py>(
-        &self,
-        py: Python<'py>,
-        core: &Core,
-        id: CallId,
-        until: Option<Instant>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let running = self.call.get().calling.waiting.check_loop(py)?;
-        let future = running.run_method(intern!(py, "create_future"), [])?;
-        if let Some(until) = until {
+    /// What its task is to wait for: it is woken when something has come, or the deadline has passed.
+    fn suspend<'py>(&self, py: Python<'py>, mut sent: Sent) -> PyResult<Bound<'py, PyAny>> {
+        let suspended = self.wait(py, &mut sent);
+        if suspended.is_err() {
+            stop_timer(py, &mut sent);
+            self.abandon(&sent);
+        } else {
+            sent.awaited = true;
+            *self.stage.lock() = Stage::Sent(sent);
+        }
+        suspended
+    }
+
+    fn wait<'py>(&self, py: Python<'py>, sent: &mut Sent) -> PyResult<Bound<'py, PyAny>> {
+        let call = self.call.get();
+        let waiting = &call.calling.waiting;
+        if sent.until.is_some_and(|until| Instant::now() >= until) {
+            return Err(raise(py, &late(&call.method.get().name, sent.core.name())));
+        }
+        let future = waiting.await_reply(py, &sent.core, sent.id)?;
+        if let Some(until) = sent.until {
+            stop_timer(py, sent);
             let left = PyFloat::new(py, until.saturating_duration_since(Instant::now()).as_secs_f64());
-            let wake = wrap_pyfunction!(wake_future, py)?;
-            let timer = running.run_method(intern!(py, "call_later"), [left.as_any(), wake.as_any(), &future])?;
-            let earlier = self.timer.lock().replace(timer.unbind());
-            if let Some(earlier) = earlier {
-                earlier.bind(py).run_method(intern!(py, "cancel"), [])?;
-            }
+            let wake = wrap_pyfunction!(wake_late, py)?;
+            let running = waiting.running(py)?.into_bound(py);
+            let arguments = [left.as_any(), wake.as_any(), future.bind(py).as_any()];
+            sent.timer = Some(running.run_method(intern!(py, "call_later"), arguments)?.unbind());
         }
-        self.call.get().calling.waiting.register(py, core, id, future.clone().unbind())?;
-        future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
-        Ok(future)
-    }
-
-    /// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
-    #[cold]
-    fn take_metadata(&self, py: Python<'_>, mut event: Incoming, sent: &Sent) -> PyResult<Option<Incoming>> {
-        // The lock is free again before Python runs.
-        let surroundings = std::mem::take(&mut *self.surroundings.lock());
-        let mut here = true;
-        while here && event.head.kind == Kind::Head {
-            surroundings.received(py, true, event.head.metadata())?;
-            match sent.core.arrived(sent.id) {
-                Some(next) => event = next,
-                None => here = false,
-            }
-        }
-        if here {
-            surroundings.received(py, false, event.head.metadata())?;
-        }
-        *self.surroundings.lock() = surroundings;
-        Ok(here.then_some(event))
-    }
-
-    fn stop_timer(&self, py: Python<'_>) {
-        // The lock is free again before Python runs.
-        let timer = self.timer.lock().take();
-        if let Some(timer) = timer {
-            // A timer that cannot be cancelled only wakes a future that is done.
-            let _ = timer.bind(py).run_method(intern!(py, "cancel"), []);
-        }
+        Ok(future.into_bound(py).into_any())
     }
 
     fn delegated(&self, py: Python<'_>) -> Option<Py<PyAny>> {
@@ -352,9 +324,46 @@ impl PendingCall {
     }
 }
 
+/// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
+#[cold]
+fn take_metadata(py: Python<'_>, mut event: Incoming, sent: &Sent) -> PyResult<Option<Incoming>> {
+    while event.head.kind == Kind::Head {
+        sent.surroundings.received(py, true, event.head.metadata())?;
+        match sent.core.arrived(sent.id) {
+            Ok(Some(next)) => event = next,
+            Ok(None) | Err(_) => return Ok(None),
+        }
+    }
+    sent.surroundings.received(py, false, event.head.metadata())?;
+    Ok(Some(event))
+}
+
+#[inline]
+fn stop_timer(py: Python<'_>, sent: &mut Sent) {
+    if let Some(timer) = sent.timer.take() {
+        // A timer that cannot be cancelled only wakes a task that is awake.
+        let _ = timer.bind(py).run_method(intern!(py, "cancel"), []);
+    }
+}
+
+/// The deadline has passed, and the task is to look.
 #[pyfunction]
-fn wake_future(future: &Bound<'_, PyAny>) -> PyResult<()> {
-    wake(future)
+fn wake_late(future: &Bound<'_, ReplyFuture>) -> PyResult<()> {
+    ReplyFuture::run_soon(future)
+}
+
+/// Ends an iteration with a value, as `return` does in a generator.
+fn stop_iteration<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyBaseException>() {
+        // These would be taken for the exception's arguments, and for the exception.
+        return Err(PyStopIteration::new_err((value.clone().unbind(),)));
+    }
+    // The interpreter makes an exception of it only if somebody wants to see one.
+    let stop = value.py().get_type::<PyStopIteration>();
+    // SAFETY: attached; a class and a value.
+    unsafe { ffi::PyErr_SetObject(stop.as_ptr(), value.as_ptr()) };
+    // What ends an iteration is the exception that is set now.
+    Ok(None)
 }
 
 #[pymethods]
@@ -383,27 +392,17 @@ impl PendingCall {
         )))
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.send(py, &py.None().into_bound(py))
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.step(py, py.None().bind(py))? {
+            Step::Yields(future) => Ok(Some(future)),
+            Step::Returns(value) => stop_iteration(&value),
+        }
     }
 
     fn send<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
-        match stage {
-            Stage::Fresh(arguments) => self.begin(py, arguments),
-            Stage::Sent(sent) => {
-                if !sent.core.has_arrived(sent.id) {
-                    // It was sent before it is awaited, and nobody has looked yet.
-                    self.call.get().calling.waiting.deliver(py, &sent.core)?;
-                }
-                self.proceed(py, sent)
-            }
-            Stage::Delegated(coroutine) => {
-                let coroutine = coroutine.into_bound(py);
-                *self.stage.lock() = Stage::Delegated(coroutine.clone().unbind());
-                coroutine.run_method(intern!(py, "send"), [value])
-            }
-            Stage::Done => Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
+        match self.step(py, value)? {
+            Step::Yields(future) => Ok(future),
+            Step::Returns(value) => Err(PyStopIteration::new_err((value.unbind(),))),
         }
     }
 
@@ -429,11 +428,14 @@ impl PendingCall {
 
     /// Gives the call up if it was sent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.stop_timer(py);
         if let Some(coroutine) = self.delegated(py) {
             coroutine.bind(py).run_method(intern!(py, "close"), [])?;
         }
-        self.give_up();
+        let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
+        if let Stage::Sent(mut sent) = stage {
+            stop_timer(py, &mut sent);
+            self.abandon(&sent);
+        }
         self.call.get().calling.waiting.stirred(py)
     }
 
@@ -443,6 +445,24 @@ impl PendingCall {
 }
 
 impl PendingCall {
+    fn step<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
+        let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
+        match stage {
+            Stage::Fresh(arguments) => self.begin(py, arguments),
+            Stage::Sent(sent) => {
+                // If it was sent before it is awaited, nobody has looked yet.
+                let reply = if sent.awaited { None } else { sent.core.try_event(sent.id) };
+                self.proceed(py, sent, reply)
+            }
+            Stage::Delegated(coroutine) => {
+                let coroutine = coroutine.into_bound(py);
+                *self.stage.lock() = Stage::Delegated(coroutine.clone().unbind());
+                coroutine.run_method(intern!(py, "send"), [value]).map(Step::Yields)
+            }
+            Stage::Done => Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
+        }
+    }
+
     /// As the interpreter does for a coroutine: the call was written, and never made.
     #[cold]
     fn warn_of_no_await(&self) {

@@ -233,7 +233,7 @@ impl Connection {
 
     /// Raises unless the running event loop is the one that the connection was given to.
     fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
-        self.calling.waiting.check_loop(py).map(|_| ())
+        self.calling.waiting.check_loop(py)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -362,7 +362,7 @@ impl References {
 
     /// Raises unless the running event loop is the one that the connection was given to.
     fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
-        self.attached.calling.waiting.check_loop(py).map(|_| ())
+        self.attached.calling.waiting.check_loop(py)
     }
 
     /// To be called by the event loop when it has sent a one-way call.

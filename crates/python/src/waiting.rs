@@ -2,19 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use nearcall_core::client::{CallId, Connection as Core, WakesBy};
 use nearcall_core::lock::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
 use crate::interpreter::detach;
-use crate::rounds::{Round, Rounds};
+use crate::reply_future::ReplyFuture;
 
 /// `asyncio.get_running_loop`.
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -25,19 +27,42 @@ static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
 pub(crate) struct Waiting {
     /// Two may wait for one call: the reader of its replies, and the sender of its stream.
-    futures: Mutex<HashMap<Call, SmallVec<[Py<PyAny>; 1]>>>,
+    futures: Mutex<HashMap<Call, SmallVec<[Sleeper; 1]>, RandomState>>,
+    /// Tasks whose replies have come, for [`Waiting::on_idle`] to run.
+    due: Mutex<Vec<Py<ReplyFuture>>>,
     /// The connections that the loop watches: those of the moment, and those before them that calls are still under way on.
     watched: Mutex<SmallVec<[Watch; 1]>>,
     owner: Mutex<Owner>,
+    /// asyncio's [mark](loop_mark) of the owner while it runs.
+    mark: Mutex<Option<Py<PyAny>>>,
     scheduled: AtomicBool,
-    rounds: Arc<Rounds>,
+    /// Calls in a row that ended without the loop having its turn.
+    at_once: AtomicU32,
     /// A server receives, and tells of what came.
     of_server: bool,
 }
 
-/// Calls in flight from which on a task first lets the others run once instead of waiting by a future: until its turn comes
-/// again they have sent theirs, and its reply is likely to be there.
-const MANY_CALLS: usize = 8;
+/// Who waits for something to come for a call.
+enum Sleeper {
+    /// A task that awaits the call.
+    Task(Py<ReplyFuture>),
+    /// Something with `done` and `set_result`.
+    Future(Py<PyAny>),
+}
+
+/// Who was woken: the loop runs those who wait by futures in its next round, and [`Waiting::on_idle`] the tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Woken {
+    Nobody,
+    Tasks,
+    Futures,
+}
+
+/// How long tasks are run, as one reply comes after the other, before the loop has its turn.
+const TURN: Duration = Duration::from_micros(100);
+
+/// Calls in a row that end while their task waits for them, without a look at what else the loop has to do.
+const MOST_AT_ONCE: u32 = 64;
 
 /// Looks at connections that have something for nobody, in a row.
 const MOST_LOOKS: usize = 4;
@@ -95,8 +120,10 @@ impl Default for Waiting {
             futures: Mutex::default(),
             watched: Mutex::default(),
             owner: Mutex::new(Owner::Threads),
+            due: Mutex::default(),
+            mark: Mutex::default(),
             scheduled: AtomicBool::new(false),
-            rounds: Arc::default(),
+            at_once: AtomicU32::new(0),
             of_server: false,
         }
     }
@@ -144,8 +171,9 @@ impl Waiting {
         let left =
             if matches!(*owner, Owner::Loop(_)) { std::mem::replace(&mut *owner, Owner::Nobody) } else { return };
         drop(owner);
-        // Outside the lock: what Python runs now may come here.
-        drop(left);
+        let mark = self.mark.lock().take();
+        // Outside the locks: what Python runs now may come here.
+        drop((left, mark));
     }
 
     /// Shows the collector of cycles what is held here, on behalf of the connection.
@@ -163,8 +191,15 @@ impl Waiting {
         Ok(())
     }
 
-    /// The running loop, if it is the one that the connection belongs to.
-    pub(crate) fn check_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// Makes sure that the running loop is the one that the connection belongs to.
+    #[inline]
+    pub(crate) fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
+        let mark = loop_mark(py);
+        let known = |mark: &Bound<'_, PyAny>| self.mark.lock().as_ref().is_some_and(|known| mark.is(known));
+        if mark.as_ref().is_some_and(known) { Ok(()) } else { self.check_running_loop(py, mark) }
+    }
+
+    fn check_running_loop(&self, py: Python<'_>, mark: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let get_loop = RUNNING_LOOP
             .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
         let Ok(running) = get_loop.bind(py).run([]) else {
@@ -173,21 +208,45 @@ impl Waiting {
             ));
         };
         match &*self.owner.lock() {
+            Owner::Loop(schedule) if running.is(&schedule.running) => {}
             // Of a closed one the call itself says what is wrong.
-            Owner::Loop(schedule) if !running.is(&schedule.running) => {}
-            Owner::Loop(_) | Owner::Nobody => return Ok(running),
+            Owner::Nobody => return Ok(()),
             Owner::Threads => return Err(not_a_loops()),
+            Owner::Loop(_) => {
+                return Err(PyRuntimeError::new_err(
+                    "this connection belongs to another event loop, in which it was made: make one for each loop with \
+                     nearcall.aio.connect or nearcall.aio.Channel, or share one for threads between them",
+                ));
+            }
         }
-        Err(PyRuntimeError::new_err(
-            "this connection belongs to another event loop, in which it was made: make one for each loop with \
-             nearcall.aio.connect or nearcall.aio.Channel, or share one for threads between them",
-        ))
+        let earlier = std::mem::replace(&mut *self.mark.lock(), mark.map(Bound::unbind));
+        // Outside the lock: what Python runs now may come here.
+        drop(earlier);
+        Ok(())
     }
 
-    /// A round of the loop, if a task that finds no reply is to let the others run once, and look again, before it waits by a
-    /// future.
-    pub(crate) fn begin_round(&self, core: &Core) -> Option<Round> {
-        if self.of_server || core.in_flight() < MANY_CALLS { None } else { self.rounds.begin() }
+    /// The loop that the connection belongs to.
+    pub(crate) fn running(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match &*self.owner.lock() {
+            Owner::Loop(schedule) => Ok(schedule.running.clone_ref(py)),
+            Owner::Nobody | Owner::Threads => Err(PyRuntimeError::new_err("its event loop let go of it")),
+        }
+    }
+
+    /// Whether a task may have its reply without suspending. Now and then it may not, so that one which makes one quick call
+    /// after the other does not keep the loop from all else.
+    pub(crate) fn may_end_at_once(&self) -> bool {
+        // Relaxed, here and below: only the loop's thread comes here.
+        let calls = self.at_once.load(Ordering::Relaxed) + 1;
+        self.at_once.store(calls % (MOST_AT_ONCE + 1), Ordering::Relaxed);
+        calls <= MOST_AT_ONCE
+    }
+
+    /// What the task that awaits the call is to wait for.
+    pub(crate) fn await_reply(&self, py: Python<'_>, core: &Core, id: CallId) -> PyResult<Py<ReplyFuture>> {
+        let future = Py::new(py, ReplyFuture::new(self.running(py)?))?;
+        self.sleep(py, core, id, Sleeper::Task(future.clone_ref(py)))?;
+        Ok(future)
     }
 
     /// Sets `future`'s result when something has come for the call.
@@ -195,7 +254,7 @@ impl Waiting {
         if core.has_arrived(id) {
             return wake(future.bind(py));
         }
-        self.sleep(py, core, id, future)
+        self.sleep(py, core, id, Sleeper::Future(future))
     }
 
     /// The same for a sender: it may send if there is room, not if items wait to be read.
@@ -203,18 +262,22 @@ impl Waiting {
         if core.has_room(id) {
             return wake(future.bind(py));
         }
-        self.sleep(py, core, id, future)
+        self.sleep(py, core, id, Sleeper::Future(future))
     }
 
-    fn sleep(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        self.futures.lock().entry(key(core, id)).or_default().push(future);
+    fn sleep(&self, py: Python<'_>, core: &Core, id: CallId, sleeper: Sleeper) -> PyResult<()> {
+        self.futures.lock().entry(key(core, id)).or_default().push(sleeper);
         self.call_when_idle(py)
     }
 
     /// To be called whenever the loop's thread sends or receives outside of [`Waiting::on_idle`]: what came may be for
     /// others, and the loop may no longer be said to sleep, so that nobody would wake it.
     pub(crate) fn stirred(&self, py: Python<'_>) -> PyResult<()> {
-        if matches!(*self.owner.lock(), Owner::Threads) { Ok(()) } else { self.call_when_idle(py) }
+        // Relaxed: see `call_when_idle`.
+        if self.scheduled.load(Ordering::Relaxed) || matches!(*self.owner.lock(), Owner::Threads) {
+            return Ok(());
+        }
+        self.call_when_idle(py)
     }
 
     fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
@@ -225,6 +288,10 @@ impl Waiting {
         if self.scheduled.load(Ordering::Relaxed) || self.scheduled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        self.schedule(py)
+    }
+
+    fn schedule(&self, py: Python<'_>) -> PyResult<()> {
         match self.owner() {
             Owner::Loop(schedule) => schedule.call_soon.bind(py).run([schedule.on_idle.bind(py)]).map(drop),
             Owner::Nobody => Ok(()),
@@ -240,8 +307,8 @@ impl Waiting {
 
     /// Wakes whoever waits for a call that is given up.
     pub(crate) fn give_up(&self, py: Python<'_>, core: &Core, id: CallId) -> PyResult<()> {
-        let future = self.futures.lock().remove(&key(core, id));
-        future.into_iter().flatten().try_for_each(|future| wake(future.bind(py)))
+        let sleepers = self.futures.lock().remove(&key(core, id));
+        sleepers.into_iter().flatten().try_for_each(|sleeper| sleeper.wake(py))
     }
 
     /// The connections of the moment: those of them that the loop does not watch yet in that way.
@@ -294,54 +361,108 @@ impl Waiting {
 
     /// The loop has run all that was ready.
     pub(crate) fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
-        // Relaxed: as in `call_when_idle`.
-        self.scheduled.store(false, Ordering::Relaxed);
-        let watched = self.watched.lock().clone();
-        let mut delivered = false;
-        for Watch { core, .. } in &watched {
-            core.stay_awake();
-            delivered |= self.deliver(py, core)?;
+        // Relaxed, both: as in `call_when_idle`. The tasks that are run here do not ask for the next time: that comes after
+        // all that they ask for.
+        self.at_once.store(0, Ordering::Relaxed);
+        match self.look(py) {
+            Ok(false) => {
+                self.scheduled.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            // Who was woken may send again before we sleep.
+            Ok(true) => self.schedule(py),
+            Err(error) => self.schedule(py).and(Err(error)),
         }
-        // Whoever has let others run is about to look.
-        delivered |= self.rounds.are_under_way();
-        // Of several connections none is worth to keep the others waiting.
+    }
+
+    /// Receives, and runs the tasks whose replies have come, for a while as long as one comes after the other. Whether to look
+    /// again before the loop sleeps.
+    fn look(&self, py: Python<'_>) -> PyResult<bool> {
+        let watched = self.watched.lock().clone();
+        watched.iter().for_each(|Watch { core, .. }| core.stay_awake());
         let mut current = watched.iter().filter(|watch| watch.current);
-        if let (Some(Watch { core, .. }), None) = (current.next(), current.next())
-            && !delivered
-            && !self.futures.lock().is_empty()
-            && detach(py, || core.spin())
-        {
-            delivered = self.deliver(py, core)?;
+        // Of several connections none is worth to keep the others waiting.
+        let spins = if let (Some(watch), None) = (current.next(), current.next()) { Some(&watch.core) } else { None };
+        let begun = Instant::now();
+        loop {
+            let mut woken = self.deliver_all(py, &watched)?;
+            if woken == Woken::Nobody
+                && let Some(core) = spins
+                && !self.futures.lock().is_empty()
+                && detach(py, || core.spin())
+            {
+                woken = self.deliver(py, core)?;
+            }
+            match self.run_due(py)?.max(woken) {
+                Woken::Nobody => break,
+                // They are asyncio's to run.
+                Woken::Futures => return Ok(true),
+                Woken::Tasks if begun.elapsed() >= TURN => return Ok(true),
+                Woken::Tasks => {}
+            }
         }
         // If something comes while we fall asleep, and is not for us, the next look finds nothing; unless the server never
         // stops sending, and the loop's other work has its turn.
         for _ in 0..MOST_LOOKS {
-            if delivered {
-                break;
-            }
             let Some(Watch { core: awake, .. }) =
                 watched.iter().find(|Watch { core, .. }| !core.is_dead() && !core.may_sleep())
             else {
-                return Ok(());
+                return Ok(false);
             };
-            delivered = self.deliver(py, awake)?;
-        }
-        // Who was woken may send again before we sleep.
-        self.call_when_idle(py)
-    }
-
-    /// Receives what is here. Whether a future was woken.
-    pub(crate) fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<bool> {
-        let ready = core.pump();
-        let mut any = false;
-        for id in ready {
-            let futures = self.futures.lock().remove(&key(core, id));
-            for future in futures.into_iter().flatten() {
-                wake(future.bind(py))?;
-                any = true;
+            if self.deliver(py, awake)? != Woken::Nobody {
+                break;
             }
         }
-        Ok(any)
+        Ok(true)
+    }
+
+    fn deliver_all(&self, py: Python<'_>, watched: &[Watch]) -> PyResult<Woken> {
+        watched.iter().try_fold(Woken::Nobody, |woken, Watch { core, .. }| Ok(self.deliver(py, core)?.max(woken)))
+    }
+
+    /// Runs the tasks that are to run now, each until it waits again.
+    fn run_due(&self, py: Python<'_>) -> PyResult<Woken> {
+        let due = std::mem::take(&mut *self.due.lock());
+        let (woken, mut due) = (if due.is_empty() { Woken::Nobody } else { Woken::Tasks }, due.into_iter());
+        while let Some(future) = due.next() {
+            if let Err(error) = ReplyFuture::run(future.bind(py)) {
+                // The loop's round is over.
+                due.try_for_each(|future| ReplyFuture::run_soon(future.bind(py)))?;
+                return Err(error);
+            }
+        }
+        Ok(woken)
+    }
+
+    /// Receives what is here, and wakes those who wait for it.
+    pub(crate) fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<Woken> {
+        let ready = core.pump();
+        if ready.is_empty() {
+            return Ok(Woken::Nobody);
+        }
+        let sleepers: SmallVec<[Sleeper; 8]> = {
+            let mut futures = self.futures.lock();
+            ready.into_iter().filter_map(|id| futures.remove(&key(core, id))).flatten().collect()
+        };
+        // Where another task may run just now, or nobody comes by, asyncio runs them.
+        let by_loop = self.of_server || !matches!(*self.owner.lock(), Owner::Loop(_));
+        let mut woken = Woken::Nobody;
+        for sleeper in sleepers {
+            match sleeper {
+                Sleeper::Task(future) if !by_loop => {
+                    self.due.lock().push(future);
+                    woken = woken.max(Woken::Tasks);
+                }
+                sleeper => {
+                    sleeper.wake(py)?;
+                    woken = Woken::Futures;
+                }
+            }
+        }
+        if woken != Woken::Nobody {
+            self.call_when_idle(py)?;
+        }
+        Ok(woken)
     }
 
     /// The client is closed: all connections end, and everybody looks.
@@ -350,9 +471,37 @@ impl Waiting {
             core.close();
             core.pump();
         }
+        let due = std::mem::take(&mut *self.due.lock());
+        due.iter().try_for_each(|future| ReplyFuture::run_soon(future.bind(py)))?;
         let all = std::mem::take(&mut *self.futures.lock());
-        all.into_values().flatten().try_for_each(|future| wake(future.bind(py)))
+        all.into_values().flatten().try_for_each(|sleeper| sleeper.wake(py))
     }
+}
+
+impl Sleeper {
+    fn wake(self, py: Python<'_>) -> PyResult<()> {
+        match self {
+            Self::Task(future) => ReplyFuture::run_soon(future.bind(py)),
+            Self::Future(future) => wake(future.bind(py)),
+        }
+    }
+}
+
+/// What asyncio keeps in the state of this thread while a loop runs here: another loop, or the same one when it runs again, has
+/// another one. `asyncio.get_running_loop` asks the system besides, each time, whether the process is still the same. From
+/// Python 3.14 on it does not, and nothing is kept there.
+#[inline]
+fn loop_mark(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    let key = intern!(py, "__asyncio_running_event_loop__");
+    // SAFETY: attached.
+    let state = unsafe { ffi::PyThreadState_GetDict() };
+    if state.is_null() {
+        return None;
+    }
+    // SAFETY: a dict and a str, both alive.
+    let mark = unsafe { ffi::PyDict_GetItemWithError(state, key.as_ptr()) };
+    // SAFETY: borrowed from that dict, or null; the search for a str in a dict of such keys raises nothing.
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, mark) }
 }
 
 fn not_a_loops() -> PyErr {

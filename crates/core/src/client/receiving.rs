@@ -134,10 +134,16 @@ impl Connection {
         self.try_lead().is_some_and(|_lead| self.link.spin())
     }
 
-    /// The event of a call that [`Connection::pump`] has already received.
-    #[must_use]
-    pub fn arrived(&self, id: CallId) -> Option<Incoming> {
-        self.table.lock().take(id)
+    /// The event of a call that [`Connection::pump`] has already received, if there is one.
+    ///
+    /// # Errors
+    /// [`NoEvent::Ended`] if the call is not under way.
+    pub fn arrived(&self, id: CallId) -> Result<Option<Incoming>, NoEvent> {
+        let mut table = self.table.lock();
+        match table.take(id) {
+            None if table.get(id).is_none() => Err(NoEvent::Ended),
+            event => Ok(event),
+        }
     }
 
     /// The refusal of a call that the server has not begun with, if that is what has been received of it; the call is over.
