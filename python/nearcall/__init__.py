@@ -68,9 +68,6 @@ from .errors import (
 )
 from .options.tls import TLS
 from .references.reference import release
-from .server.serve import serve
-from .server.server import Server
-from .server.topic import Subscription, Topic
 from .service.depends import depends
 from .service.service import idempotent, no_side_effects, oneway, service
 from .status import StatusCode
@@ -84,24 +81,37 @@ _core.set_call_variables(current_deadline, current_metadata, current_compression
 if TYPE_CHECKING:
     from . import aio, auth, grpcio, health, introspection, observe, plugin
     from .client.child import Child, spawn
+    from .server.serve import serve
+    from .server.server import Server
+    from .server.topic import Subscription, Topic
     from .server.workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
+    # asyncio takes longer to import than all the rest, clients need no servers, and many programs none of these.
+    _modules = {"aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"}
+    _homes = {
+        "Child": "client.child",
+        "Server": "server.server",
+        "Subscription": "server.topic",
+        "Topic": "server.topic",
+        "WorkerFailed": "server.workers",
+        "Workers": "server.workers",
+        "serve": "server.serve",
+        "spawn": "client.child",
+    }
+
     def __getattr__(name: str) -> Any:
-        # asyncio takes longer to import than all the rest, and many programs need none of these.
-        if name in ("aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"):
+        if name in _modules or name in _homes:
             from importlib import import_module
 
-            return import_module(f".{name}", __name__)
-        if name in ("WorkerFailed", "Workers"):
-            from .server import workers
-
-            return getattr(workers, name)
-        if name in ("Child", "spawn"):
-            from .client import child
-
-            return getattr(child, name)
+            if name in _modules:
+                return import_module(f".{name}", __name__)
+            value = globals()[name] = getattr(import_module(f".{_homes[name]}", __name__), name)
+            return value
         raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
 
 
 __all__ = [
