@@ -64,15 +64,15 @@ impl std::fmt::Debug for Connection {
 
 /// A server that receives for a connection, in the place of the threads that wait for replies.
 pub(crate) trait Receiver: Send + Sync {
-    /// The calling thread receives, for all of the server, until `over` or for `slice`. `false` if another thread does so:
-    /// then this one is woken when something has come for it.
-    fn receive(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool;
-
-    /// The calling thread begins to wait for a reply: it counts as none of the server's workers meanwhile.
-    fn enter(&self);
-
-    /// It waits no longer. `woken`: by another thread that received.
-    fn leave(&self, woken: bool);
+    /// The calling thread waits for a reply, and counts as none of the server's workers meanwhile. It receives, for all of the
+    /// server, until `over` or for `slice`; if another thread does so, it runs `sleep`, out of which it is woken when something
+    /// has come for it. That says whether it is over.
+    fn wait(
+        &self,
+        over: &mut dyn FnMut() -> bool,
+        slice: Duration,
+        sleep: &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool,
+    );
 
     /// Whether the calling thread may wait for a reply.
     ///

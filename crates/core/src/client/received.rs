@@ -30,18 +30,6 @@ pub trait Adopter: Send + Sync {
     fn adopt(self: Arc<Self>, connection: &Arc<Connection>);
 }
 
-/// Counts the calling thread as one that waits.
-struct Entered<'a> {
-    receiver: &'a dyn Receiver,
-    woken: bool,
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.receiver.leave(self.woken);
-    }
-}
-
 impl Connection {
     /// Leaves receiving to a server. Whoever receives now is asked to stop.
     /// Whether nobody was before.
@@ -170,28 +158,36 @@ impl Connection {
         if let Some(found) = check(&mut self.table.lock()) {
             return Ok(found);
         }
-        receiver.enter();
-        let mut entered = Entered { receiver, woken: false };
-        let begun = Instant::now();
+        // The clock is read when the first look has found nothing.
+        let mut begun: Option<Instant> = None;
         let mut found = None;
         loop {
             let mut over = || {
                 if found.is_none() {
                     found = check(&mut self.table.lock());
                 }
+                if found.is_some() || is_past(deadline) {
+                    return true;
+                }
                 // A signal may want this thread's attention.
-                found.is_some() || is_past(deadline) || begun.elapsed() >= SIGNAL_CHECK
+                match begun {
+                    Some(begun) => begun.elapsed() >= SIGNAL_CHECK,
+                    None => {
+                        begun = Some(Instant::now());
+                        false
+                    }
+                }
             };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slice = left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK));
-            entered.woken = !receiver.receive(&mut over, slice) && self.sleep(id, &mut over, slice);
+            receiver.wait(&mut over, slice, &mut |over| self.sleep(id, over, slice));
             if let Some(found) = found {
                 return Ok(found);
             }
             if is_past(deadline) {
                 return Err(NoEvent::DeadlinePassed);
             }
-            if begun.elapsed() >= SIGNAL_CHECK {
+            if begun.is_some_and(|begun| begun.elapsed() >= SIGNAL_CHECK) {
                 return Err(NoEvent::Interrupted);
             }
         }

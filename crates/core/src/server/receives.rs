@@ -11,7 +11,7 @@ use crate::client::{Connection, Receiver};
 use crate::server::Server;
 use crate::server::adopted::Adopted;
 use crate::server::connection::ServerConnection;
-use crate::server::worker::MOST_WAITING;
+use crate::server::worker::{MOST_WAITING, is_worker_of};
 use crate::sync::{AtomicUsize, Ordering, fence};
 
 /// A server, and the connection that it receives for.
@@ -33,9 +33,53 @@ impl ServerReceiver {
     }
 }
 
+/// The calling thread waits for a reply until this is dropped.
+struct Waits<'a> {
+    receiver: &'a ServerReceiver,
+    server: &'a Server,
+    /// It is one of the server's workers: another one may run in its stead.
+    works: bool,
+    /// Another thread has received the reply, and woken it.
+    woken: bool,
+}
+
+impl<'a> Waits<'a> {
+    fn begin(receiver: &'a ServerReceiver, server: &'a Server) -> Self {
+        let works = server.is_worker();
+        if works {
+            // Relaxed: as in `may_wait`.
+            receiver.waiting.fetch_add(1, Ordering::Relaxed);
+            server.begin_waiting();
+        }
+        Self { receiver, server, works, woken: false }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if self.works {
+            // Relaxed, both: as in `may_wait`; a moment's excess of one is corrected at the next request.
+            self.receiver.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.server.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        if self.woken && self.server.shared.leadership.take_offered() {
+            self.server.begin_handler();
+        }
+    }
+}
+
 impl Receiver for ServerReceiver {
-    fn receive(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
-        let Some(server) = self.server.upgrade() else { return false };
+    fn wait(
+        &self,
+        over: &mut dyn FnMut() -> bool,
+        slice: Duration,
+        sleep: &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool,
+    ) {
+        let Some(server) = self.server.upgrade() else {
+            sleep(over);
+            return;
+        };
+        let mut waits = Waits::begin(self, &server);
         let received = server.receive_for_caller(&mut || server.is_stopped() || over(), slice);
         if server.is_stopped()
             && let Some(connection) = self.connection.get().and_then(Weak::upgrade)
@@ -44,31 +88,14 @@ impl Receiver for ServerReceiver {
             connection.lose(&LinkError::Closed);
             over();
         }
-        received
-    }
-
-    fn enter(&self) {
-        if let Some(server) = self.server.upgrade() {
-            if server.is_worker() {
-                // Relaxed: as in `may_wait`.
-                self.waiting.fetch_add(1, Ordering::Relaxed);
-            }
-            server.begin_waiting();
-        }
-    }
-
-    fn leave(&self, woken: bool) {
-        if let Some(server) = self.server.upgrade() {
-            if server.is_worker() {
-                // Relaxed: as in `may_wait`.
-                self.waiting.fetch_sub(1, Ordering::Relaxed);
-            }
-            server.end_waiting(woken);
-        }
+        waits.woken = !received && sleep(over);
     }
 
     fn may_wait(&self) -> Result<(), Failure> {
-        let Some(server) = self.server.upgrade().filter(|server| server.is_worker()) else { return Ok(()) };
+        if !is_worker_of(self.server.as_ptr()) {
+            return Ok(());
+        }
+        let Some(server) = self.server.upgrade() else { return Ok(()) };
         // Relaxed, both: bounds on threads, exact enough.
         let all = server.waiting.load(Ordering::Relaxed);
         let here = self.waiting.load(Ordering::Relaxed);
@@ -137,11 +164,8 @@ impl Server {
 }
 
 impl Server {
-    /// The calling thread is going to wait for a reply. If it is a worker, another one may run in its stead.
+    /// The calling thread, a worker, is going to wait for a reply.
     fn begin_waiting(&self) {
-        if !self.is_worker() {
-            return;
-        }
         // Relaxed: the fence orders it. It pairs with that of `may_dequeue`: a worker that queues a request, or goes to sleep,
         // sees this one wait, or this one sees the request.
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -149,16 +173,6 @@ impl Server {
         if self.shared.queued.load(Ordering::Relaxed) > 0 {
             self.release();
             self.shared.wake_reactor();
-        }
-    }
-
-    fn end_waiting(&self, woken: bool) {
-        if self.is_worker() {
-            // Relaxed: a moment's excess of one is corrected at the next request.
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-        if woken && self.shared.leadership.take_offered() {
-            self.begin_handler();
         }
     }
 

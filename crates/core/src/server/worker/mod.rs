@@ -156,6 +156,11 @@ impl Drop for Worker {
     }
 }
 
+/// Whether the calling thread runs a handler of the server at that address.
+pub(super) fn is_worker_of(server: *const Server) -> bool {
+    WORKS_FOR.get() == server.addr()
+}
+
 impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
     /// for the event loop is handed over here, and one for a native handler answered.
@@ -297,7 +302,7 @@ impl Server {
 
     /// Whether the calling thread runs a handler of this server.
     pub(super) fn is_worker(&self) -> bool {
-        WORKS_FOR.get() == std::ptr::from_ref(self).addr()
+        is_worker_of(self)
     }
 
     /// Whether a request is queued that a worker should run now; for who receives in the middle of a handler. Cheap.
