@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from .server.topic import Subscription, Topic
     from .server.workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
-
     # asyncio takes longer to import than all the rest, clients need no servers, and many programs none of these.
     _modules = {"aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"}
     _homes = {

@@ -118,9 +118,8 @@ fn a_reply_names_the_codec_that_was_asked_in() {
         server.sent(bytes.len());
         client.feed(&bytes);
         let answered = loop {
-            match client.next_event().unwrap().expect("a response") {
-                Event::Response { response, .. } => break response.header("content-type").map(<[u8]>::to_vec),
-                _ => {}
+            if let Event::Response { response, .. } = client.next_event().unwrap().expect("a response") {
+                break response.header("content-type").map(<[u8]>::to_vec);
             }
         };
         assert_eq!(answered.as_deref(), Some(expected.as_bytes()));
