@@ -74,6 +74,8 @@ def around_a_call() -> None:
         with nearcall.metadata({"key": "value", "key-bin": b"value"}) as metadata:
             samples.last()
         assert_type(metadata.trailing, nearcall.Metadata)
+        with nearcall.compression("gzip"), nearcall.timeout(1.0):
+            samples.last()
 
 
 def around(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
