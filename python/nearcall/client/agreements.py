@@ -267,8 +267,8 @@ class Agreements:
                 agreement.renew(read)
 
     def foresee(self, description: str) -> None:
-        """Reads a description for clients to come, which takes long if it is long: for a thread whose time that may take.
-        What is wrong with it they are told.
+        """Reads a description for clients to come, which takes long if it is long: for a thread whose time that may
+        take. What is wrong with it they are told.
         """
         if not speaks_protobuf(self._url):
             self._last = description, self._looked_at(description)
