@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::budget::{Account, Charge};
 use crate::lease::{Handed, Lease};
 use crate::link::LinkError;
+use crate::spares;
 
 /// Frames up to this many bytes are kept without an allocation.
 pub const INLINE: usize = 64;
@@ -220,6 +221,16 @@ impl Incoming {
     #[inline]
     pub(crate) fn charge(account: &Arc<Account>, len: usize) -> Result<Option<Charge>, LinkError> {
         if is_free(len) { Ok(None) } else { account.charge(len).map(Some).ok_or(LinkError::OverBudget) }
+    }
+}
+
+impl Drop for Payload {
+    #[inline]
+    fn drop(&mut self) {
+        // What is short is nothing but its bytes.
+        if self.long.is_some() {
+            spares::give_back(&mut self.bytes);
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod proxy;
 mod rendezvous;
 mod shm;
 mod silence;
+mod spares;
 mod stream;
 mod sync;
 mod tls;

@@ -23,6 +23,7 @@ use crate::outbox::{Frame, Outbox, Sink};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::silence::Silence;
+use crate::spares;
 
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
@@ -249,10 +250,9 @@ impl Receiver {
         }
         if PREFIX + len > BUFFER {
             let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;
-            let mut bytes = Vec::new();
-            if bytes.try_reserve_exact(len).is_err() {
+            let Ok(mut bytes) = spares::reserve(len) else {
                 return Err(LinkError::Exhausted(format!("no memory for a message of {len} bytes")));
-            }
+            };
             bytes.extend_from_slice(rest);
             self.long = Some(Long { bytes, len, charge });
             self.start = self.end;

@@ -1,0 +1,103 @@
+//! Memory of long messages that have been read, kept for the next ones.
+//!
+//! An allocator may give such memory back to the system when it is freed, or not: that depends on what else lies behind it. Then
+//! every page of the next message comes anew, which takes longer than all that is done with its bytes.
+
+use std::collections::TryReserveError;
+
+use nearcall_platform::lock::Mutex;
+use smallvec::{Array, SmallVec};
+
+/// Shorter pieces are kept by the allocator itself.
+const SHORTEST: usize = 64 << 10;
+/// What is kept in this process, bytes.
+const MOST: usize = 4 << 20;
+
+static SPARES: Spares = Spares(Mutex::new(Vec::new()));
+
+/// Pieces of memory that nobody uses, the oldest first.
+struct Spares(Mutex<Vec<Vec<u8>>>);
+
+/// An empty vector with room for so many bytes.
+///
+/// # Errors
+/// There is no memory.
+pub(crate) fn reserve(len: usize) -> Result<Vec<u8>, TryReserveError> {
+    SPARES.reserve(len)
+}
+
+/// Takes memory back that nobody needs any more, if it is worth keeping.
+#[inline]
+pub(crate) fn give_back<A: Array<Item = u8>>(bytes: &mut SmallVec<A>) {
+    if (SHORTEST..=MOST).contains(&bytes.capacity()) {
+        SPARES.give_back(std::mem::take(bytes).into_vec());
+    }
+}
+
+impl Spares {
+    fn reserve(&self, len: usize) -> Result<Vec<u8>, TryReserveError> {
+        // Who would have to wait takes new memory: a child by fork would wait for ever.
+        if let Some(mut spares) = self.0.try_lock()
+            && let Some(at) = spares.iter().rposition(|spare| fits(spare.capacity(), len))
+        {
+            return Ok(spares.remove(at));
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len)?;
+        Ok(bytes)
+    }
+
+    fn give_back(&self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        let Some(mut spares) = self.0.try_lock() else { return };
+        let mut kept: usize = bytes.capacity() + spares.iter().map(Vec::capacity).sum::<usize>();
+        while kept > MOST {
+            kept -= spares.remove(0).capacity();
+        }
+        spares.push(bytes);
+    }
+}
+
+/// A message is charged for its own length: it does not hold much more.
+fn fits(capacity: usize, len: usize) -> bool {
+    capacity >= len && capacity - len <= len / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spares() -> Spares {
+        Spares(Mutex::new(Vec::new()))
+    }
+
+    #[test]
+    fn the_next_message_of_about_that_length_gets_it() {
+        let spares = spares();
+        let mut bytes = spares.reserve(100_000).expect("memory");
+        bytes.extend_from_slice(b"old");
+        let place = bytes.as_ptr();
+        spares.give_back(bytes);
+        assert_ne!(spares.reserve(200_000).expect("memory").as_ptr(), place, "too short");
+        assert_ne!(
+            spares.reserve(50_000).expect("memory").as_ptr(),
+            place,
+            "it would hold twice what it is charged for"
+        );
+        let again = spares.reserve(95_000).expect("memory");
+        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+        assert_ne!(spares.reserve(95_000).expect("memory").as_ptr(), place, "it is in use");
+    }
+
+    #[test]
+    fn no_more_is_kept_than_may_be() {
+        let spares = spares();
+        for _ in 0..10 {
+            let all: Vec<_> = (1..=10).map(|n| spares.reserve(n * SHORTEST * 3).expect("memory")).collect();
+            all.into_iter().for_each(|bytes| spares.give_back(bytes));
+            assert!(spares.0.lock().iter().map(Vec::capacity).sum::<usize>() <= MOST);
+        }
+        spares.give_back(Vec::with_capacity(MOST));
+        assert_eq!(spares.0.lock().len(), 1, "the oldest make room");
+    }
+}
