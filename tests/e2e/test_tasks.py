@@ -109,11 +109,16 @@ def test_results_are_what_they_are(new_url: str, loop: asyncio.AbstractEventLoop
             assert await asyncio.gather(*map(shapes.pair, range(10))) == [(number, 2) for number in range(10)]
             assert await asyncio.gather(*(shapes.nothing() for _ in range(10))) == [None] * 10
             driven = shapes.pair(3)
-            with pytest.raises(StopIteration) as stopped:  # noqa: PT012 - nobody knows which step is the last
+
+            async def drive() -> None:
                 while True:
                     driven.send(None)
                     await asyncio.sleep(0.001)
-            assert stopped.value.value == (3, 2)
+
+            with pytest.raises(RuntimeError) as stopped:
+                await drive()
+            assert isinstance(stopped.value.__cause__, StopIteration)
+            assert stopped.value.__cause__.value == (3, 2)
 
     with nearcall.Server(Shapes(), new_url) as server:
         run(loop, main(server.urls[0]))

@@ -213,15 +213,15 @@ impl PendingCall {
     }
 
     /// Ends with the outcome if it has come, else suspends.
-    fn proceed<'py>(&self, py: Python<'py>, mut sent: Sent, event: Option<Incoming>) -> PyResult<Step<'py>> {
+    fn proceed<'py>(&self, py: Python<'py>, mut sent: Sent, mut event: Option<Incoming>) -> PyResult<Step<'py>> {
         let call = self.call.get();
-        let mut event = match event {
-            Some(event) => Some(event),
-            None => {
-                let Ok(event) = sent.core.arrived(sent.id) else {
-                    stop_timer(py, &mut sent);
-                    return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
-                };
+        if event.is_none() {
+            let Ok(arrived) = sent.core.arrived(sent.id) else {
+                stop_timer(py, &mut sent);
+                return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
+            };
+            event = arrived;
+        }
                 event
             }
         };
