@@ -170,13 +170,11 @@ impl Connection {
                     return true;
                 }
                 // A signal may want this thread's attention.
-                match begun {
-                    Some(begun) => begun.elapsed() >= SIGNAL_CHECK,
-                    None => {
-                        begun = Some(Instant::now());
-                        false
-                    }
+                if let Some(begun) = begun {
+                    return begun.elapsed() >= SIGNAL_CHECK;
                 }
+                begun = Some(Instant::now());
+                false
             };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slice = left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK));
