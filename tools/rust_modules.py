@@ -17,7 +17,7 @@ TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*(?:
 VISIBILITY = re.compile(r"\bpub\([^)]*\)")
 USE = re.compile(r"^[ \t]*(pub\s+)?use\s+([^;]+);", re.MULTILINE)
 DECLARED = re.compile(r"\bmod\s+\w+\s*;")
-PATH = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")
+PATH = re.compile(r"(?<![\w:])[a-z]\w*(?:::\w+)+")
 
 
 def expanded(tree: str) -> Iterator[list[str]]:
@@ -68,7 +68,7 @@ class Crate:
         if rest[0] == "crate":
             here, rest = (), rest[1:]
         elif rest[0] not in {"self", "super"} and (*at, rest[0]) not in self.files:
-            return None
+            return None  # of another crate, or of something that a `use` names
         while rest and rest[0] in {"self", "super"}:
             here, rest = (here[:-1] if rest[0] == "super" else here), rest[1:]
         while rest and (*here, rest[0]) in self.files:

@@ -17,6 +17,7 @@ mod sync;
 #[path = "../../transport/src/budget.rs"]
 pub mod budget;
 pub mod descriptors;
+pub mod errors;
 pub mod link;
 /// `crates/platform`
 #[allow(clippy::reversed_empty_ranges, clippy::absurd_extreme_comparisons, reason = "there are no spins here")]

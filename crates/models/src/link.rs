@@ -1,6 +1,8 @@
 //! Stand-ins for `crate::link` of `crates/transport`: what the outgoing queue says, without a system behind it.
 #![allow(missing_docs, reason = "the real ones are documented where they are")]
 
+use crate::errors::LinkError;
+
 pub const PART: usize = 256 << 10;
 
 /// What becomes of a frame that there is no room for.
@@ -23,25 +25,4 @@ pub enum Flushed {
     All,
     Part,
     Full,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum LinkError {
-    Closed,
-    Broken(String),
-    Full,
-    Exhausted(String),
-    DeadlinePassed,
-}
-
-impl LinkError {
-    pub fn spares_connection(&self) -> bool {
-        !matches!(self, Self::Closed | Self::Broken(_))
-    }
-}
-
-impl std::fmt::Display for LinkError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{self:?}")
-    }
 }

@@ -4,21 +4,14 @@
 //! if that does not answer soon: the first connection that a server has greeted is the one that counts.
 
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::io;
-use std::os::fd::BorrowedFd;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use nearcall_platform::lock::Mutex;
-use nearcall_platform::sys;
-use rustix::event::PollFlags;
-
-use crate::connect::{Connected, establish, establish_http1};
-use crate::link::{ConnectError, Link, Options};
-use crate::sync::{AtomicBool, Ordering};
+use crate::errors::ConnectError;
+use crate::handshake::{Connected, establish};
+use crate::link::LONGEST_SLEEP;
+use crate::options::Options;
+use crate::pace::Steps;
 use crate::transports::{Each, Found};
 use crate::url::Url;
 
@@ -41,12 +34,6 @@ enum Stage {
     /// Where the servers are is being found out.
     Finding(Steps<Vec<Found>>),
     Dialling(Attempts),
-}
-
-/// Something that is done bit by bit.
-struct Steps<T> {
-    future: Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>>,
-    pace: Arc<Pace>,
 }
 
 /// What is tried of the addresses of a URL.
@@ -91,7 +78,7 @@ impl Dial {
         if let Stage::Finding(steps) = &mut self.stage {
             let Some(mut found) = steps.advance(until)? else { return Ok(None) };
             if found.is_empty() {
-                found.push(Found { url: self.url.clone(), host: 0 });
+                found.push(Found { place: Arc::clone(self.url.place()), host: 0 });
             }
             self.stage = Stage::Dialling(Attempts::new(found));
         }
@@ -116,57 +103,33 @@ impl Dial {
     }
 }
 
+/// Dials `url` and shakes hands. Blocks for at most `options.handshake`.
+///
+/// # Errors
+/// [`ConnectError`], with a sentence that names the URL.
+pub fn connect(url: &Url, version: &'static str, options: &Options) -> Result<Connected, ConnectError> {
+    let mut dial = Dial::new(url, version, options);
+    loop {
+        if let Some(connected) = dial.advance(Instant::now() + LONGEST_SLEEP)? {
+            return Ok(connected);
+        }
+    }
+}
+
 /// The servers at `url`, each by a URL of its own, within `options.handshake`. A URL that leads to one only is itself.
 ///
 /// # Errors
 /// [`ConnectError`], with a sentence that names the URL.
 pub fn servers(url: &Url, options: &Options) -> Result<Vec<Url>, ConnectError> {
     let deadline = Instant::now() + options.handshake;
-    let mut steps = find(url, options, Each::Server, deadline);
-    loop {
-        if let Some(found) = steps.advance(deadline)? {
-            let found: Vec<Url> = found.into_iter().map(|found| found.url).collect();
-            return Ok(if found.is_empty() { vec![url.clone()] } else { found });
-        }
-    }
-}
-
-/// One more connection to a server at one address that is known to speak HTTP/1.1, within `options.handshake`.
-///
-/// # Errors
-/// [`ConnectError`], with a sentence that names the URL.
-pub(crate) fn one_more(url: &Url, options: &Options) -> Result<Arc<dyn Link>, ConnectError> {
-    let deadline = Instant::now() + options.handshake;
-    let (url, options) = (url.clone(), options.clone());
-    let mut steps = Steps::new(deadline, |pace| async move { establish_http1(&url, &options, &pace).await });
-    loop {
-        if let Some(link) = steps.advance(deadline)? {
-            return Ok(link);
-        }
-    }
+    let found = find(url, options, Each::Server, deadline).finish()?;
+    let found: Vec<Url> = found.into_iter().map(|found| Url::of(found.place)).collect();
+    Ok(if found.is_empty() { vec![url.clone()] } else { found })
 }
 
 fn find(url: &Url, options: &Options, each: Each, deadline: Instant) -> Steps<Vec<Found>> {
     let (url, options) = (url.clone(), options.clone());
     Steps::new(deadline, |pace| async move { url.place().servers(&options, each, &pace).await })
-}
-
-impl<T> Steps<T> {
-    fn new<F>(deadline: Instant, begin: impl FnOnce(Arc<Pace>) -> F) -> Self
-    where
-        F: Future<Output = Result<T, ConnectError>> + Send + 'static,
-    {
-        let pace = Arc::new(Pace::new(deadline));
-        Self { future: Box::pin(begin(Arc::clone(&pace))), pace }
-    }
-
-    fn advance(&mut self, until: Instant) -> Result<Option<T>, ConnectError> {
-        *self.pace.slice.lock() = until;
-        match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(ended) => ended.map(Some),
-            Poll::Pending => Ok(None),
-        }
-    }
 }
 
 impl Attempts {
@@ -183,12 +146,12 @@ impl Attempts {
 
     fn next(&self) -> Instant {
         // Who is connected, and greets, is slow for another reason than that nobody is there.
-        let greets = self.under_way.iter().any(|attempt| attempt.steps.pace.is_reached());
+        let greets = self.under_way.iter().any(|attempt| attempt.steps.is_reached());
         if greets { self.later } else { self.soon }
     }
 
     fn begin(&mut self, found: &Found, version: &'static str, options: &Options, deadline: Instant) {
-        let (url, options) = (found.url.clone(), options.clone());
+        let (url, options) = (Url::of(Arc::clone(&found.place)), options.clone());
         let steps = Steps::new(deadline, |pace| async move { establish(&url, version, &options, &pace).await });
         self.under_way.push(Attempt { host: found.host, steps });
         let now = Instant::now();
@@ -262,68 +225,6 @@ fn may_pass(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Unavailable(_) | ConnectError::TimedOut(_))
 }
 
-/// How long a dial may go on: in one go, and in all.
-#[derive(Debug)]
-pub(crate) struct Pace {
-    deadline: Instant,
-    slice: Mutex<Instant>,
-    reached: AtomicBool,
-}
-
-impl Pace {
-    pub(crate) fn new(deadline: Instant) -> Self {
-        Self { deadline, slice: Mutex::new(deadline), reached: AtomicBool::new(false) }
-    }
-
-    /// Somebody has accepted the connection.
-    pub(crate) fn reach(&self) {
-        // Relaxed: only how long is waited depends on it.
-        self.reached.store(true, Ordering::Relaxed);
-    }
-
-    fn is_reached(&self) -> bool {
-        // Relaxed: as above.
-        self.reached.load(Ordering::Relaxed)
-    }
-
-    /// Until when it may go on.
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
-    /// Lets `attempt` wait until the end of a slice, again and again until it has something. `None` if time ran out.
-    pub(crate) async fn wait<T>(&self, mut attempt: impl FnMut(Instant) -> Option<T>) -> Option<T> {
-        self.wait_until(self.deadline, &mut attempt).await
-    }
-
-    /// The same, but no longer than until then.
-    pub(crate) async fn wait_until<T>(
-        &self,
-        until: Instant,
-        mut attempt: impl FnMut(Instant) -> Option<T>,
-    ) -> Option<T> {
-        let deadline = self.deadline.min(until);
-        poll_fn(|_| {
-            let end = deadline.min(*self.slice.lock());
-            match attempt(end) {
-                None if Instant::now() < deadline => Poll::Pending,
-                ended => Poll::Ready(ended),
-            }
-        })
-        .await
-    }
-
-    /// Waits until a descriptor is ready. `false` when time ran out.
-    pub(crate) async fn ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
-        let ready = self.wait(|end| match sys::wait_for(fd, events, Some(end)) {
-            Ok(false) => None,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
-            ended => Some(ended),
-        });
-        ready.await.unwrap_or(Ok(false))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -388,7 +289,7 @@ mod tests {
         let options = Options::default();
         let url: Url = format!("tcp://127.0.0.1:{port}").parse().expect("a URL");
         let address = &servers(&url, &options).expect("one address")[0];
-        let found = |host| Found { url: address.clone(), host };
+        let found = |host| Found { place: Arc::clone(address.place()), host };
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut dial = Dial {
             url,

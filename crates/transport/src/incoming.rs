@@ -9,8 +9,8 @@ use nearcall_wire::{Failure, FrameHead, Kind, Malformed, PartsTable, flags};
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
-use crate::lease::{Handed, Lease};
-use crate::link::LinkError;
+use crate::errors::LinkError;
+use crate::memory::{HandedOver, Lease};
 use crate::spares;
 
 /// Frames up to this many bytes are kept without an allocation.
@@ -62,7 +62,7 @@ pub(crate) struct Long {
     /// The payload, if that was handed over in memory of its own.
     pub(crate) lease: Option<Lease>,
     /// Parts of the payload that lie in buffers.
-    pub(crate) handed_over: Handed,
+    pub(crate) handed_over: HandedOver,
     pub(crate) kept: Option<Box<dyn Any + Send + Sync>>,
 }
 

@@ -1,58 +1,59 @@
 //! Ways for two processes to exchange frames, all behind one trait.
 //!
 //! - [`Url`] says where a server is and by which transport;
-//! - [`connect()`] dials it and shakes hands, or a [`Dial`] does so bit by bit; [`Listener`] accepts;
+//! - [`connect`] dials it and shakes hands, or a [`Dial`] does so bit by bit; [`Listener`] accepts;
 //! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
 //!
-//! Where a URL leads is one file of `transports/` for each scheme. What carries the frames then is `shm/`, `stream.rs` (any
-//! socket) or `tls.rs` (the same, encrypted).
+//! The files stand on each other, from the ground up; each uses those above it in this list only:
+//!
+//! - what a connection is made of: `errors`, `budget` (bytes that may be kept), `peer`, `paths`, `proxy`, `tls/`, `options`;
+//! - frames: `memory/` (what both sides can see), `incoming`, `outgoing`, and [`Link`], the trait that carries them;
+//! - links: `wire` (a socket, plain or encrypted), `native` and `outbox` (nearcall's own frames, and those that wait), on
+//!   them `stream` and `shm/`; `http/` beside these;
+//! - where servers are: `transports/`, one file for each scheme and a table of them, and [`Url`];
+//! - connections: `handshake/` makes a link of a socket, a [`Dial`] and a [`Listener`] get there.
 
 mod budget;
-mod buffers;
-mod connect;
-mod credentials;
-mod dev_certs;
 mod dial;
-mod handed;
+mod errors;
+mod handshake;
 mod http;
-
 mod incoming;
-mod lease;
 mod link;
 mod listen;
-mod mismatch;
+mod memory;
 mod native;
+mod options;
 mod outbox;
 mod outgoing;
+mod pace;
+mod paths;
 mod peer;
 mod proxy;
-mod rendezvous;
 mod shm;
 mod silence;
 mod spares;
 mod stream;
 mod sync;
 mod tls;
-mod tls_trouble;
 mod transports;
 mod url;
+mod wire;
 
 pub use budget::{Account, Budget, Charge};
-pub use buffers::{Buffer, BufferPool};
-pub use connect::{Connected, connect};
-pub use credentials::{Credentials, Pem};
-pub use dev_certs::{DevCerts, dev_certs};
-pub use dial::{Dial, servers};
-pub use handed::{ConnectionPermit, is_end_of_clients};
-pub use http::{Messages, MethodPath, Path, Paths};
+pub use dial::{Dial, connect, servers};
+pub use errors::{ConnectError, LinkError};
+pub use handshake::{Connected, Handshake};
 pub use incoming::{INLINE, Incoming, Payload};
-pub use lease::Lease;
-pub use link::{ConnectError, Flushed, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
-pub use listen::{Handshake, Listener};
+pub use link::{Flushed, LONGEST_SLEEP, Link, Room, Sent};
+pub use listen::Listener;
+pub use memory::{Buffer, BufferPool, Lease};
 pub use nearcall_http::{Codec, Encoding, Origins};
+pub use options::Options;
 pub use outgoing::{Body, CallKey, Compress, Outgoing};
+pub use paths::{Messages, MethodPath, Path, Paths};
 pub use peer::{Admission, Peer};
 pub use proxy::Proxy;
-pub use rendezvous::named_servers;
-pub use transports::Comeback;
+pub use tls::{Credentials, DevCerts, Pem, dev_certs};
+pub use transports::{Comeback, ConnectionPermit, is_end_of_clients, named_servers};
 pub use url::{BadUrl, Url};

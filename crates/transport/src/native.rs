@@ -3,7 +3,8 @@
 
 use nearcall_wire::{FrameHead, HEAD_LEN, Metadata, PartsTable};
 
-use crate::link::{LinkError, Sent};
+use crate::errors::LinkError;
+use crate::link::Sent;
 use crate::outbox::Frame;
 use crate::outgoing::{Body, CallKey, Outgoing};
 

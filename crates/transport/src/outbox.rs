@@ -14,7 +14,8 @@ use std::sync::Arc;
 use nearcall_platform::lock::Mutex;
 
 use crate::budget::{Account, Charge};
-use crate::link::{Flushed, LinkError, PART, Room, Sent};
+use crate::errors::LinkError;
+use crate::link::{Flushed, PART, Room, Sent};
 
 /// What a frame that waits costs beside its bytes.
 const OVERHEAD: usize = 64;

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use nearcall_http::Encoding;
 use nearcall_wire::{Kind, Metadata, flags};
 
-use crate::http::MethodPath;
+use crate::paths::MethodPath;
 
 /// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use nearcall_platform::sys::{own_uid, peer_groups};
+use nearcall_platform::sys::{self, own_uid, peer_groups};
 
 /// The peer's identity, as the kernel or a certificate vouches for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,19 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// Who the kernel says is at the other end of a socket.
+    pub(crate) fn of(socket: BorrowedFd<'_>) -> Self {
+        if let Ok(Some(address)) = rustix::net::getpeername(socket)
+            && let Ok(address) = SocketAddr::try_from(address)
+        {
+            return Self::Remote(address);
+        }
+        match sys::peer_credentials(socket) {
+            Ok(who) => Self::Local { pid: who.pid, uid: who.uid, gid: who.gid },
+            Err(_) => Self::Local { pid: 0, uid: u32::MAX, gid: u32::MAX },
+        }
+    }
+
     /// Of a pair of sockets the system knows only who made it, at both ends: that is no news of the other end if it was this
     /// process.
     pub(crate) fn of_pair(self) -> Self {

@@ -1,18 +1,7 @@
-//! Connecting through a proxy, by HTTP's CONNECT (RFC 9110, 9.3.6).
+//! A proxy, and for which hosts it is.
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
-
-use nearcall_wire::shown;
-
-use crate::connect::{receive_exactly, send_all};
-use crate::dial::Pace;
-use crate::link::{ConnectError, LinkError};
-use crate::stream::Plain;
-
-/// Bytes of a proxy's answer that are read at the most.
-const LONGEST_ANSWER: usize = 16 << 10;
 
 /// A proxy, and for whom it is.
 #[derive(Clone)]
@@ -48,56 +37,6 @@ impl Proxy {
         match &self.bypass {
             None => true,
             Some(bypass) => !is_this_machine(host) && !bypass.iter().any(|entry| fits(entry, host, port)),
-        }
-    }
-
-    /// Asks the proxy at the other end of `socket` for a connection to `authority`: a host and a port. `failed` makes a
-    /// sentence of a reason.
-    pub(crate) async fn tunnel(
-        &self,
-        socket: OwnedFd,
-        authority: &str,
-        failed: &(dyn Fn(&dyn Display) -> String + Sync),
-        pace: &Pace,
-    ) -> Result<OwnedFd, ConnectError> {
-        let trouble = |error: Option<LinkError>| match error {
-            None => ConnectError::TimedOut(failed(&"it did not answer in time")),
-            Some(LinkError::Closed) => ConnectError::Unavailable(failed(&"it hung up; is that a proxy?")),
-            Some(error) => ConnectError::Unavailable(failed(&error)),
-        };
-        let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n");
-        if let Some(authorization) = &self.authorization {
-            request.push_str("Proxy-Authorization: ");
-            request.push_str(authorization);
-            request.push_str("\r\n");
-        }
-        request.push_str("\r\n");
-        let wire = Plain(socket);
-        send_all(&wire, request.as_bytes(), &[], pace).await.map_err(trouble)?;
-        let mut answer = Vec::new();
-        // One by one: what comes after the empty line is the server's.
-        while !answer.ends_with(b"\r\n\r\n") {
-            if answer.len() == LONGEST_ANSWER {
-                return Err(ConnectError::Mismatch(failed(&"its answer has no end; is that a proxy?")));
-            }
-            let mut byte = [0];
-            receive_exactly(&wire, &mut byte, pace).await.map_err(trouble)?;
-            answer.extend(byte);
-            if answer.len() == 5 && answer != *b"HTTP/" {
-                return Err(ConnectError::Mismatch(failed(&"what answers there is no HTTP proxy")));
-            }
-        }
-        let line = answer.split(|&byte| byte == b'\r').next().unwrap_or_default();
-        let line = String::from_utf8_lossy(line);
-        let said = line.split_once(' ').map_or("", |(_, rest)| rest);
-        let text = failed(&format!("it answered {}", shown(said)));
-        match said.get(..3).and_then(|code| code.parse::<u16>().ok()) {
-            Some(200..=299) => Ok(wire.0),
-            Some(407) => Err(ConnectError::Untrusted(format!(
-                "{text}; give it a user and a password: http://user:password@host:port"
-            ))),
-            Some(400..=499) => Err(ConnectError::Refused(text)),
-            _ => Err(ConnectError::Unavailable(text)),
         }
     }
 }

@@ -4,8 +4,8 @@
 use nearcall_platform::clock;
 use rustix::net::RecvFlags;
 
-use crate::stream::Wire;
 use crate::sync::{AtomicU64, Ordering};
+use crate::wire::Wire;
 
 /// After so long a silence a goodbye may have come that nobody has read.
 const LONG_NS: u64 = 10_000_000;

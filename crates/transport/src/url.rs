@@ -35,8 +35,8 @@ impl Url {
         self.0.key()
     }
 
-    pub(crate) fn place(&self) -> &dyn Place {
-        &*self.0
+    pub(crate) fn place(&self) -> &Arc<dyn Place> {
+        &self.0
     }
 }
 

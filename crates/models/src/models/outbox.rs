@@ -7,7 +7,8 @@ use loom::thread;
 
 use super::check;
 use crate::budget::{Account, Budget};
-use crate::link::{LinkError, Room, Sent};
+use crate::errors::LinkError;
+use crate::link::{Room, Sent};
 use crate::outbox::{Frame, Outbox, Sink};
 
 /// What is on its way to a reader that is slow: one byte at a time.

@@ -11,12 +11,13 @@ use nearcall_http::{
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
+use super::frames::{Frames, bare, compresses, credit, message, short, unsent, with_message};
 use super::inflow::{Inflow, Outflow};
+use super::role::Role;
 use super::waiting::Waiting;
-use super::{Frames, Role, bare, compresses, credit, message, short, unsent, with_message};
 use crate::budget::Account;
-use crate::incoming::Incoming;
-use crate::link::LinkError;
+use crate::errors::LinkError;
+use crate::incoming::{INLINE, Incoming};
 use crate::outgoing::{Body, CallKey, Compress, Outgoing};
 
 /// The calls that are made over one connection.
@@ -64,7 +65,7 @@ struct Call {
     /// Its deadline.
     until: Option<Instant>,
     /// If it is one message: that message, when it has come.
-    reply: Option<SmallVec<[u8; crate::INLINE]>>,
+    reply: Option<SmallVec<[u8; INLINE]>>,
     inflow: Inflow,
     outflow: Outflow,
 }
@@ -419,7 +420,7 @@ mod tests {
 
     use super::*;
     use crate::budget::Budget;
-    use crate::http::MethodPath;
+    use crate::paths::MethodPath;
 
     const MEGABYTE: usize = 1 << 20;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::INLINE;
 use crate::budget::{Account, Charge};
+use crate::incoming::INLINE;
 
 /// Bytes in front of a message: whether it came compressed, and its length.
 const PREFIX: usize = 5;

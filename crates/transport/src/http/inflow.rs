@@ -7,11 +7,11 @@ use nearcall_wire::flow::{WINDOW, cost, granted};
 use nearcall_wire::{FrameHead, Kind};
 use smallvec::SmallVec;
 
+use super::frames::{Frames, credit, unsent, with_message};
 use super::held::Held;
-use super::{Frames, credit, unsent, with_message};
 use crate::budget::Account;
-use crate::incoming::Incoming;
-use crate::link::LinkError;
+use crate::errors::LinkError;
+use crate::incoming::{INLINE, Incoming};
 
 /// One call's.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Inflow {
     /// A message has come, which counts `size` bytes in HTTP/2's window.
     pub(super) fn item(
         &mut self,
-        message: SmallVec<[u8; crate::INLINE]>,
+        message: SmallVec<[u8; INLINE]>,
         size: usize,
         compressed: bool,
         frames: &mut Frames,
@@ -50,13 +50,7 @@ impl Inflow {
         }
     }
 
-    fn give(
-        &mut self,
-        message: SmallVec<[u8; crate::INLINE]>,
-        compressed: bool,
-        frames: &mut Frames,
-        account: &Arc<Account>,
-    ) {
+    fn give(&mut self, message: SmallVec<[u8; INLINE]>, compressed: bool, frames: &mut Frames, account: &Arc<Account>) {
         self.allowance -= cost(message.len());
         let item = with_message(FrameHead::new(Kind::Item, self.call), message, account);
         frames.push_back(item.that_was_compressed(compressed));

@@ -15,16 +15,19 @@ use nearcall_wire::Kind;
 use rustix::event::PollFlags;
 
 use super::bell::Bell;
+use super::frames::Frames;
 use super::receiving::receive;
-use super::{Frames, Role};
+use super::role::Role;
 use crate::budget::{Account, Charge};
+use crate::errors::LinkError;
 use crate::incoming::Incoming;
-use crate::link::{Flushed, Link, LinkError, Options, PART, Room, Sent};
+use crate::link::{Flushed, Link, PART, Room, Sent};
+use crate::options::Options;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::silence::{Silence, has_come};
-use crate::stream::Wire;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::wire::Wire;
 
 /// What is kept back goes out when it has waited so long, nanoseconds: a few handlers' time.
 const OLD_NS: u64 = 100_000;

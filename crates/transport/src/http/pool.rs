@@ -18,11 +18,13 @@ use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
 use super::bell::Bell;
+use super::frames::{Frames, bare};
 use super::receiving::receive;
 use super::waiting::Waiting;
-use super::{Frames, bare};
+use crate::errors::{ConnectError, LinkError};
 use crate::incoming::Incoming;
-use crate::link::{ConnectError, Flushed, Link, LinkError, Options, Room, Sent};
+use crate::link::{Flushed, Link, Room, Sent};
+use crate::options::Options;
 use crate::outgoing::{Body, CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::sync::{AtomicBool, Ordering};

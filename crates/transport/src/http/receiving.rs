@@ -7,8 +7,9 @@ use nearcall_platform::clock;
 use nearcall_platform::lock::Mutex;
 use nearcall_ring::SpinBudget;
 
+use crate::errors::LinkError;
 use crate::incoming::Incoming;
-use crate::link::{LONGEST_SLEEP, LinkError};
+use crate::link::LONGEST_SLEEP;
 
 /// [`Link::receive`](crate::Link::receive) of a link that can `try_receive`, and `sleep` until something may have come:
 /// whether something has.

@@ -11,12 +11,15 @@ use nearcall_http::{
 use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
+use super::frames::{Frames, bare, compresses, credit, message, short, unsent, with_message};
 use super::inflow::{Inflow, Outflow};
-use super::{Frames, Messages, Path, Paths, Role, bare, compresses, credit, message, short, unsent, with_message};
+use super::role::Role;
 use crate::budget::{Account, Charge};
-use crate::incoming::Incoming;
-use crate::link::{LinkError, Options};
+use crate::errors::LinkError;
+use crate::incoming::{INLINE, Incoming};
+use crate::options::Options;
 use crate::outgoing::{CallKey, Compress, Outgoing};
+use crate::paths::{Messages, Path, Paths};
 
 /// The calls of one client.
 #[derive(Debug)]
@@ -293,7 +296,7 @@ impl<S: Calls> Server<S> {
 
 /// A message of a client.
 struct Arrived {
-    message: SmallVec<[u8; crate::INLINE]>,
+    message: SmallVec<[u8; INLINE]>,
     /// As the session counts it.
     size: usize,
     compressed: bool,
@@ -489,7 +492,7 @@ impl<S: Calls> Server<S> {
 
 #[cfg(test)]
 mod tests {
-    use nearcall_http::{Options, Session};
+    use nearcall_http::{Options as SessionOptions, Session};
 
     use super::*;
     use crate::budget::Budget;
@@ -508,9 +511,10 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_closed_at_once_names_the_last_call_it_took() {
-        let (mut session, mut client) = (Session::server(Options::default()), Session::client(Options::default()));
+        let (mut session, mut client) =
+            (Session::server(SessionOptions::default()), Session::client(SessionOptions::default()));
         let account = Account::of(&Budget::new(1 << 30), 1 << 30);
-        let mut server = Server::new(&crate::link::Options::default(), account, false);
+        let mut server = Server::new(&Options::default(), account, false);
         let mut frames = Frames::new();
         assert!(server.has_parted(&mut session, true), "nobody has said goodbye");
         let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use nearcall_http::Encoding;
 use nearcall_wire::{Kind, Metadata};
 
-use super::{MethodPath, message};
-use crate::link::LinkError;
+use super::frames::message;
+use crate::errors::LinkError;
 use crate::outgoing::{Body, Compress, Outgoing};
+use crate::paths::MethodPath;
 
 /// Those of one connection. However many wait, one that is given up goes at once.
 #[derive(Debug, Default)]

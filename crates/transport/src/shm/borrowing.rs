@@ -2,124 +2,22 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use nearcall_ring::{Mapping, Segment};
 use smallvec::SmallVec;
 
 use super::reference::Reference;
-use super::regions::no_memory;
 use super::socket::{Announced, Inbox};
 use crate::budget::{Account, Kept};
-use crate::buffers::{Place, Registration};
-use crate::lease::Lease;
-use crate::link::{LinkError, PART};
-use nearcall_platform::fork;
-use nearcall_platform::lock::InnerMutex;
+use crate::errors::LinkError;
+use crate::link::PART;
+use crate::memory::{Debt, Lease, Window};
 
 /// Bytes of buffers that stay mapped for one connection, beside two of the longest messages. Others are mapped for one
 /// message at a time, the part that it needs.
 const KEPT: u64 = 32 << 20;
 const PAGE: u64 = 4096;
-
-/// What this side owes for one of the peer's buffers. Loans go back when nobody here holds any of it.
-#[derive(Debug)]
-pub(crate) struct Debt {
-    segment: Segment,
-    /// Of the connection.
-    link: u64,
-    number: u32,
-    generation: u32,
-    state: InnerMutex<Owed>,
-}
-
-#[derive(Debug, Default)]
-struct Owed {
-    holders: u32,
-    loans: u32,
-}
-
-/// Keeps one of the peer's buffers from going back.
-#[derive(Debug)]
-pub(crate) struct Hold(Arc<Debt>);
-
-impl Debt {
-    /// One more message with the buffer has come.
-    fn borrow(self: &Arc<Self>) -> Hold {
-        let mut owed = self.state.lock();
-        owed.loans = owed.loans.wrapping_add(1);
-        owed.holders += 1;
-        Hold(Arc::clone(self))
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let Debt { segment, number, generation, state, .. } = &*self.0;
-        if *generation != fork::generation() {
-            // The parent has it still.
-            return;
-        }
-        let mut owed = state.lock();
-        owed.holders -= 1;
-        if owed.holders == 0 {
-            segment.give_back(*number, std::mem::take(&mut owed.loans));
-        }
-    }
-}
-
-/// A buffer of the peer's, or a part of one, mapped to be read.
-#[derive(Debug)]
-pub(crate) struct Window {
-    // First: it must be gone before the mapping.
-    _registration: Registration,
-    mapping: Mapping,
-    /// Where in the buffer it begins.
-    from: u64,
-    debt: Arc<Debt>,
-    /// Counts what stays mapped between messages.
-    _kept: Option<Kept>,
-}
-
-impl Window {
-    fn open(fd: &OwnedFd, from: u64, len: usize, debt: &Arc<Debt>, kept: Option<Kept>) -> Result<Arc<Self>, LinkError> {
-        let mapping = Mapping::open_shown(fd.as_fd(), from, len).map_err(|error| no_memory(len, error))?;
-        let start = mapping.address().as_ptr().addr();
-        Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
-            _registration: Registration::new(start, len, Place::Lent(own.clone())),
-            mapping,
-            from,
-            debt: Arc::clone(debt),
-            _kept: kept,
-        }))
-    }
-
-    /// Whether `len` bytes of the buffer from `offset` on are inside.
-    fn shows(&self, offset: u64, len: u64) -> bool {
-        offset >= self.from && offset + len <= self.from + self.mapping.len() as u64
-    }
-
-    pub(crate) fn mapping(&self) -> &Mapping {
-        &self.mapping
-    }
-
-    /// The number under which the peer at the other end of that connection knows the buffer, and where in it the address
-    /// lies; none if it is another peer's.
-    pub(super) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
-        let inside = address - self.mapping.address().as_ptr().addr();
-        (self.debt.link == link).then_some((self.debt.number, self.from + inside as u64))
-    }
-
-    /// Keeps the buffer from going back, if somebody holds it.
-    pub(super) fn hold(&self) -> Option<Hold> {
-        let mut owed = self.debt.state.lock();
-        if owed.holders == 0 || self.debt.generation != fork::generation() {
-            return None;
-        }
-        owed.holders += 1;
-        Some(Hold(Arc::clone(&self.debt)))
-    }
-}
 
 /// A buffer that the peer has shown.
 #[derive(Debug)]
@@ -179,7 +77,7 @@ impl Borrowed {
         socket: &OwnedFd,
     ) -> Result<bool, LinkError> {
         let Reference { number, offset, len, .. } = *reference;
-        if self.known.get(&index_of(number)).is_none_or(|known| known.debt.number != number) {
+        if self.known.get(&index_of(number)).is_none_or(|known| known.debt.number() != number) {
             let shown = inbox.shown(socket, number)?;
             self.learn(shown)?;
         }
@@ -203,8 +101,8 @@ impl Borrowed {
                     // A message may name several parts.
                     let (mut from, mut end) = (offset & !(PAGE - 1), offset + len);
                     if let Some(before) = before {
-                        from = from.min(before.from);
-                        end = end.max(before.from + before.mapping.len() as u64);
+                        from = from.min(before.from());
+                        end = end.max(before.from() + before.mapping().len() as u64);
                     }
                     self.parts += usize::from(before.is_none());
                     let len = usize::try_from(end - from).unwrap_or(usize::MAX);
@@ -216,14 +114,14 @@ impl Borrowed {
             }
         };
         // No more than the mapping, which is counted in `usize`.
-        let inside = (offset - window.from) as usize;
+        let inside = (offset - window.from()) as usize;
         let parts = inside / PART..=(inside + len as usize - 1) / PART;
         if known.present.len() <= *parts.end() {
             known.present.resize(parts.end() + 1, false);
         }
         let Some(missing) = parts.clone().find(|&part| !known.present[part]) else { return Ok(true) };
-        let asked = window.mapping.populate(missing * PART, (missing + 1) * PART);
-        asked.map_err(|error| no_memory(len as usize, error))?;
+        let asked = window.mapping().populate(missing * PART, (missing + 1) * PART);
+        asked.map_err(|error| LinkError::no_memory(len as usize, error))?;
         known.present[missing] = true;
         Ok(missing == *parts.end())
     }
@@ -233,7 +131,7 @@ impl Borrowed {
         let leases = references.iter().map(|reference| {
             let known = &self.known[&index_of(reference.number)];
             let window = Arc::clone(known.window.as_ref().expect("made ready"));
-            let inside = (reference.offset - window.from) as usize;
+            let inside = (reference.offset - window.from()) as usize;
             Lease::lent(window, known.debt.borrow(), inside, reference.len as usize)
         });
         let leases = leases.collect();
@@ -246,7 +144,7 @@ impl Borrowed {
     /// Forgets windows of parts of buffers; who reads them still has them.
     fn forget_parts(&mut self, which: impl Fn(u32) -> bool) {
         for known in self.known.values_mut().filter(|known| known.fd.is_some()) {
-            if known.window.is_some() && which(known.debt.number) {
+            if known.window.is_some() && which(known.debt.number()) {
                 known.window = None;
                 self.parts -= 1;
             }
@@ -257,8 +155,7 @@ impl Borrowed {
     fn learn(&mut self, shown: Announced) -> Result<(), LinkError> {
         let Announced { id: number, size, fd } = shown;
         Mapping::check_shown(fd.as_fd(), size)?;
-        let (segment, link, generation) = (self.segment.clone(), self.link, fork::mark());
-        let debt = Arc::new(Debt { segment, link, number, generation, state: InnerMutex::default() });
+        let debt = Debt::new(self.segment.clone(), self.link, number);
         let known = Known { debt, size, fd: Some(fd), window: None, present: Vec::new() };
         if let Some(before) = self.known.insert(index_of(number), known) {
             match before.fd {

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::borrowing::Hold;
 use super::lending::{Lending, Loan};
-use super::pages::RegionHold;
 use super::reference::{self, Reference, References, Whose};
-use crate::buffers::{Found, any, find};
-use crate::link::LinkError;
+use crate::errors::LinkError;
+use crate::memory::{self, Hold, Memory, Pages, RegionHold, Window};
 
 /// Shorter parts are copied, which costs less.
 const SHORTEST: usize = 4096;
@@ -81,7 +79,7 @@ impl Handover {
         room: usize,
         socket: &OwnedFd,
     ) -> Result<Option<Plan<'_, 'p>>, LinkError> {
-        if !self.lending.is_possible() || !any() {
+        if !self.lending.is_possible() || !memory::any() {
             return Ok(None);
         }
         let mut plan = Plan {
@@ -165,4 +163,22 @@ impl Handover {
             self.unread -= self.under_way.pop_front().map_or(0, |message| message.lent);
         }
     }
+}
+
+/// Memory in which a part of a payload lies.
+enum Found {
+    /// This process's own.
+    Own(Arc<Memory>),
+    /// A buffer that a peer has lent.
+    Lent(Arc<Window>),
+    /// A region of a peer's.
+    Region(Arc<Pages>),
+}
+
+/// The memory in which all of `bytes` lie.
+fn find(bytes: &[u8]) -> Option<Found> {
+    let found = memory::find(bytes)?;
+    let found = found.downcast().map(Found::Own);
+    let found = found.or_else(|other| other.downcast().map(Found::Lent));
+    found.or_else(|other| other.downcast().map(Found::Region)).ok()
 }

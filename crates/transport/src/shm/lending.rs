@@ -3,14 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
+use nearcall_platform::fork;
+use nearcall_platform::lock::InnerMutex;
 use nearcall_ring::Segment;
 
 use super::socket::show;
 use crate::budget::{Account, Kept};
-use crate::buffers::{Buffer, BufferPool, Lender, Memory};
-use crate::link::LinkError;
-use nearcall_platform::fork;
-use nearcall_platform::lock::InnerMutex;
+use crate::errors::LinkError;
+use crate::memory::{Buffer, BufferPool, Lender, Memory, watch_lender};
 
 /// Bytes that may be lent to one peer at a time, beside two of its longest messages.
 const LENT: u64 = 32 << 20;
@@ -167,7 +167,7 @@ impl Lending {
         drop(back);
         if fresh {
             let own: Arc<dyn Lender> = Arc::clone(self) as _;
-            crate::buffers::watch_lender(Arc::downgrade(&own));
+            watch_lender(Arc::downgrade(&own));
         }
         Ok(number?.map(|number| Loan { lending: self, number }))
     }
@@ -249,11 +249,12 @@ impl Lending {
 }
 
 impl Lender for Lending {
-    fn given_back(&self) -> Vec<Arc<Buffer>> {
+    fn take_back(&self) {
         if self.generation != fork::generation() {
-            return Vec::new();
+            return;
         }
-        self.state.lock().take_given_back(&self.segment)
+        let back = self.state.lock().take_given_back(&self.segment);
+        drop(back);
     }
 }
 

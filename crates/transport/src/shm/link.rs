@@ -1,6 +1,5 @@
 //! A connection over shared memory.
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,16 +16,19 @@ use super::lending::Lending;
 use super::reference::{self, Reference, References, Whose};
 use super::regions::{Mapped, Note, OwnRegions, Rest};
 use super::sender::Sender;
+use super::shared::Shared;
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
-use crate::buffers::BufferPool;
+use crate::errors::LinkError;
 use crate::incoming::{INLINE, Incoming, Long, is_free};
-use crate::lease::{Handed, Lease};
-use crate::link::{Flushed, HEAD_ROOM, Link, LinkError, Options, Room, Sent};
+use crate::link::{Flushed, HEAD_ROOM, Link, Room, Sent};
+use crate::memory::{BufferPool, HandedOver, Lease};
 use crate::native::{self, Delimited};
+use crate::options::Options;
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long a sender that waits looks for room before it sleeps: about what the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
@@ -53,17 +55,6 @@ pub(crate) struct ShmLink {
     /// Threads that wait for room while another one receives.
     room_waiters: AtomicU32,
     room: (Mutex<()>, Condvar),
-}
-
-/// What both directions use.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) segment: Segment,
-    pub(super) socket: OwnedFd,
-    /// Counts the times the bell may have rung for threads that wait for room, and how far a sender had counted before it
-    /// last looked for room.
-    pub(super) bells_heard: AtomicU32,
-    pub(super) bells_seen: AtomicU32,
 }
 
 /// What the handshake has told of the other side.
@@ -340,7 +331,7 @@ impl ShmLink {
             }
         };
         let mut lent = borrowed.take(&lent).into_iter();
-        let mut handed_over = Handed::new();
+        let mut handed_over = HandedOver::new();
         for Reference { at, whose, number, offset, len } in references {
             // What the reader hands back is held by it until the record is consumed.
             let lease = match whose {

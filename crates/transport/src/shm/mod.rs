@@ -10,13 +10,10 @@ mod borrowing;
 mod handover;
 mod lending;
 mod link;
-mod pages;
 mod reference;
 mod regions;
 mod sender;
+mod shared;
 mod socket;
 
-pub(crate) use borrowing::{Hold, Window};
 pub(crate) use link::{PeerLimits, ShmLink, rings_beyond_all};
-pub(crate) use pages::{Pages, RegionHold};
-pub(crate) use regions::Pin;

@@ -5,15 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
+use nearcall_platform::lock::InnerMutex;
 use nearcall_ring::Mapping;
 
-use super::pages::Pages;
 use super::socket::{Announced, Inbox, announce};
 use crate::budget::Account;
-use crate::lease::{Lease, REGION_HEAD, RegionHead};
-use crate::link::{LinkError, PART, is_exhaustion};
-use crate::sync::{AtomicU32, Ordering};
-use nearcall_platform::lock::InnerMutex;
+use crate::errors::LinkError;
+use crate::link::PART;
+use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 
 /// Memory kept mapped for the next long payloads, bytes per direction; beyond it a region serves one message only.
 const KEPT: usize = 32 << 20;
@@ -91,45 +90,6 @@ struct OwnRegion {
     used_once: bool,
 }
 
-/// What a region of this side lies in. The peer may hand the message in it back.
-#[derive(Debug)]
-pub(super) struct RegionMemory {
-    mapping: Mapping,
-    pins: AtomicU32,
-}
-
-impl RegionMemory {
-    /// Whether the next message may be written to it.
-    fn is_free(&self) -> bool {
-        // Acquire: pairs with the release in `Pin::drop`; this side is done with the bytes as well. The head is looked at
-        // first: the peer holds the region until what it has handed back is pinned.
-        RegionHead::of(&self.mapping).is_free() && self.pins.load(Ordering::Acquire) == 0
-    }
-}
-
-/// A region of this side with a message that the peer has handed back.
-#[derive(Debug)]
-pub(crate) struct Pin(Arc<RegionMemory>);
-
-impl Pin {
-    fn new(memory: Arc<RegionMemory>) -> Self {
-        // Relaxed: the peer is told by the ring, and that orders it.
-        memory.pins.fetch_add(1, Ordering::Relaxed);
-        Self(memory)
-    }
-
-    pub(crate) fn mapping(&self) -> &Mapping {
-        &self.0.mapping
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        // Release: what was read, was read before the region is written to again.
-        self.0.pins.fetch_sub(1, Ordering::Release);
-    }
-}
-
 /// Those regions of this side that are used again, for whoever takes in what the peer hands back.
 #[derive(Debug, Default)]
 pub(super) struct OwnRegions(InnerMutex<HashMap<u32, Weak<RegionMemory>>>);
@@ -138,11 +98,11 @@ impl OwnRegions {
     /// A message that the peer hands back: of a region that it has, `len` bytes from `offset`.
     pub(super) fn pin(&self, id: u32, offset: u64, len: u64) -> Result<Pin, LinkError> {
         let memory = self.0.lock().get(&id).and_then(Weak::upgrade);
-        let Some(memory) = memory.filter(|memory| !RegionHead::of(&memory.mapping).is_free()) else {
+        let Some(memory) = memory.filter(|memory| !memory.head().is_free()) else {
             return Err(LinkError::Broken("the peer hands back a region that it does not have".into()));
         };
         let end = offset.checked_add(len);
-        if offset < REGION_HEAD as u64 || end.is_none_or(|end| end > memory.mapping.len() as u64) {
+        if offset < REGION_HEAD as u64 || end.is_none_or(|end| end > memory.mapping().len() as u64) {
             return Err(LinkError::Broken("the peer hands back more of a region than there is".into()));
         }
         Ok(Pin::new(memory))
@@ -188,9 +148,9 @@ impl SentRegions {
 
     /// The smallest region that fits and is free: a short message must not occupy the only long region.
     fn free(&self, need: usize) -> Option<usize> {
-        let fits = |region: &OwnRegion| region.memory.mapping.len() >= need && region.memory.is_free();
+        let fits = |region: &OwnRegion| region.memory.mapping().len() >= need && region.memory.is_free();
         let fitting = self.kept.iter().enumerate().filter(|(_, region)| fits(region));
-        fitting.min_by_key(|(_, region)| region.memory.mapping.len()).map(|(at, _)| at)
+        fitting.min_by_key(|(_, region)| region.memory.mapping().len()).map(|(at, _)| at)
     }
 
     /// Finds or makes a region for a payload of `len` bytes. It is to be [announced](SentRegions::announce),
@@ -208,7 +168,7 @@ impl SentRegions {
         }
         let (mapping, fd) = Mapping::create("nearcall-message", size, true)?;
         let id = self.fresh_id();
-        let memory = Arc::new(RegionMemory { mapping, pins: AtomicU32::new(0) });
+        let memory = RegionMemory::new(mapping);
         if !used_once {
             self.kept_bytes += size;
             self.own.0.lock().insert(id, Arc::downgrade(&memory));
@@ -221,7 +181,7 @@ impl SentRegions {
     pub(super) fn announce(&mut self, place: Spot, socket: &OwnedFd) -> Result<bool, LinkError> {
         let region = &mut self.kept[place.at];
         let Some(fd) = &region.fd else { return Ok(true) };
-        if !announce(socket, region.id, region.memory.mapping.len() as u64, fd)? {
+        if !announce(socket, region.id, region.memory.mapping().len() as u64, fd)? {
             return Ok(false);
         }
         region.fd = None;
@@ -231,8 +191,8 @@ impl SentRegions {
     /// Copies a payload of `len` bytes, in pieces, into its region; the note for the ring.
     pub(super) fn fill(&self, place: Spot, pieces: &[&[u8]], len: usize) -> Note {
         let region = &self.kept[place.at];
-        let mapping = &region.memory.mapping;
-        RegionHead::of(mapping).take();
+        let mapping = region.memory.mapping();
+        region.memory.head().take();
         let mut at = REGION_HEAD;
         for piece in pieces {
             mapping.write(at, piece);
@@ -255,7 +215,7 @@ impl SentRegions {
     /// The note of the region is in the ring, which was written up to `position` by that.
     pub(super) fn sent(&mut self, place: Spot, position: u64) {
         let region = &self.kept[place.at];
-        let lent = if region.used_once { region.memory.mapping.len() } else { 0 };
+        let lent = if region.used_once { region.memory.mapping().len() } else { 0 };
         if region.used_once {
             self.kept.swap_remove(place.at);
         }
@@ -263,14 +223,6 @@ impl SentRegions {
             self.under_way.push_back((position, lent));
         }
     }
-}
-
-/// The error of a message of `len` bytes for which the system gives no memory.
-pub(super) fn no_memory(len: usize, error: io::Error) -> LinkError {
-    if is_exhaustion(&error) {
-        return LinkError::Exhausted(format!("no shared memory for a message of {len} bytes: {error}"));
-    }
-    error.into()
 }
 
 /// The receiver's view of the peer's regions.
@@ -320,7 +272,7 @@ impl Mapped {
             return Err(LinkError::Broken("the peer's message is longer than the memory it lies in".into()));
         }
         let needed = REGION_HEAD + note.len as usize;
-        if !pages.ask_for(needed, PART).map_err(|error| no_memory(needed, error))? {
+        if !pages.ask_for(needed, PART).map_err(|error| LinkError::no_memory(needed, error))? {
             self.filling = Some(note.id);
             return Ok(None);
         }
@@ -339,7 +291,8 @@ impl Mapped {
         if size <= REGION_HEAD || self.bytes.saturating_add(announced.size) > most {
             return Err(LinkError::Broken("the peer sent more shared memory than it may".into()));
         }
-        let mapping = Mapping::open(announced.fd.as_fd(), size, false).map_err(|error| no_memory(size, error))?;
+        let mapping =
+            Mapping::open(announced.fd.as_fd(), size, false).map_err(|error| LinkError::no_memory(size, error))?;
         self.bytes += size as u64;
         Ok(Pages::new(mapping, self.link, announced.id, Arc::clone(&self.account)))
     }

@@ -6,10 +6,10 @@ use nearcall_ring::{MappedLane, Producer};
 use smallvec::SmallVec;
 
 use super::handover::Handover;
-use super::link::Shared;
 use super::reference;
-use super::regions::{Note, OwnRegions, SentRegions, Spot, no_memory};
-use crate::link::LinkError;
+use super::regions::{Note, OwnRegions, SentRegions, Spot};
+use super::shared::Shared;
+use crate::errors::LinkError;
 use crate::outbox::{Frame, Sink};
 use crate::sync::Ordering;
 
@@ -152,7 +152,7 @@ impl Sender {
         if regions.must_wait(len, producer.consumed()?) {
             return Ok(None);
         }
-        let place = regions.place(len).map_err(|error| no_memory(len, error))?;
+        let place = regions.place(len).map_err(|error| LinkError::no_memory(len, error))?;
         if !regions.announce(place, &shared.socket)? {
             return Ok(None);
         }

@@ -13,7 +13,7 @@ use nearcall_platform::sys::{self, Received};
 use nearcall_ring::Segment;
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::link::{LinkError, NO_DESCRIPTOR};
+use crate::errors::{LinkError, NO_DESCRIPTOR};
 
 const BELL: u8 = b'B';
 const REGION: u8 = b'R';

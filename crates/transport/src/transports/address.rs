@@ -7,13 +7,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::place::{Each, Finding, Found, Place};
 use super::resolve::{self, Lookup, Resolver};
 use super::sockets::{Listening, connect, prepare};
-use super::{Each, Finding, Found, Place};
-use crate::dial::Pace;
-use crate::link::{ConnectError, Options};
+use super::tunnel::tunnel;
+use crate::errors::ConnectError;
+use crate::options::Options;
+use crate::pace::Pace;
 use crate::proxy::{Proxy, is_this_machine};
-use crate::url::Url;
 
 /// How long the name of one of several hosts is looked up at the most, while the others could be tried.
 const LOOKUP: Duration = Duration::from_secs(2);
@@ -93,7 +94,7 @@ impl Address {
                 return Ok(Vec::new());
             }
             let found = self.look_up(url, options, each, anywhere, pace, resolve::system).await?;
-            Ok(found.into_iter().map(|(host, address)| Found { url: Url::of(place(address)), host }).collect())
+            Ok(found.into_iter().map(|(host, address)| Found { place: place(address), host }).collect())
         })
     }
 
@@ -179,7 +180,7 @@ impl Address {
         prepare(&socket).map_err(|error| ConnectError::Unavailable(failed(&error)))?;
         match proxy {
             None => Ok(socket),
-            Some(proxy) => proxy.tunnel(socket, &self.to_string(), &failed, pace).await,
+            Some(proxy) => tunnel(proxy, socket, &self.to_string(), &failed, pace).await,
         }
     }
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::address::Address;
+use super::place::{Place, Speaks, Transport};
 use super::tcp::Plain;
 use super::tls::Encrypted;
 use super::unix::socket_at;
-use super::{Place, Speaks, Transport};
 
 #[derive(Debug)]
 pub(super) struct Http;

@@ -17,10 +17,11 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair, sockopt};
 use rustix::stdio;
 
-use super::{Bound, Clients, Comeback, Dialled, Dialling, Memory, Place, Speaks, Transport};
-use crate::dial::Pace;
-use crate::handed::{ConnectionPermit, ENDED};
-use crate::link::{ConnectError, Options};
+use super::clients::{Clients, ConnectionPermit, ENDED};
+use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks, Transport};
+use crate::errors::ConnectError;
+use crate::options::Options;
+use crate::pace::Pace;
 use crate::peer::Admission;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -112,10 +113,10 @@ impl Place for Inherited {
 }
 
 /// Memory can be passed through a Unix socket only.
-fn memory_over(socket: &OwnedFd) -> Memory {
+fn memory_over(socket: &OwnedFd) -> SharedMemory {
     match sockopt::socket_domain(socket) {
-        Ok(AddressFamily::UNIX) => Memory::IfBothCan,
-        _ => Memory::Never,
+        Ok(AddressFamily::UNIX) => SharedMemory::IfBothCan,
+        _ => SharedMemory::Never,
     }
 }
 

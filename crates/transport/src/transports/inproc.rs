@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::local::{Found, Local};
-use super::{Memory, Place, Speaks, Transport, name_of};
+use super::local::{Found, Local, name_of};
+use super::place::{Place, SharedMemory, Speaks, Transport};
 
 #[derive(Debug)]
 pub(super) struct Inproc;
@@ -15,6 +15,11 @@ impl Transport for Inproc {
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
         let found = Found::InProcess(name_of(self.scheme(), rest)?);
-        Ok(Arc::new(Local { url: format!("inproc://{rest}"), found, memory: Memory::Always, speaks: Speaks::Nearcall }))
+        Ok(Arc::new(Local {
+            url: format!("inproc://{rest}"),
+            found,
+            memory: SharedMemory::Always,
+            speaks: Speaks::Nearcall,
+        }))
     }
 }

@@ -5,17 +5,17 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Bound, Comeback, Dialled, Dialling, Memory, Place, Speaks};
-use crate::dial::Pace;
-use crate::link::Options;
+use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks};
+use super::rendezvous::{self, Rendezvous};
+use crate::options::Options;
+use crate::pace::Pace;
 use crate::peer::Admission;
-use crate::rendezvous::{self, Rendezvous};
 
 #[derive(Debug, Clone)]
 pub(super) struct Local {
     pub(super) url: String,
     pub(super) found: Found,
-    pub(super) memory: Memory,
+    pub(super) memory: SharedMemory,
     pub(super) speaks: Speaks,
 }
 
@@ -75,4 +75,18 @@ impl Place for Local {
     fn comeback(&self) -> Comeback {
         Comeback::Near
     }
+}
+
+/// Longest name of a shared memory or in-process server: it must fit a socket's path.
+const LONGEST_NAME: usize = 64;
+
+/// The name behind `scheme://`, if it is one.
+pub(super) fn name_of(scheme: &str, rest: &str) -> Result<String, String> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if rest.is_empty() || rest.len() > LONGEST_NAME || !rest.chars().all(fine) || rest.starts_with('.') {
+        return Err(format!(
+            "the name after {scheme}:// must be 1 to {LONGEST_NAME} letters, digits, '.', '_' or '-', not starting with '.'"
+        ));
+    }
+    Ok(rest.to_owned())
 }

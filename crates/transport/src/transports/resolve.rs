@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nearcall_platform::lock::{Condvar, Mutex};
 
-use crate::dial::Pace;
+use crate::pace::Pace;
 
 /// What finds the addresses of a name. There is no telling how long that takes.
 pub(super) type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;

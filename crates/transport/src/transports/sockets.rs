@@ -9,9 +9,8 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::{Clients, accept_from};
-use crate::dial::Pace;
-use crate::handed::ConnectionPermit;
+use super::clients::{Clients, ConnectionPermit, accept_from};
+use crate::pace::Pace;
 
 /// Silence after which the system asks whether the peer is still there.
 const IDLE: Duration = Duration::from_secs(30);

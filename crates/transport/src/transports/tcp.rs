@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use super::address::Address;
-use super::{Bound, Comeback, Dialled, Dialling, Each, Finding, Memory, Place, Speaks, Transport};
-use crate::dial::Pace;
-use crate::link::Options;
+use super::place::{Bound, Comeback, Dialled, Dialling, Each, Finding, Place, SharedMemory, Speaks, Transport};
+use crate::options::Options;
+use crate::pace::Pace;
 use crate::peer::Admission;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Place for Plain {
     fn dial<'a>(&'a self, _: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let socket = self.address.dial(self, pace).await?;
-            Ok(Dialled { socket, memory: Memory::Never, tls: None, speaks: self.speaks })
+            Ok(Dialled { socket, memory: SharedMemory::Never, tls: None, speaks: self.speaks })
         })
     }
 
@@ -59,7 +59,7 @@ impl Place for Plain {
         Ok(Bound {
             clients: Box::new(clients),
             place: Arc::new(Self { address, ..self.clone() }),
-            memory: Memory::Never,
+            memory: SharedMemory::Never,
             tls: None,
             admission: Admission::default(),
             speaks: self.speaks,

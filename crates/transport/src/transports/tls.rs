@@ -7,11 +7,12 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 
 use super::address::Address;
-use super::{Bound, Comeback, Dialled, Dialling, Each, Finding, Memory, Place, Speaks, Transport};
-use crate::credentials::{ClientSide, Credentials};
-use crate::dial::Pace;
-use crate::link::{ConnectError, Options};
+use super::place::{Bound, Comeback, Dialled, Dialling, Each, Finding, Place, SharedMemory, Speaks, Transport};
+use crate::errors::ConnectError;
+use crate::options::Options;
+use crate::pace::Pace;
 use crate::peer::Admission;
+use crate::tls::{ClientSide, Credentials};
 
 #[derive(Debug)]
 pub(super) struct Tls;
@@ -57,7 +58,7 @@ impl Place for Encrypted {
                 Arc::make_mut(&mut config).alpn_protocols = self.speaks.alpn();
             }
             let socket = self.address.dial(self, pace).await?;
-            Ok(Dialled { socket, memory: Memory::Never, tls: Some((config, name)), speaks: self.speaks })
+            Ok(Dialled { socket, memory: SharedMemory::Never, tls: Some((config, name)), speaks: self.speaks })
         })
     }
 
@@ -84,7 +85,7 @@ impl Place for Encrypted {
         Ok(Bound {
             clients: Box::new(clients),
             place: Arc::new(Self { address, ..self.clone() }),
-            memory: Memory::Never,
+            memory: SharedMemory::Never,
             tls: Some(tls),
             admission: Admission::default(),
             speaks: self.speaks,

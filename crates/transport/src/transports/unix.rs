@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::local::{Found, Local};
-use super::{Memory, Place, Speaks, Transport};
+use super::place::{Place, SharedMemory, Speaks, Transport};
 
 #[derive(Debug)]
 pub(super) struct Unix;
@@ -29,5 +29,5 @@ pub(super) fn socket_at(scheme: &str, path: &str, speaks: Speaks) -> Result<Loca
         return Err("a socket's path is at most 107 bytes long".into());
     }
     let found = Found::At(PathBuf::from(path));
-    Ok(Local { url: format!("{scheme}://{path}"), found, memory: Memory::Never, speaks })
+    Ok(Local { url: format!("{scheme}://{path}"), found, memory: SharedMemory::Never, speaks })
 }

@@ -13,9 +13,8 @@ use std::io;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, apply_filter};
 
 use crate::{Error, Name, Policy, Report, Result, State};
+use rules::Rules;
 use table::Call;
-
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Installs the filters. Nothing but what they allow can be done after this.
 pub(super) fn restrict(policy: &Policy, report: &mut Report) -> Result<()> {

@@ -3,10 +3,14 @@
 //! The kernel looks at 32 bits of most arguments: comparing all 64 would let anybody evade a condition. Pointers cannot be
 //! followed here, so a call whose meaning lies behind one is allowed for all or for none.
 
+use std::collections::BTreeMap;
+
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-use super::Rules;
 use crate::{Name, Network, Policy, Report};
+
+/// What a filter lists: the numbers of calls, each with the conditions of which one has to hold; none, if it has none.
+pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// All `CLONE_NEW…`: namespaces.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS

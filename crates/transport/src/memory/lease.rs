@@ -6,13 +6,14 @@ use std::sync::Arc;
 use nearcall_ring::Mapping;
 use smallvec::SmallVec;
 
-use crate::buffers::Buffer;
-use crate::shm::{Hold, Pin, RegionHold, Window};
-use crate::sync::{AtomicU32, Ordering};
+use super::buffers::Buffer;
+use super::pages::RegionHold;
+use super::region::{Pin, REGION_HEAD};
+use super::window::{Hold, Window};
 
 /// Parts of a payload that lie in buffers: where in the payload each belongs, in order. They do not overlap, and what is
 /// between them is as long as the rest of the payload.
-pub(crate) type Handed = SmallVec<[(usize, Lease); 2]>;
+pub(crate) type HandedOver = SmallVec<[(usize, Lease); 2]>;
 
 /// A payload in shared memory, ours until dropped; then its owner may use the memory again.
 ///
@@ -36,38 +37,6 @@ enum Leased {
     Own(Arc<Buffer>),
     /// A region of this side that the peer has handed back.
     Pinned(Pin),
-}
-
-/// The first bytes of a region of shared memory: who has it.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub(crate) struct RegionHead {
-    state: AtomicU32,
-}
-
-/// Offset of a region's payload: one cache line, so that arrays are aligned.
-pub(crate) const REGION_HEAD: usize = size_of::<RegionHead>();
-
-impl RegionHead {
-    pub(crate) fn of(mapping: &Mapping) -> &Self {
-        // SAFETY: a region is at least a page and page-aligned; the head is one atomic, which may change at any time.
-        unsafe { mapping.address().cast::<Self>().as_ref() }
-    }
-
-    pub(crate) fn is_free(&self) -> bool {
-        // Acquire: pairs with the release in `give_back`; the reader is done with the bytes.
-        self.state.load(Ordering::Acquire) == 0
-    }
-
-    pub(crate) fn take(&self) {
-        // Relaxed: the ring record that announces the region publishes this too.
-        self.state.store(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn give_back(&self) {
-        // Release: our reads of the payload happen before the sender's next writes.
-        self.state.store(0, Ordering::Release);
-    }
 }
 
 impl Lease {

@@ -1,19 +1,21 @@
-//! Memory of this process that peers can be shown.
+//! Memory of this process that peers can be shown, and where it waits for its next use.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
-use nearcall_ring::Mapping;
-
-use super::places::{Place, Registration};
-use super::pool::{self, BufferPool};
 use nearcall_platform::fork;
 use nearcall_platform::lock::InnerMutex;
+use nearcall_ring::Mapping;
+
+use super::lenders::ask_lenders;
+use super::places::Registration;
 
 /// Sizes are rounded up to eighths of a power of two, so that messages of about one length find the same memory.
 const STEPS: usize = 8;
 const PAGE: usize = 4096;
+/// Bytes kept for further uses in one pool; the memory that has waited longest goes first.
+const KEPT: usize = 64 << 20;
 
 /// Memory that peers can be shown. It outlives its uses, of which there is one at a time.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl Memory {
         let (mapping, fd) = Mapping::create_shown("nearcall-buffer", len)?;
         let (start, generation) = (mapping.address().as_ptr().addr(), fork::mark());
         Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
-            _registration: Registration::new(start, len, Place::Own(own.clone())),
+            _registration: Registration::new(start, len, own.clone()),
             mapping,
             fd,
             generation,
@@ -79,7 +81,7 @@ impl Memory {
         if self.is_inherited() { None } else { self.state.lock().current.upgrade() }
     }
 
-    pub(super) fn is_inherited(&self) -> bool {
+    fn is_inherited(&self) -> bool {
         self.generation != fork::generation()
     }
 
@@ -134,29 +136,6 @@ pub struct Buffer {
     len: usize,
 }
 
-impl BufferPool {
-    /// Memory of `len` bytes that was used before, by those who may see what is written to it, if there is some: no system
-    /// call is made. What is in it is left over.
-    #[must_use]
-    pub fn reuse(&self, len: usize) -> Option<Arc<Buffer>> {
-        let size = size_for(len)?;
-        let memory = self.take(size).or_else(|| {
-            pool::ask_lenders();
-            self.take(size)
-        });
-        memory.map(|memory| memory.begin(len))
-    }
-
-    /// New memory of `len` bytes.
-    ///
-    /// # Errors
-    /// What the system says: out of descriptors or memory, or `InvalidInput` if it cannot seal memory against writing.
-    pub fn create(self: &Arc<Self>, len: usize) -> io::Result<Arc<Buffer>> {
-        let size = size_for(len).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Memory::create(size, self)?.begin(len))
-    }
-}
-
 impl Buffer {
     /// Bytes that were asked for.
     #[must_use]
@@ -190,6 +169,76 @@ impl Drop for Buffer {
         if let Some(memory) = self.memory.take() {
             memory.end();
         }
+    }
+}
+
+/// Where memory waits for its next use. Whoever has been shown any of it may be shown what is written to it next: the
+/// servers that this process has chosen, or one client of a server here.
+#[derive(Debug, Default)]
+pub struct BufferPool(InnerMutex<Vec<Arc<Memory>>>);
+
+impl BufferPool {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// That of this process, for what only servers see.
+    #[must_use]
+    pub fn common() -> Arc<Self> {
+        static COMMON: LazyLock<Arc<BufferPool>> = LazyLock::new(BufferPool::new);
+        Arc::clone(&COMMON)
+    }
+
+    /// Memory of `len` bytes that was used before, by those who may see what is written to it, if there is some: no system
+    /// call is made. What is in it is left over.
+    #[must_use]
+    pub fn reuse(&self, len: usize) -> Option<Arc<Buffer>> {
+        let size = size_for(len)?;
+        let memory = self.take(size).or_else(|| {
+            ask_lenders();
+            self.take(size)
+        });
+        memory.map(|memory| memory.begin(len))
+    }
+
+    /// New memory of `len` bytes.
+    ///
+    /// # Errors
+    /// What the system says: out of descriptors or memory, or `InvalidInput` if it cannot seal memory against writing.
+    pub fn create(self: &Arc<Self>, len: usize) -> io::Result<Arc<Buffer>> {
+        let size = size_for(len).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Memory::create(size, self)?.begin(len))
+    }
+
+    fn put(&self, memory: Arc<Memory>) {
+        let mut surplus = Vec::new();
+        let mut kept = self.0.lock();
+        kept.push(memory);
+        let mut bytes: usize = kept.iter().map(|memory| memory.len()).sum();
+        while bytes > KEPT {
+            let oldest = kept.remove(0);
+            bytes -= oldest.len();
+            surplus.push(oldest);
+        }
+        drop(kept);
+        // Unmapping takes its time: not with the lock held.
+        drop(surplus);
+    }
+
+    /// The smallest that has `size` bytes, unless it is much larger.
+    fn take(&self, size: usize) -> Option<Arc<Memory>> {
+        let mut kept = self.0.lock();
+        if kept.first().is_some_and(|memory| memory.is_inherited()) {
+            // All of it is the parent's, who goes on using it.
+            let inherited = std::mem::take(&mut *kept);
+            drop(kept);
+            drop(inherited);
+            return None;
+        }
+        let fits = |memory: &Memory| memory.len() >= size && memory.len() <= size + size / 4;
+        let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
+        let at = fitting.min_by_key(|(_, memory)| memory.len()).map(|(at, _)| at)?;
+        Some(kept.remove(at))
     }
 }
 

@@ -17,9 +17,12 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
-use crate::link::{LONGEST_SLEEP, LinkError};
-use crate::stream::Wire;
-use crate::tls_trouble::explain;
+use super::credentials::names_in;
+use super::trouble::explain;
+use crate::errors::LinkError;
+use crate::link::LONGEST_SLEEP;
+use crate::peer::Peer;
+use crate::wire::Wire;
 
 /// Encrypted bytes taken from the socket at once.
 const BUFFER: usize = 64 << 10;
@@ -109,8 +112,19 @@ impl TlsWire {
         self.state.lock().trouble.clone()
     }
 
-    /// The peer's own certificate, DER; verified if the handshake is complete.
-    pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
+    /// Adds to a peer what its certificate says, which was verified if the handshake is complete.
+    pub(crate) fn identify(&self, peer: Peer) -> Peer {
+        match (peer, self.peer_certificate()) {
+            (Peer::Remote(address), Some(certificate)) => {
+                let (subject, names) = names_in(&certificate);
+                Peer::Certified { address, subject, names }
+            }
+            (peer, _) => peer,
+        }
+    }
+
+    /// The peer's own certificate, DER.
+    fn peer_certificate(&self) -> Option<Vec<u8>> {
         self.state.lock().session.peer_certificates()?.first().map(|certificate| certificate.to_vec())
     }
 

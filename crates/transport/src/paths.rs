@@ -1,4 +1,4 @@
-//! Paths of methods.
+//! Methods as they are called over HTTP: by their paths.
 
 use std::collections::HashMap;
 

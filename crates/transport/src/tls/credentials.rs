@@ -14,7 +14,7 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-use crate::tls_trouble::words;
+use super::trouble::words;
 
 /// A text with certificates or a key, and what to call it in a sentence.
 #[derive(Clone)]

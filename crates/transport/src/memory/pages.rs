@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
+use nearcall_platform::fork;
 use nearcall_ring::Mapping;
 
+use super::places::Registration;
+use super::region::{REGION_HEAD, RegionHead};
 use crate::budget::Account;
-use crate::buffers::{Place, Registration};
-use crate::lease::{REGION_HEAD, RegionHead};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use nearcall_platform::fork;
 
 /// A region of the peer's, mapped. A peer may make it as long as it likes and never write to it: the pages come from this
 /// side's reading, so they are counted here.
@@ -34,10 +34,10 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(mapping: Mapping, link: u64, id: u32, account: Arc<Account>) -> Arc<Self> {
+    pub(crate) fn new(mapping: Mapping, link: u64, id: u32, account: Arc<Account>) -> Arc<Self> {
         let (start, len) = (mapping.address().as_ptr().addr(), mapping.len());
         Arc::new_cyclic(|own: &Weak<Self>| Self {
-            _registration: Registration::new(start, len, Place::Region(own.clone())),
+            _registration: Registration::new(start, len, own.clone()),
             mapping,
             link,
             id,
@@ -51,14 +51,14 @@ impl Pages {
     }
 
     /// A message in it has arrived.
-    pub(super) fn take(self: &Arc<Self>) -> RegionHold {
+    pub(crate) fn take(self: &Arc<Self>) -> RegionHold {
         // Relaxed: whoever drops its hold orders what it has read before that.
         self.holders.fetch_add(1, Ordering::Relaxed);
         RegionHold(Arc::clone(self))
     }
 
     /// Keeps the region from going back, if somebody holds it.
-    pub(super) fn hold(self: &Arc<Self>) -> Option<RegionHold> {
+    pub(crate) fn hold(self: &Arc<Self>) -> Option<RegionHold> {
         if self.generation != fork::generation() {
             return None;
         }
@@ -69,14 +69,14 @@ impl Pages {
     }
 
     /// No other note will name it.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         // Relaxed: known before the message is.
         self.is_forgotten.store(true, Ordering::Relaxed);
     }
 
     /// The number under which the peer at the other end of that connection knows it, and where in it the address lies; none
     /// if it is another peer's, or forgotten there.
-    pub(super) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
+    pub(crate) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
         // Relaxed: as where it is stored.
         let known = self.link == link && !self.is_forgotten.load(Ordering::Relaxed);
         known.then(|| (self.id, (address - self.mapping.address().as_ptr().addr()) as u64))

@@ -1,13 +1,12 @@
 //! Clients that another process has accepted and hands over, one by one, through a socket.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nearcall_platform::{descriptors, fork, sys};
+use nearcall_platform::sys;
 use rustix::net::RecvFlags;
 
-use crate::transports::Clients;
+use super::clients::{Clients, ConnectionPermit, ENDED};
 
 /// The receiving end: every client comes as one descriptor beside one byte.
 #[derive(Debug)]
@@ -29,8 +28,7 @@ impl Clients for Handed {
                 Ok(received) if received.bytes == 0 => return Err(ENDED),
                 Ok(_) => {
                     if let Some(client) = fds.pop() {
-                        let permit =
-                            ConnectionPermit { returned: Arc::clone(&self.returned), generation: fork::mark() };
+                        let permit = ConnectionPermit::new(Arc::clone(&self.returned));
                         return Ok((client, Some(Arc::new(permit))));
                     }
                     // The descriptor was lost on the way: this process has as many as it may. The client sees a hang-up.
@@ -39,30 +37,6 @@ impl Clients for Handed {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error),
             }
-        }
-    }
-}
-
-/// What accepting says when the other process has gone or hands out no more.
-pub(crate) const ENDED: rustix::io::Errno = rustix::io::Errno::PIPE;
-
-/// Whether an error of accepting means that no client will come any more.
-#[must_use]
-pub fn is_end_of_clients(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(ENDED.raw_os_error())
-}
-
-/// One client's place in the count of those that this process was handed; given back when the last owner drops it.
-#[derive(Debug)]
-pub struct ConnectionPermit {
-    returned: Arc<OwnedFd>,
-    generation: u32,
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        if self.generation == fork::generation() {
-            descriptors::signal(&self.returned);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The client's half of making a connection.
+//! The client's half of a handshake: of a socket a connection is made.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_http::{Asks, Broken, Code, Event};
-use nearcall_platform::sys;
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
 use rustix::event::PollFlags;
 use rustix::net::sockopt;
 
-use crate::credentials::names_in;
-use crate::dial::{Dial, Pace, one_more};
+use super::mismatch::{TELLING, begins_http2, other_protocol, silent};
+use crate::errors::{ConnectError, LinkError};
 use crate::http;
-use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
-use crate::mismatch::{TELLING, begins_http2, other_protocol, silent};
+use crate::link::{LONGEST_SLEEP, Link};
+use crate::options::Options;
+use crate::pace::{Pace, Steps};
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink};
-use crate::stream::{Plain, StreamLink, Wire};
-use crate::tls::TlsWire;
-use crate::tls_trouble::explain;
-use crate::transports::{Dialled, Memory, Speaks};
+use crate::stream::StreamLink;
+use crate::tls::{TlsWire, explain};
+use crate::transports::{Dialled, SharedMemory, Speaks};
 use crate::url::Url;
+use crate::wire::{Plain, Wire};
 
 /// A fresh connection and what the server said of itself.
 #[derive(Debug)]
@@ -34,20 +34,10 @@ pub struct Connected {
     pub welcome: Welcome,
 }
 
-/// Dials `url` and shakes hands. Blocks for at most `options.handshake`.
+/// Dials `url` and shakes hands: the steps of a dial.
 ///
 /// # Errors
 /// [`ConnectError`], with a sentence that names the URL.
-pub fn connect(url: &Url, version: &'static str, options: &Options) -> Result<Connected, ConnectError> {
-    let mut dial = Dial::new(url, version, options);
-    loop {
-        if let Some(connected) = dial.advance(Instant::now() + LONGEST_SLEEP)? {
-            return Ok(connected);
-        }
-    }
-}
-
-/// The steps of a [`Dial`].
 pub(crate) async fn establish(
     url: &Url,
     version: &str,
@@ -63,7 +53,7 @@ pub(crate) async fn establish(
         })?;
         if speaks != Speaks::Nearcall {
             encrypt(url, &wire, pace).await.map_err(|error| untrusted(url, &wire, error))?;
-            let peer = identify(peer_of(wire.fd()), &wire);
+            let peer = wire.identify(Peer::of(wire.fd()));
             // A server that does not say what it speaks has no HTTP/2.
             if speaks == Speaks::Http && wire.agreed().is_none_or(|protocol| protocol != b"h2") {
                 return pooled(url, http1(url, wire, peer, true, options)?, version, options);
@@ -73,17 +63,17 @@ pub(crate) async fn establish(
         return connect_encrypted(url, wire, &hello, options, pace).await;
     }
     if speaks != Speaks::Nearcall {
-        let peer = peer_of(socket.as_fd());
+        let peer = Peer::of(socket.as_fd());
         let spoken = speak_http2(url, Plain(socket), peer, false, speaks, options, pace).await?;
         if matches!(spoken, Spoken::Http1) && speaks == Speaks::Http {
             // It has taken what HTTP/2 begins with for a bad request, and hung up or is about to.
             let Dialled { socket, .. } = url.place().dial(options, pace).await?;
-            let peer = peer_of(socket.as_fd());
+            let peer = Peer::of(socket.as_fd());
             return pooled(url, http1(url, Plain(socket), peer, false, options)?, version, options);
         }
         return spoken.connected(url, version);
     }
-    let segment = if memory == Memory::Never {
+    let segment = if memory == SharedMemory::Never {
         None
     } else {
         hello.ring = options.ring_size as u64;
@@ -99,7 +89,7 @@ pub(crate) async fn establish(
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {
-        Some((segment, _)) if memory == Memory::Always || welcome.memory => {
+        Some((segment, _)) if memory == SharedMemory::Always || welcome.memory => {
             let limits = PeerLimits { message: limit, buffers: welcome.buffers };
             Arc::new(ShmLink::new(wire.0, segment, peer, limits, false, options))
         }
@@ -126,7 +116,7 @@ async fn connect_encrypted(
         Err(error) => Err(error),
     };
     let welcome = greeted.map_err(|error| untrusted(url, &wire, error))?;
-    let peer = identify(peer_of(wire.fd()), &wire);
+    let peer = wire.identify(Peer::of(wire.fd()));
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, false, options)), welcome })
@@ -182,7 +172,7 @@ async fn speak_http2(
     let mut first = Vec::with_capacity(TELLING);
     while !session.is_settled() {
         let unsent = session.unsent().to_vec();
-        match send_all(&wire, &unsent, &[], pace).await {
+        match pace.send_all(&wire, &unsent, &[]).await {
             // A server that does not want us may have said so without reading what we say.
             Ok(()) | Err(Some(LinkError::Closed)) => session.sent(unsent.len()),
             Err(None) => return Err(out_of_time(url)),
@@ -243,11 +233,18 @@ fn pooled(url: &Url, first: Arc<dyn Link>, version: &str, options: &Options) -> 
     Ok(undescribed(pool.map_err(|error| unavailable(url, &error))?, version))
 }
 
+/// One more connection to a server at one address that is known to speak HTTP/1.1, within `options.handshake`.
+fn one_more(url: &Url, options: &Options) -> Result<Arc<dyn Link>, ConnectError> {
+    let deadline = Instant::now() + options.handshake;
+    let (url, options) = (url.clone(), options.clone());
+    Steps::new(deadline, |pace| async move { establish_http1(&url, &options, &pace).await }).finish()
+}
+
 /// The steps of one more connection to a server that is known to speak HTTP/1.1.
-pub(crate) async fn establish_http1(url: &Url, options: &Options, pace: &Pace) -> Result<Arc<dyn Link>, ConnectError> {
+async fn establish_http1(url: &Url, options: &Options, pace: &Pace) -> Result<Arc<dyn Link>, ConnectError> {
     let Dialled { socket, tls, .. } = url.place().dial(options, pace).await?;
     let Some((config, name)) = tls else {
-        let peer = peer_of(socket.as_fd());
+        let peer = Peer::of(socket.as_fd());
         return http1(url, Plain(socket), peer, false, options);
     };
     let wire = TlsWire::client(socket, config, name)
@@ -257,7 +254,7 @@ pub(crate) async fn establish_http1(url: &Url, options: &Options, pace: &Pace) -
         // Another server answers there by now. Who dials when this pool is gone finds that out.
         return Err(ConnectError::Mismatch(format!("{url} speaks HTTP/2 now")));
     }
-    let peer = identify(peer_of(wire.fd()), &wire);
+    let peer = wire.identify(Peer::of(wire.fd()));
     http1(url, wire, peer, true, options)
 }
 
@@ -298,17 +295,6 @@ async fn encrypt(url: &Url, wire: &TlsWire, pace: &Pace) -> Result<(), ConnectEr
     Ok(())
 }
 
-/// Adds to a peer what its certificate says.
-pub(crate) fn identify(peer: Peer, wire: &TlsWire) -> Peer {
-    match (peer, wire.peer_certificate()) {
-        (Peer::Remote(address), Some(certificate)) => {
-            let (subject, names) = names_in(&certificate);
-            Peer::Certified { address, subject, names }
-        }
-        (peer, _) => peer,
-    }
-}
-
 fn out_of_time(url: &Url) -> ConnectError {
     ConnectError::TimedOut(format!("{url} accepted the connection but did not finish the handshake in time"))
 }
@@ -334,7 +320,7 @@ async fn shake_hands(
     let body = hello.encode();
     let mut message = Preamble::Hello(body.len()).encode().to_vec();
     message.extend_from_slice(&body);
-    match send_all(wire, &message, fds, pace).await {
+    match pace.send_all(wire, &message, fds).await {
         // A server that does not want us may have said so without reading what we say.
         Ok(()) | Err(Some(LinkError::Closed)) => {}
         Err(error) => return Err(failed(error)),
@@ -344,7 +330,7 @@ async fn shake_hands(
     let mismatch = |what: String| ConnectError::Mismatch(format!("cannot use {url}: {what}"));
     // Who speaks something else may wait for us after fewer bytes.
     let (telling, rest) = preamble.split_at_mut(TELLING);
-    receive_exactly(wire, telling, pace).await.map_err(|error| match error {
+    pace.receive_exactly(wire, telling).await.map_err(|error| match error {
         Some(LinkError::Closed) => {
             ConnectError::Unavailable(format!("{url} hung up during the handshake{}", silent(url)))
         }
@@ -353,76 +339,16 @@ async fn shake_hands(
     if let Some(other) = telling.first_chunk().and_then(|first| other_protocol(url, Speaks::Nearcall, *first)) {
         return Err(ConnectError::Mismatch(other));
     }
-    receive_exactly(wire, rest, pace).await.map_err(failed)?;
+    pace.receive_exactly(wire, rest).await.map_err(failed)?;
     let preamble = Preamble::decode(&preamble).map_err(|error| mismatch(error.to_string()))?;
     let (Preamble::Hello(len) | Preamble::Welcome(len) | Preamble::Reject(len)) = preamble;
     let mut body = vec![0; len];
-    receive_exactly(wire, &mut body, pace).await.map_err(failed)?;
+    pace.receive_exactly(wire, &mut body).await.map_err(failed)?;
     match preamble {
         Preamble::Welcome(_) => Welcome::decode(&body).map_err(mismatch),
         Preamble::Reject(_) => {
             Err(ConnectError::Refused(format!("{url} refused: {}", shown(&String::from_utf8_lossy(&body)))))
         }
         Preamble::Hello(_) => Err(mismatch("the peer is a client, not a server".into())),
-    }
-}
-
-/// Sends all of `bytes`, with `fds` beside the first of them. The error is `None` when time ran out.
-pub(crate) async fn send_all(
-    wire: &impl Wire,
-    mut bytes: &[u8],
-    mut fds: &[BorrowedFd<'_>],
-    pace: &Pace,
-) -> Result<(), Option<LinkError>> {
-    loop {
-        let step = match (bytes, fds) {
-            ([], _) => wire.flush()?.then_some(0),
-            (_, []) => wire.write(&[io::IoSlice::new(bytes)])?,
-            _ => match sys::send_with_fds(wire.fd(), bytes, fds) {
-                Ok(sent) => Some(sent),
-                Err(rustix::io::Errno::AGAIN) => None,
-                Err(error) => return Err(Some(error.into())),
-            },
-        };
-        match step {
-            Some(_) if bytes.is_empty() => return Ok(()),
-            Some(sent) => (bytes, fds) = (&bytes[sent..], &[]),
-            None if pace.ready(wire.fd(), PollFlags::OUT).await.map_err(LinkError::from)? => {}
-            None => return Err(None),
-        }
-    }
-}
-
-pub(crate) async fn receive_exactly(
-    wire: &impl Wire,
-    mut into: &mut [u8],
-    pace: &Pace,
-) -> Result<(), Option<LinkError>> {
-    while !into.is_empty() {
-        match wire.read(into, false) {
-            Ok(Some(0)) => return Err(Some(LinkError::Closed)),
-            Ok(Some(got)) => into = &mut into[got..],
-            Ok(None) => {
-                if !pace.ready(wire.fd(), PollFlags::IN).await.map_err(LinkError::from)? {
-                    return Err(None);
-                }
-            }
-            Err(LinkError::Interrupted) => {}
-            Err(error) => return Err(Some(error)),
-        }
-    }
-    Ok(())
-}
-
-/// Who the kernel says is at the other end.
-pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Peer {
-    if let Ok(Some(address)) = rustix::net::getpeername(socket)
-        && let Ok(address) = std::net::SocketAddr::try_from(address)
-    {
-        return Peer::Remote(address);
-    }
-    match sys::peer_credentials(socket) {
-        Ok(who) => Peer::Local { pid: who.pid, uid: who.uid, gid: who.gid },
-        Err(_) => Peer::Local { pid: 0, uid: u32::MAX, gid: u32::MAX },
     }
 }

@@ -1,31 +1,15 @@
 //! Which memory an address belongs to: so a payload can be handed over whatever object of Python shows it.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use super::memory::Memory;
-use crate::shm::{Pages, Window};
-use crate::sync::{AtomicUsize, Ordering};
 use nearcall_platform::lock::InnerMutex;
 
-/// Memory that may be handed over.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// This process's own.
-    Own(Weak<Memory>),
-    /// A buffer that a peer has lent.
-    Lent(Weak<Window>),
-    /// A region of a peer's.
-    Region(Weak<Pages>),
-}
+use crate::sync::{AtomicUsize, Ordering};
 
-/// The same while it is looked at.
-#[derive(Debug)]
-pub(crate) enum Found {
-    Own(Arc<Memory>),
-    Lent(Arc<Window>),
-    Region(Arc<Pages>),
-}
+/// Memory that may be handed over: whoever looks for it knows the types that it can have.
+type Place = Weak<dyn Any + Send + Sync>;
 
 /// By where it starts: its length, and what it is.
 static PLACES: InnerMutex<BTreeMap<usize, (usize, Place)>> = InnerMutex::new(BTreeMap::new());
@@ -60,16 +44,12 @@ pub(crate) fn any() -> bool {
 }
 
 /// The memory in which all of `bytes` lie.
-pub(crate) fn find(bytes: &[u8]) -> Option<Found> {
+pub(crate) fn find(bytes: &[u8]) -> Option<Arc<dyn Any + Send + Sync>> {
     let start = bytes.as_ptr().addr();
     let places = PLACES.lock();
     let (first, (len, place)) = places.range(..=start).next_back()?;
     if start + bytes.len() > first + len {
         return None;
     }
-    match place {
-        Place::Own(memory) => memory.upgrade().map(Found::Own),
-        Place::Lent(window) => window.upgrade().map(Found::Lent),
-        Place::Region(pages) => pages.upgrade().map(Found::Region),
-    }
+    place.upgrade()
 }

@@ -16,12 +16,10 @@ use nearcall_platform::fork;
 use nearcall_platform::sys::own_uid;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::connect::peer_of;
-use crate::dial::Pace;
-use crate::handed::ConnectionPermit;
-use crate::link::ConnectError;
+use super::clients::{Clients, ConnectionPermit, accept_from};
+use crate::errors::ConnectError;
+use crate::pace::Pace;
 use crate::peer::{Admission, Peer};
-use crate::transports::{Clients, accept_from};
 
 /// Where clients and a Unix-domain server of this machine meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -294,7 +292,7 @@ pub(crate) async fn dial(
     };
     match (connected, &place) {
         (Ok(socket), _) => {
-            check_server(url, &peer_of(socket.as_fd()), socket.as_fd(), admission)?;
+            check_server(url, &Peer::of(socket.as_fd()), socket.as_fd(), admission)?;
             Ok(socket)
         }
         (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut(format!(

@@ -1,0 +1,10 @@
+//! What both sides say before calls can be made: which [`Link`](crate::Link) a socket becomes.
+
+mod client;
+mod mismatch;
+mod server;
+
+pub use client::Connected;
+pub(crate) use client::establish;
+pub(crate) use server::Accepted;
+pub use server::Handshake;

@@ -1,0 +1,503 @@
+//! The server's half of a handshake. Nothing here blocks: a slow client holds nobody up.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nearcall_http::{Code, refusal, refusal_of_http1};
+use nearcall_platform::sys::{self, Received};
+use nearcall_ring::Segment;
+use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
+use rustix::net::RecvFlags;
+use rustls::ServerConfig;
+
+use crate::errors::{LinkError, NO_DESCRIPTOR};
+use crate::http;
+use crate::link::Link;
+use crate::options::Options;
+use crate::peer::Peer;
+use crate::shm::{PeerLimits, ShmLink, rings_beyond_all};
+use crate::stream::StreamLink;
+use crate::tls::TlsWire;
+use crate::transports::{ConnectionPermit, SharedMemory, Speaks};
+use crate::wire::{Plain, Wire};
+
+/// Longest hello a server reads: it is sent by anyone who can connect.
+const LONGEST_HELLO: usize = 64 << 10;
+/// What a TLS connection begins with.
+const TLS_HANDSHAKE: [u8; 2] = [22, 3];
+
+/// A client that has connected.
+pub(crate) struct Accepted {
+    pub(crate) socket: OwnedFd,
+    /// What counts it, if another process handed it over.
+    pub(crate) permit: Option<Arc<ConnectionPermit>>,
+    pub(crate) peer: Peer,
+    /// Why it is not wanted.
+    pub(crate) stranger: Option<String>,
+    pub(crate) memory: SharedMemory,
+    pub(crate) speaks: Speaks,
+}
+
+/// A client that has connected and not finished its handshake.
+#[derive(Debug)]
+pub struct Handshake {
+    carrier: Carrier,
+    stage: Stage,
+    peer: Peer,
+    /// Why this client is not wanted.
+    stranger: Option<String>,
+    memory: SharedMemory,
+    speaks: Speaks,
+    received: Vec<u8>,
+    /// Bytes of it in which the head of no request ends.
+    looked_through: usize,
+    fds: Vec<OwnedFd>,
+    permit: Option<Arc<ConnectionPermit>>,
+    welcomed: Option<Welcomed>,
+}
+
+/// What is known of a client that is being welcomed.
+#[derive(Debug)]
+struct Welcomed {
+    /// What it has not taken of its welcome.
+    unsent: Vec<u8>,
+    segment: Option<Segment>,
+    limits: PeerLimits,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Plain(Plain),
+    Tls(Box<TlsWire>),
+}
+
+/// How far an encrypted connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing was looked at.
+    Unknown,
+    /// The client speaks nearcall or HTTP/2 without encryption.
+    Plaintext,
+    /// TLS is shaking hands, or has failed to.
+    Shaking,
+    /// Messages can be exchanged.
+    Ready,
+}
+
+/// How much has come of what a client of HTTP says first.
+enum FirstRequest {
+    Come,
+    /// So many bytes more are to be read, at most.
+    Unfinished(usize),
+    /// It speaks something else.
+    Foreign,
+}
+
+impl Handshake {
+    /// Of a client that has just connected; encrypted as `tls` says.
+    ///
+    /// # Errors
+    /// What TLS says.
+    pub(crate) fn begin(accepted: Accepted, tls: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
+        let Accepted { socket, permit, peer, stranger, memory, speaks } = accepted;
+        let (carrier, stage) = match tls {
+            Some(config) => {
+                let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
+                (Carrier::Tls(Box::new(wire)), Stage::Unknown)
+            }
+            None => (Carrier::Plain(Plain(socket)), Stage::Ready),
+        };
+        Ok(Self {
+            carrier,
+            stage,
+            peer,
+            stranger,
+            memory,
+            speaks,
+            received: Vec::new(),
+            looked_through: 0,
+            fds: Vec::new(),
+            permit,
+            welcomed: None,
+        })
+    }
+
+    /// The descriptor to poll for reading.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.carrier {
+            Carrier::Plain(wire) => wire.fd(),
+            Carrier::Tls(wire) => wire.fd(),
+        }
+    }
+
+    /// Whether it has to be polled for writing, too.
+    #[must_use]
+    pub fn wants_room(&self) -> bool {
+        self.is_welcomed()
+            || match &self.carrier {
+                Carrier::Plain(_) => false,
+                Carrier::Tls(wire) => wire.wants_room(),
+            }
+    }
+
+    /// Whether its hello was answered: from then on it has nothing to say until it has read the answer.
+    #[must_use]
+    pub fn is_welcomed(&self) -> bool {
+        self.welcomed.is_some()
+    }
+
+    /// What counts this client, to be kept as long as its connection, if another process handed it over.
+    #[must_use]
+    pub fn permit(&self) -> Option<Arc<ConnectionPermit>> {
+        self.permit.clone()
+    }
+
+    /// Who connected.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Goes on as far as what the client has sent allows. Whether it can be [taken in](Handshake::into_link).
+    ///
+    /// # Errors
+    /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
+    pub fn advance(&mut self, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
+        if self.speaks != Speaks::Nearcall {
+            return self.preface();
+        }
+        if !self.is_welcomed() {
+            let Some(hello) = self.hello()? else { return Ok(false) };
+            self.welcome(&hello, welcome, options).map_err(Some)?;
+        }
+        self.send_welcome().map_err(Some)
+    }
+
+    /// Looks for the first bytes of an HTTP/2 client. Whether all of them have come.
+    fn preface(&mut self) -> Result<bool, Option<String>> {
+        if let Some(why) = &self.stranger {
+            return Err(Some(why.clone()));
+        }
+        if self.stage != Stage::Ready && !self.encrypt()? {
+            return Ok(false);
+        }
+        let mut buffer = [0; 4096];
+        loop {
+            let wanted = match self.first_request() {
+                FirstRequest::Come => return Ok(true),
+                FirstRequest::Foreign => return Err(Some(self.foreign())),
+                FirstRequest::Unfinished(wanted) => wanted,
+            };
+            match self.read(&mut buffer[..wanted]) {
+                Ok(Some(0)) => return Err(None),
+                Ok(Some(got)) => self.received.extend_from_slice(&buffer[..got]),
+                Ok(None) => return Ok(false),
+                Err(LinkError::Interrupted) => {}
+                Err(_) => return Err(self.trouble()),
+            }
+        }
+    }
+
+    /// How much has come of what a client of HTTP says first: HTTP/2's preface, or the whole head of a request, which no
+    /// client may take longer to send than others to shake hands.
+    fn first_request(&mut self) -> FirstRequest {
+        let received = &self.received[..];
+        let preface = http::PREFACE;
+        if received.len() < preface.len() && preface.starts_with(received) {
+            return FirstRequest::Unfinished(preface.len() - received.len());
+        }
+        if received.starts_with(preface) {
+            return FirstRequest::Come;
+        }
+        if self.speaks == Speaks::Grpc || received.starts_with(&TLS_HANDSHAKE) || received.starts_with(&MAGIC) {
+            return FirstRequest::Foreign;
+        }
+        // The rest of a head that is too long is refused like any later one.
+        let new = &received[self.looked_through.saturating_sub(3)..];
+        if received.len() >= LONGEST_HELLO || new.windows(4).any(|four| four == b"\r\n\r\n") {
+            return FirstRequest::Come;
+        }
+        self.looked_through = received.len();
+        FirstRequest::Unfinished(4096)
+    }
+
+    /// What a client is told whose first bytes are not HTTP/2's.
+    fn foreign(&self) -> String {
+        match &self.received[..] {
+            [first, ..] if *first == MAGIC[0] => {
+                format!("gRPC is spoken there, and not nearcall's own protocol; connect with {}://", self.schemes().1)
+            }
+            received if received.starts_with(&TLS_HANDSHAKE) => {
+                "the client speaks TLS and this port does not; connect without the 's' of grpcs:// or https://, or serve that here".into()
+            }
+            _ => "the client does not speak HTTP/2, which gRPC needs".into(),
+        }
+    }
+
+    /// How URLs of this kind of connection begin: with nearcall's own protocol, and with gRPC.
+    fn schemes(&self) -> (&'static str, &'static str) {
+        match (&self.carrier, &self.peer) {
+            (Carrier::Tls(_), _) => ("tls", "grpcs"),
+            (Carrier::Plain(_), Peer::Local { .. }) if self.memory == SharedMemory::Always => ("shm", "grpc+unix"),
+            (Carrier::Plain(_), Peer::Local { .. }) => ("unix", "grpc+unix"),
+            (Carrier::Plain(_), _) => ("tcp", "grpc"),
+        }
+    }
+
+    /// The client's hello, once all of it has arrived.
+    ///
+    /// # Errors
+    /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
+    pub fn hello(&mut self) -> Result<Option<Hello>, Option<String>> {
+        if let Some(why) = &self.stranger {
+            return Err(Some(why.clone()));
+        }
+        if self.stage != Stage::Ready && !self.encrypt()? {
+            return Ok(None);
+        }
+        let mut buffer = [0; 4096];
+        loop {
+            match self.wanted()? {
+                0 => break,
+                wanted => {
+                    let into = &mut buffer[..wanted.min(4096)];
+                    match self.read(into) {
+                        Ok(Some(0)) => return Err(None),
+                        Ok(Some(_)) if self.fds.len() > 1 => {
+                            return Err(Some("the client sent more than one descriptor with its hello".into()));
+                        }
+                        Ok(Some(got)) => self.received.extend_from_slice(&into[..got]),
+                        Ok(None) => return Ok(None),
+                        Err(LinkError::Interrupted) => {}
+                        Err(error @ LinkError::Exhausted(_)) => return Err(Some(format!("of the server: {error}"))),
+                        Err(_) => return Err(self.trouble()),
+                    }
+                }
+            }
+        }
+        Hello::decode(&self.received[Preamble::LEN..]).map(Some).map_err(Some)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        match &self.carrier {
+            Carrier::Tls(wire) => wire.read(into, false),
+            Carrier::Plain(wire) => match sys::receive_with_fds(wire.fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
+                Ok(Received { lost_fds: true, .. }) if self.fds.is_empty() => {
+                    Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
+                }
+                Ok(Received { bytes, .. }) => Ok(Some(bytes)),
+                Err(rustix::io::Errno::AGAIN) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Goes on with the TLS handshake. Whether it is done.
+    fn encrypt(&mut self) -> Result<bool, Option<String>> {
+        let Carrier::Tls(wire) = &self.carrier else { return Ok(true) };
+        if self.stage == Stage::Unknown {
+            let mut first = [0];
+            match rustix::net::recv(wire.fd(), &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(None),
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
+                Err(_) => return Err(None),
+            }
+            if first[0] == MAGIC[0] || first[0] == http::PREFACE[0] {
+                self.stage = Stage::Plaintext;
+                // Only to be answered in its own words.
+                self.received.push(first[0]);
+                let scheme = match self.speaks {
+                    Speaks::Nearcall => "tls",
+                    Speaks::Grpc => "grpcs",
+                    Speaks::Http => "https",
+                };
+                return Err(Some(format!("this port is encrypted; connect with {scheme}://")));
+            }
+            self.stage = Stage::Shaking;
+        }
+        match wire.advance() {
+            Ok(true) => {
+                self.stage = Stage::Ready;
+                self.peer = wire.identify(self.peer.clone());
+                Ok(true)
+            }
+            Ok(false) | Err(LinkError::Interrupted) => Ok(false),
+            Err(_) => Err(self.trouble()),
+        }
+    }
+
+    /// What TLS has to complain about.
+    fn trouble(&mut self) -> Option<String> {
+        let Carrier::Tls(wire) = &self.carrier else { return None };
+        let why = wire.trouble();
+        if why.is_some() {
+            // The peer was told by an alert, and takes no message any more.
+            self.stage = Stage::Shaking;
+        }
+        why
+    }
+
+    /// Bytes still to be read, never more: what follows the hello belongs to the link.
+    fn wanted(&self) -> Result<usize, Option<String>> {
+        let Some(preamble) = self.received.first_chunk::<{ Preamble::LEN }>() else {
+            return Ok(Preamble::LEN - self.received.len());
+        };
+        match Preamble::decode(preamble) {
+            Ok(Preamble::Hello(len)) if len <= LONGEST_HELLO => Ok(Preamble::LEN + len - self.received.len()),
+            Ok(Preamble::Hello(len)) => {
+                Err(Some(format!("the client's hello has {len} bytes, {LONGEST_HELLO} are too many")))
+            }
+            Ok(_) => Err(Some("the client's first message is no hello".into())),
+            Err(_) if preamble.starts_with(&TLS_HANDSHAKE) => Err(Some(
+                "the client speaks TLS and this port does not; connect with tcp://, or serve tls:// here".into(),
+            )),
+            Err(_) if http::PREFACE.starts_with(preamble) => {
+                let (own, grpc) = self.schemes();
+                let http = grpc.replacen("grpc", "http", 1);
+                Err(Some(format!(
+                    "nearcall's own protocol is spoken there, and neither gRPC nor HTTP; connect with {own}://, or serve {grpc}:// or {http}:// there"
+                )))
+            }
+            Err(error) => Err(Some(error.to_string())),
+        }
+    }
+
+    /// Answers the client's hello. [`Handshake::send_welcome`] sends the answer.
+    ///
+    /// # Errors
+    /// A sentence to [reject](Handshake::reject) the client with: its shared memory cannot be used.
+    pub fn welcome(&mut self, hello: &Hello, welcome: &Welcome, options: &Options) -> Result<(), String> {
+        let limit = hello.limits.max_message;
+        let fd = self.fds.first().map(AsFd::as_fd);
+        let offered = usize::try_from(hello.ring).ok().zip(fd).filter(|_| self.memory != SharedMemory::Never);
+        let segment = match offered {
+            Some((ring, fd)) => {
+                let segment = Segment::open(fd, ring).map_err(|error| error.to_string())?;
+                if !options.account().allows(rings_beyond_all(ring)) {
+                    return Err(format!(
+                        "there is no memory left for two rings of {ring} bytes; connect with a smaller ring_size, or raise max_memory here"
+                    ));
+                }
+                Some(segment)
+            }
+            None if self.memory == SharedMemory::Always => {
+                return Err("the client sent no shared memory; connect with shm:// to this server".into());
+            }
+            None => None,
+        };
+        let buffers = if segment.is_some() { Segment::BUFFERS as u32 } else { 0 };
+        let body = Welcome { memory: segment.is_some(), buffers, ..welcome.clone() }.encode();
+        let mut unsent = Preamble::Welcome(body.len()).encode().to_vec();
+        unsent.extend_from_slice(&body);
+        let limits = PeerLimits { message: limit, buffers: hello.buffers };
+        self.welcomed = Some(Welcomed { unsent, segment, limits });
+        Ok(())
+    }
+
+    /// Sends as much of the welcome as there is room for. Whether all of it is out: then the client is
+    /// [taken in](Handshake::into_link).
+    ///
+    /// # Errors
+    /// A sentence for the server's log: the client is gone.
+    pub fn send_welcome(&mut self) -> Result<bool, String> {
+        let Some(Welcomed { unsent, .. }) = &mut self.welcomed else { return Ok(false) };
+        let sent = match &self.carrier {
+            Carrier::Plain(wire) => send_some(wire, unsent),
+            Carrier::Tls(wire) => send_some(&**wire, unsent),
+        };
+        sent.map_err(|error| error.to_string())
+    }
+
+    /// The connection to a client whose handshake is complete; `None` if it is not.
+    #[must_use]
+    pub fn into_link(mut self, options: &Options) -> Option<Arc<dyn Link>> {
+        if self.speaks != Speaks::Nearcall {
+            let is_greeted = matches!(self.first_request(), FirstRequest::Come);
+            let is_open = self.speaks == Speaks::Http;
+            return is_greeted.then(|| match self.carrier {
+                Carrier::Plain(wire) => http::serve(wire, self.peer, &self.received, is_open, false, options),
+                Carrier::Tls(wire) => http::serve(*wire, self.peer, &self.received, is_open, true, options),
+            });
+        }
+        let Welcomed { segment, limits, .. } = self.welcomed?;
+        let limit = limits.message;
+        Some(match (self.carrier, segment) {
+            (Carrier::Plain(wire), Some(segment)) => {
+                Arc::new(ShmLink::new(wire.0, segment, self.peer, limits, true, options))
+            }
+            (Carrier::Plain(wire), None) => Arc::new(StreamLink::new(wire, self.peer, limit, true, options)),
+            (Carrier::Tls(wire), _) => Arc::new(StreamLink::new(*wire, self.peer, limit, true, options)),
+        })
+    }
+
+    /// Sends the client away with a sentence, which is returned for the server's own log.
+    pub fn reject(self, why: &str) -> String {
+        if let Some(message) = self.rejection(why) {
+            self.send_rejection(message);
+        }
+        // Closing a socket with something unread in it resets the connection, and the sentence may be lost by that.
+        let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write);
+        let mut unread = [0; 4096];
+        for _ in 0..=LONGEST_HELLO / unread.len() {
+            match rustix::net::recv(self.fd(), &mut unread, RecvFlags::DONTWAIT) {
+                Ok((_, 1..)) => {}
+                _ => break,
+            }
+        }
+        why.to_owned()
+    }
+
+    /// The sentence as the client understands it; `None` if it would not.
+    fn rejection(&self, why: &str) -> Option<Vec<u8>> {
+        if self.is_welcomed() {
+            // In the middle of a welcome there is nothing else to say.
+            return None;
+        }
+        if self.speaks == Speaks::Http && self.received.first() != MAGIC.first() {
+            return (!self.received.is_empty()).then(|| refusal_of_http1(why));
+        }
+        let by_goodbye = match &self.received[..] {
+            [] => self.speaks == Speaks::Grpc,
+            // Whatever does not begin as TLS does tells such a client that there is none.
+            received if received.starts_with(&TLS_HANDSHAKE) => self.speaks == Speaks::Grpc,
+            received => http::PREFACE.starts_with(received),
+        };
+        if by_goodbye {
+            let code = if self.stranger.is_some() { Code::INADEQUATE_SECURITY } else { Code::PROTOCOL_ERROR };
+            return Some(refusal(code, why));
+        }
+        if self.speaks == Speaks::Grpc && self.received.first() != MAGIC.first() {
+            return None;
+        }
+        let mut message = Preamble::Reject(why.len()).encode().to_vec();
+        message.extend_from_slice(why.as_bytes());
+        Some(message)
+    }
+
+    fn send_rejection(&self, mut message: Vec<u8>) {
+        // A few words, for which a fresh socket has room. It may have hung up already; then there is nobody to tell.
+        let _ = match (&self.carrier, self.stage) {
+            (Carrier::Plain(wire), _) => send_some(wire, &mut message),
+            (Carrier::Tls(wire), Stage::Ready) => send_some(&**wire, &mut message),
+            (Carrier::Tls(wire), Stage::Plaintext) => {
+                let _ = sys::send_with_fds(wire.fd(), &message, &[]);
+                Ok(true)
+            }
+            (Carrier::Tls(_), Stage::Unknown | Stage::Shaking) => Ok(true),
+        };
+    }
+}
+
+/// Sends what there is room for, and takes it out of `bytes`. Whether all of it is out. Never waits.
+fn send_some(wire: &impl Wire, bytes: &mut Vec<u8>) -> Result<bool, LinkError> {
+    while !bytes.is_empty() {
+        match wire.write(&[io::IoSlice::new(bytes)])? {
+            Some(sent) => drop(bytes.drain(..sent)),
+            None => return Ok(false),
+        }
+    }
+    wire.flush()
+}

@@ -1,0 +1,136 @@
+//! Buffers of peers, mapped to be read, and what this side owes for them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use nearcall_platform::fork;
+use nearcall_platform::lock::InnerMutex;
+use nearcall_ring::{Mapping, Segment};
+
+use super::places::Registration;
+use crate::budget::Kept;
+use crate::errors::LinkError;
+
+/// What this side owes for one of the peer's buffers. Loans go back when nobody here holds any of it.
+#[derive(Debug)]
+pub(crate) struct Debt {
+    segment: Segment,
+    /// Of the connection.
+    link: u64,
+    number: u32,
+    generation: u32,
+    state: InnerMutex<Owed>,
+}
+
+#[derive(Debug, Default)]
+struct Owed {
+    holders: u32,
+    loans: u32,
+}
+
+/// Keeps one of the peer's buffers from going back.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<Debt>);
+
+impl Debt {
+    /// For the buffer that the peer has shown under a number; `link` tells its connection from others.
+    pub(crate) fn new(segment: Segment, link: u64, number: u32) -> Arc<Self> {
+        Arc::new(Self { segment, link, number, generation: fork::mark(), state: InnerMutex::default() })
+    }
+
+    /// The number under which the peer has shown the buffer.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// One more message with the buffer has come.
+    pub(crate) fn borrow(self: &Arc<Self>) -> Hold {
+        let mut owed = self.state.lock();
+        owed.loans = owed.loans.wrapping_add(1);
+        owed.holders += 1;
+        Hold(Arc::clone(self))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Debt { segment, number, generation, state, .. } = &*self.0;
+        if *generation != fork::generation() {
+            // The parent has it still.
+            return;
+        }
+        let mut owed = state.lock();
+        owed.holders -= 1;
+        if owed.holders == 0 {
+            segment.give_back(*number, std::mem::take(&mut owed.loans));
+        }
+    }
+}
+
+/// A buffer of the peer's, or a part of one, mapped to be read.
+#[derive(Debug)]
+pub(crate) struct Window {
+    // First: it must be gone before the mapping.
+    _registration: Registration,
+    mapping: Mapping,
+    /// Where in the buffer it begins.
+    from: u64,
+    debt: Arc<Debt>,
+    /// Counts what stays mapped between messages.
+    _kept: Option<Kept>,
+}
+
+impl Window {
+    /// Maps a part of a buffer.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn open(
+        fd: &OwnedFd,
+        from: u64,
+        len: usize,
+        debt: &Arc<Debt>,
+        kept: Option<Kept>,
+    ) -> Result<Arc<Self>, LinkError> {
+        let mapping = Mapping::open_shown(fd.as_fd(), from, len).map_err(|error| LinkError::no_memory(len, error))?;
+        let start = mapping.address().as_ptr().addr();
+        Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
+            _registration: Registration::new(start, len, own.clone()),
+            mapping,
+            from,
+            debt: Arc::clone(debt),
+            _kept: kept,
+        }))
+    }
+
+    /// Whether `len` bytes of the buffer from `offset` on are inside.
+    pub(crate) fn shows(&self, offset: u64, len: u64) -> bool {
+        offset >= self.from && offset + len <= self.from + self.mapping.len() as u64
+    }
+
+    /// Where in the buffer it begins.
+    pub(crate) fn from(&self) -> u64 {
+        self.from
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The number under which the peer at the other end of that connection knows the buffer, and where in it the address
+    /// lies; none if it is another peer's.
+    pub(crate) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
+        let inside = address - self.mapping.address().as_ptr().addr();
+        (self.debt.link == link).then_some((self.debt.number, self.from + inside as u64))
+    }
+
+    /// Keeps the buffer from going back, if somebody holds it.
+    pub(crate) fn hold(&self) -> Option<Hold> {
+        let mut owed = self.debt.state.lock();
+        if owed.holders == 0 || self.debt.generation != fork::generation() {
+            return None;
+        }
+        owed.holders += 1;
+        Some(Hold(Arc::clone(&self.debt)))
+    }
+}

@@ -1,0 +1,12 @@
+//! TLS: certificates and keys, a socket with encryption on top, and why it failed, in words.
+
+mod credentials;
+mod dev_certs;
+mod trouble;
+mod wire;
+
+pub(crate) use credentials::ClientSide;
+pub use credentials::{Credentials, Pem};
+pub use dev_certs::{DevCerts, dev_certs};
+pub(crate) use trouble::explain;
+pub(crate) use wire::TlsWire;

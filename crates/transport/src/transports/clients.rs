@@ -1,0 +1,54 @@
+//! Where clients come from: a listening socket, or another process that accepts them.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nearcall_platform::{descriptors, fork};
+use rustix::net::SocketFlags;
+
+/// Where clients come from.
+pub(crate) trait Clients: Debug + Send + Sync {
+    /// The descriptor that is readable when one is there.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// The next one, and what counts it. `AGAIN` if none is there.
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)>;
+}
+
+/// The next client of a listening socket.
+pub(super) fn accept_from(socket: impl AsFd) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
+    rustix::net::accept_with(socket, SocketFlags::CLOEXEC).map(|client| (client, None))
+}
+
+/// What accepting says when the other process has gone or hands out no more.
+pub(super) const ENDED: rustix::io::Errno = rustix::io::Errno::PIPE;
+
+/// Whether an error of accepting means that no client will come any more.
+#[must_use]
+pub fn is_end_of_clients(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ENDED.raw_os_error())
+}
+
+/// One client's place in the count of those that this process was handed; given back when the last owner drops it.
+#[derive(Debug)]
+pub struct ConnectionPermit {
+    returned: Arc<OwnedFd>,
+    generation: u32,
+}
+
+impl ConnectionPermit {
+    /// For a client that is counted in the eventfd `returned` when it is through.
+    pub(super) fn new(returned: Arc<OwnedFd>) -> Self {
+        Self { returned, generation: fork::mark() }
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        if self.generation == fork::generation() {
+            descriptors::signal(&self.returned);
+        }
+    }
+}
