@@ -32,7 +32,7 @@ FLOORS: list[set[str]] = [
 ]
 FLOOR_OF = {f"nearcall-{name}": floor for floor, names in enumerate(FLOORS) for name in names}
 # Crates whose files have an order among themselves, too: no two of them know each other, not even by way of others.
-WITHOUT_CIRCLES = {"core", "http", "platform", "ring", "sandbox", "transport", "wire"}
+WITHOUT_CIRCLES = {"core", "http", "platform", "python", "ring", "sandbox", "transport", "wire"}
 DEPENDENCY_TABLES = ("dependencies", "dev-dependencies", "build-dependencies")
 PYTHON_CRATES = {"pyo3", "pyo3-ffi", "pyo3-build-config", "numpy", "pythonize"}
 LOCK_CRATES = {"crossbeam", "crossbeam-channel", "crossbeam-utils", "parking_lot", "parking_lot_core", "spin"}

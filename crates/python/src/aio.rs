@@ -17,12 +17,12 @@ use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use crate::callback::Callback;
 use crate::calling::{Again, Calling, counted};
+use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
-use crate::errors::{raise, raise_for};
+use crate::errors::raise;
 use crate::interpreter::{attach, detach};
 use crate::outcome::{late, name_failure, outcome};
 use crate::plan::Method;
-use crate::references::{decoding, encoding};
 use crate::reply_future::ReplyFuture;
 use crate::waiting::Owner;
 
@@ -268,7 +268,7 @@ impl PendingCall {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let method = call.method.get();
         let (pause, hopeful, tally, failure) = match again {
-            Some((again, tally)) => (again.pause, again.hopeful, tally, Some(raise_for(py, method, &again.failure))),
+            Some((again, tally)) => (again.pause, again.hopeful, tally, Some(method.raise(py, &again.failure))),
             None => (Duration::ZERO, false, self.tally, None),
         };
         let failure = match failure {

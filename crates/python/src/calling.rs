@@ -12,9 +12,9 @@ use pyo3::types::PyString;
 
 use crate::callback::Callback;
 use crate::errors::{describe, invalid, raise};
-use crate::interpreter::{attach, detach};
+use crate::interpreter::{SIGNAL_CHECK, attach, detach};
 use crate::plan::Method;
-use crate::references::Target;
+use crate::target::Target;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
@@ -22,8 +22,6 @@ use crate::when_full::WhenFull;
 pub(crate) const ATTEMPTS: u32 = 3;
 /// Metadata in which a call that is sent once more says how often it failed before.
 const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
-/// How long a thread sleeps before it looks whether a signal wants its attention.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Whether it is to wait for another server. One that died without a word is no reason to hope for a successor.
 pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {

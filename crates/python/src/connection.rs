@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{Adopter, Balancing, Channel, Connection as Core, NoEvent, Patience, Retries, may_pass};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Codec, Failure, Peer, Url};
+use nearcall_core::{Codec, Failure, Url};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -22,6 +22,7 @@ use crate::oneway::Oneway;
 use crate::opening::begin_stream;
 use crate::options::{Proxied, Retried, options, proxy_of, retry_policy, trust};
 use crate::outcome::late;
+use crate::peer::peer;
 use crate::plan::Method;
 use crate::server::Server;
 use crate::stream::Stream;
@@ -365,26 +366,4 @@ impl Connection {
 fn agree(py: Python<'_>, on_change: &Py<PyAny>, description: &str) -> Result<(), Failure> {
     let description = PyString::new(py, description);
     on_change.bind(py).run([description.as_any()]).map(|_| ()).map_err(|error| describe(py, &error))
-}
-
-/// A peer's identity as a dictionary.
-pub(crate) fn peer<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    match peer {
-        Peer::Local { pid, uid, gid } => {
-            // 0: the system does not say. Whoever signals that number means the whole group of processes.
-            if *pid != 0 {
-                out.set_item("pid", pid)?;
-            }
-            out.set_item("uid", uid)?;
-            out.set_item("gid", gid)?;
-        }
-        Peer::Remote(address) => out.set_item("address", address.to_string())?,
-        Peer::Certified { address, subject, names } => {
-            out.set_item("address", address.to_string())?;
-            out.set_item("subject", subject)?;
-            out.set_item("names", names)?;
-        }
-    }
-    Ok(out)
 }

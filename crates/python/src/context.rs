@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::callback::Callback;
-use crate::connection::peer;
 use crate::deadline::{metadata_from, metadata_to};
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::introspection::IntrospectionMethod;
+use crate::peer::peer;
 use crate::plan::Method;
 use crate::session::of_client;
 

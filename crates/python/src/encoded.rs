@@ -8,8 +8,10 @@ use pyo3::types::{PyBytes, PyList};
 use smallvec::SmallVec;
 
 use crate::interpreter::detach;
-use crate::payload::LONG;
-use crate::references::Unsent;
+use crate::unsent::Unsent;
+
+/// Bytes from which on a payload is copied without the interpreter: other calls go on meanwhile.
+pub(crate) const LONG: usize = 1 << 20;
 
 /// A buffer that Python lends for as long as it is sent.
 pub(crate) enum LentBuffer<'py> {

@@ -7,8 +7,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
 use crate::callback::Callback;
-use crate::context::Call;
-use crate::plan::Method;
 
 /// `make_error(code, message, details)` of `nearcall.codec.statuses`.
 static MAKE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -34,15 +32,8 @@ pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
     }
 }
 
-/// The exception for how a call of a method ended: the method may know exceptions of the application.
-pub(crate) fn raise_for(py: Python<'_>, method: &Method, failure: &Failure) -> PyErr {
-    match &method.make_error {
-        Some(make) => raise_with(py, make, failure),
-        None => raise(py, failure),
-    }
-}
-
-fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
+/// The same, made by a function of that kind.
+pub(crate) fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
     if holds_more_than(&failure.details, MOST_DETAILS) {
         let message = format!("{} (its details hold more than {MOST_DETAILS} values)", failure.message);
         return raise_with(py, make, &Failure::new(failure.code, message));
@@ -68,17 +59,8 @@ pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
     failure_of(error, describe.and_then(|describe| describe.bind(py).run([error.value(py).as_any()])))
 }
 
-/// The failure that an exception of a method's handler stands for. The server's operator is told, if it is a fault.
-#[cold]
-pub(crate) fn describe_for(py: Python<'_>, method: &Method, call: Call, error: &PyErr) -> Failure {
-    let Some(describe) = &method.describe_error else { return self::describe(py, error) };
-    // With its traceback, which `value` alone need not have.
-    let exception = error.clone_ref(py).into_value(py);
-    let described = Bound::new(py, call).and_then(|call| describe.bind(py).run([exception.bind(py).as_any(), &call]));
-    failure_of(error, described)
-}
-
-fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {
+/// The failure that a function of that kind has made of an exception.
+pub(crate) fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {
     match described.and_then(|described| described.extract::<(u8, String, Vec<u8>)>()) {
         Ok((code, message, details)) => Failure { code, message, details },
         Err(_) => Failure::new(Failure::UNKNOWN, error.to_string()),

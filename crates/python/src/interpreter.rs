@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use nearcall_core::lock::held_here;
 use pyo3::prelude::*;
 
+/// How long a thread sleeps before it looks whether a signal wants its attention.
+pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+
 /// The interpreter may go to another thread here. `what` is said if a lock is held.
 #[inline]
 #[track_caller]

@@ -1,8 +1,8 @@
 //! `nearcall._core`: the only crate that knows Python.
 //!
 //! A method's plan is read once ([`plan`]); after that a call is: encode ([`payload`]), send and wait with the interpreter
-//! released ([`unary`], or [`started`] for several at once), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the
-//! waiting ([`aio`], [`loop_server`]).
+//! released ([`unary`]), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the waiting
+//! ([`aio`], [`loop_server`]).
 
 mod aio;
 mod buffer;
@@ -10,6 +10,7 @@ mod callback;
 mod calling;
 mod connection;
 mod context;
+mod crossing;
 mod deadline;
 mod encoded;
 mod encoder;
@@ -23,26 +24,30 @@ mod loop_server;
 mod named;
 mod native;
 mod notices;
+mod objects;
 mod oneway;
 mod opening;
 mod options;
 mod outcome;
 mod payload;
+mod peer;
 mod plan;
 mod protobuf;
 mod references;
 mod reply_future;
 mod request_stream;
 mod resending;
+mod route;
 mod sandbox;
 mod served;
 mod server;
 mod session;
-mod started;
 mod stream;
+mod target;
 mod tls;
 mod topic;
 mod unary;
+mod unsent;
 mod view;
 mod waiting;
 mod watched;
@@ -82,13 +87,15 @@ mod _core {
     #[pymodule_export]
     use super::native::is_native;
     #[pymodule_export]
+    use super::objects::ServedObject;
+    #[pymodule_export]
     use super::oneway::Oneway;
     #[pymodule_export]
     use super::plan::Method;
     #[pymodule_export]
     use super::protobuf::{ProtobufCodec, ProtobufMessages};
     #[pymodule_export]
-    use super::references::{References, ServedObject, current_references};
+    use super::references::{References, current_references};
     #[pymodule_export]
     use super::request_stream::RequestStream;
     #[pymodule_export]
@@ -96,15 +103,13 @@ mod _core {
     #[pymodule_export]
     use super::server::Server;
     #[pymodule_export]
-    use super::started::StartedCall;
-    #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]
     use super::tls::{Tls, dev_certs};
     #[pymodule_export]
     use super::topic::{Subscription, Topic};
     #[pymodule_export]
-    use super::unary::Unary;
+    use super::unary::{StartedCall, Unary};
     #[pymodule_export]
     use super::view::View;
     #[pymodule_export]

@@ -13,10 +13,11 @@ use pyo3::types::PyTuple;
 
 use crate::calling::Calling;
 use crate::context::{Call, OK, tell_all};
-use crate::errors::describe_for;
+use crate::objects::{Served, ServedObject};
 use crate::plan::Method;
-use crate::references::ServedObject;
-use crate::served::{Served, arguments, decode_item, encode_reply, end_stream, late, reply, served, too_long, tracked};
+use crate::served::{
+    arguments, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
+};
 use crate::topic::{Owner, Subscription};
 
 /// One request for a coroutine handler.
@@ -41,10 +42,6 @@ impl LoopRequest {
         let event = Mutex::new(Some(request.take_event()));
         let (observers, kept) = (Mutex::default(), AtomicBool::new(false));
         Self { core, methods, calling, index, request, event, observers, kept }
-    }
-
-    pub(crate) fn request(&self) -> &Request {
-        &self.request
     }
 
     fn served(&self) -> &Method {
@@ -73,6 +70,12 @@ impl Drop for LoopRequest {
         if let Some(unread) = unread.filter(|_| self.served().arguments.references) {
             self.request.connection().release_given(&given_in(&unread.head, &unread.payload));
         }
+    }
+}
+
+impl Owner for Py<LoopRequest> {
+    fn request(&self) -> &Request {
+        &self.get().request
     }
 }
 
@@ -187,7 +190,7 @@ impl LoopRequest {
         Subscription::check(method.get())?;
         // Relaxed: the loop's thread alone reads it.
         this.kept.store(true, Ordering::Relaxed);
-        subscription.get().take(py, method, Owner::Loop(slf.clone().unbind()));
+        subscription.get().take(py, method, Box::new(slf.clone().unbind()));
         this.tell_end(py, Some(OK));
         Ok(())
     }

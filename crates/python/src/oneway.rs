@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::calling::Calling;
+use crate::crossing::encoding;
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::outcome::name_failure;
 use crate::plan::Method;
-use crate::references::encoding;
 use crate::when_full::Policy;
 
 /// A method that sends no reply, bound to a connection.

@@ -8,11 +8,11 @@ use nearcall_core::{Body, Failure, Metadata, Outgoing};
 use pyo3::prelude::*;
 
 use crate::calling::{ATTEMPTS, Calling, counted};
+use crate::crossing::encoding;
 use crate::deadline::Surroundings;
 use crate::interpreter::detach;
 use crate::outcome::name_failure;
 use crate::plan::Method;
-use crate::references::encoding;
 use crate::stream::Stream;
 
 /// Begins a call with streams. `arguments` is what the plan's `split` returned.

@@ -6,7 +6,7 @@ use nearcall_core::client::{CallId, Connection as Core, NoEvent};
 use nearcall_core::{Failure, Incoming, Kind};
 use pyo3::prelude::*;
 
-use crate::errors::{raise, raise_for};
+use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::plan::Method;
 
@@ -52,7 +52,7 @@ pub(crate) fn late(name: &str, url: &str) -> Failure {
 #[cold]
 pub(crate) fn outcome(py: Python<'_>, event: &Incoming, method: &Method) -> PyErr {
     match event.head.kind {
-        Kind::Error => raise_for(py, method, &event.failure().unwrap_or_else(Failure::from)),
+        Kind::Error => method.raise(py, &event.failure().unwrap_or_else(Failure::from)),
         kind => raise(
             py,
             &Failure::new(

@@ -13,7 +13,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
-use crate::encoded::{Buffers, Encoded, LentBuffer, Main};
+use crate::encoded::{Buffers, Encoded, LONG, LentBuffer, Main};
 use crate::encoder::Decoder;
 use crate::errors::raise;
 use crate::interpreter::detach;
@@ -72,9 +72,6 @@ pub(crate) fn buffer(py: Python<'_>, form: Form, payload: &mut Payload) -> PyRes
         _ => bytes(py, payload, 0, len)?.into_any().unbind(),
     })
 }
-
-/// Bytes from which on a payload is copied without the interpreter: other calls go on meanwhile.
-pub(crate) const LONG: usize = 1 << 20;
 
 #[inline]
 fn bytes<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyBytes>> {

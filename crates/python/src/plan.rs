@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nearcall_core::MethodPath;
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{HandlerKind, MethodRouting};
+use nearcall_core::{Failure, MethodPath};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
@@ -12,6 +12,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::callback::Callback;
 use crate::encoder::{Decoder, Encoder};
+use crate::errors::{raise, raise_with};
 use crate::hashed::HashedKeys;
 
 /// How a value crosses.
@@ -206,7 +207,7 @@ pub(crate) struct Method {
     /// How gRPC's servers are asked for it, if they can be.
     pub(crate) path: Option<MethodPath>,
     /// A client's own `make_error`, if the service declares exceptions.
-    pub(crate) make_error: Option<Py<PyAny>>,
+    make_error: Option<Py<PyAny>>,
     /// A server's own `describe_error`, if the service declares exceptions or the server sends tracebacks.
     pub(crate) describe_error: Option<Py<PyAny>>,
     /// A client's: who gives it successors lives as long as the method.
@@ -306,6 +307,14 @@ impl Method {
             return None;
         }
         self.successor.lock().as_ref().map(|successor| successor.clone_ref(py))
+    }
+
+    /// The exception for how a call of the method ended: the method may know exceptions of the application.
+    pub(crate) fn raise(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        match &self.make_error {
+            Some(make) => raise_with(py, make, failure),
+            None => raise(py, failure),
+        }
     }
 
     /// What the routing of frames must know.

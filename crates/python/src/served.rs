@@ -1,4 +1,4 @@
-//! What a served method is, and the steps of serving it that threads and event loops share.
+//! The steps of serving a call that threads and event loops share.
 
 use std::sync::Arc;
 
@@ -9,19 +9,14 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::callback::Callback;
 use crate::calling::Calling;
-use crate::context::{OK, standing};
+use crate::context::{Call, OK, standing};
+use crate::crossing::{decoding, encoding};
 use crate::encoded::Encoded;
-use crate::errors::raise;
+use crate::errors::{describe, failure_of, raise};
+use crate::objects::{Given, Served};
 use crate::plan::Method;
-use crate::references::{Given, decoding, encoding};
-
-/// A method and what runs it.
-pub(crate) struct Served {
-    pub(crate) method: Py<Method>,
-    /// `None`: it is called on objects only.
-    pub(crate) handler: Option<Py<PyAny>>,
-}
 
 /// What runs a call, and the object that is called, if it is no service.
 #[inline]
@@ -38,6 +33,16 @@ pub(crate) fn served<'a>(methods: &'a [Served], request: &'a Request) -> (&'a Se
 pub(crate) fn caller(py: Python<'_>, core: &Arc<Core>, connection: &Arc<ServerConnection>) -> PyResult<Arc<Caller>> {
     let gone = || raise(py, &Failure::new(Failure::UNAVAILABLE, "the connection is gone"));
     core.caller(connection).ok_or_else(gone)
+}
+
+/// The failure that an exception of a method's handler stands for. The server's operator is told, if it is a fault.
+#[cold]
+pub(crate) fn describe_for(py: Python<'_>, method: &Method, call: Call, error: &PyErr) -> Failure {
+    let Some(describe) = &method.describe_error else { return describe(py, error) };
+    // With its traceback, which `value` alone need not have.
+    let exception = error.clone_ref(py).into_value(py);
+    let described = Bound::new(py, call).and_then(|call| describe.bind(py).run([exception.bind(py).as_any(), &call]));
+    failure_of(error, described)
 }
 
 /// Decodes a request's arguments.

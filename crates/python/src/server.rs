@@ -21,21 +21,21 @@ use crate::callback::Callback;
 use crate::calling::{Calling, Limits, Way};
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
-use crate::errors::{describe_for, raise};
+use crate::errors::raise;
 use crate::health::HealthMethod;
 use crate::interpreter::{Turns, attach, detach};
 use crate::introspection::IntrospectionMethod;
 use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::notices::Notices;
+use crate::objects::{Given, Served};
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
-use crate::references::Given;
 use crate::request_stream::RequestStream;
-use crate::served::{Served, arguments, encode_reply, end_stream, late, reply, too_long, tracked};
+use crate::served::{arguments, describe_for, encode_reply, end_stream, late, reply, too_long, tracked};
 use crate::session::Sessions;
-use crate::topic::{Owner, Subscription};
+use crate::topic::Subscription;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
@@ -469,7 +469,7 @@ impl Server {
 /// Lets a topic go on with a call.
 #[cold]
 fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, served: &Served, request: Box<Request>) -> u8 {
-    subscription.get().take(py, &served.method, Owner::Thread(request));
+    subscription.get().take(py, &served.method, Box::new(request));
     OK
 }
 

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::callback::Callback;
-use crate::connection::peer;
+use crate::peer::peer;
 
 /// Makes the sessions of clients, and runs their hooks.
 pub(crate) struct Sessions {

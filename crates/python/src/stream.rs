@@ -11,14 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::calling::Calling;
+use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
 use crate::encoded::Encoded;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::outcome::{late, name_failure, outcome, wait_on};
 use crate::plan::Method;
-use crate::references::{decoding, encoding};
-use crate::resending::{Keeping, Leg, Route};
+use crate::route::{Keeping, Leg, Route};
 
 /// A call under way whose arguments, result or both are streams.
 #[pyclass(frozen, weakref, module = "nearcall._core")]

@@ -17,11 +17,9 @@ use smallvec::SmallVec;
 
 use crate::context::Call;
 use crate::encoded::Encoded;
-use crate::errors::describe_for;
 use crate::interpreter::detach;
-use crate::loop_server::LoopRequest;
 use crate::plan::Method;
-use crate::served::too_long_failure;
+use crate::served::{describe_for, too_long_failure};
 
 /// The key of the trailing metadata that says how many items a subscriber has missed.
 const MISSED: &str = "nearcall-missed";
@@ -172,7 +170,7 @@ impl Channel {
     }
 
     /// Takes in a call, whose handler has returned a subscription.
-    fn join(self: &Arc<Self>, owner: Owner) {
+    fn join(self: &Arc<Self>, owner: Box<dyn Owner>) {
         let Some(call) = owner.request().call.clone() else { return };
         let key = Arc::as_ptr(&call).addr();
         let log = self.log.lock();
@@ -190,18 +188,14 @@ impl Channel {
     }
 }
 
-/// What keeps a request alive: threads give it away, event loops share it.
-pub(crate) enum Owner {
-    Thread(Box<Request>),
-    Loop(Py<LoopRequest>),
+/// Who has the request of a call that a topic has taken over: a thread's is itself, an event loop's is an object of Python's.
+pub(crate) trait Owner: Send {
+    fn request(&self) -> &Request;
 }
 
-impl Owner {
-    pub(crate) fn request(&self) -> &Request {
-        match self {
-            Self::Thread(request) => request,
-            Self::Loop(request) => request.get().request(),
-        }
+impl Owner for Box<Request> {
+    fn request(&self) -> &Request {
+        self
     }
 }
 
@@ -218,7 +212,7 @@ struct Place {
     /// Items that it has not got because it was slow.
     missed: u64,
     /// `None`: it is over.
-    owner: Option<Owner>,
+    owner: Option<Box<dyn Owner>>,
 }
 
 /// Why a subscription is over.
@@ -335,7 +329,7 @@ impl Shared {
 
 impl State {
     /// Takes over a call whose handler is through.
-    fn join(&self, py: Python<'_>, method: &Py<Method>, owner: Owner) {
+    fn join(&self, py: Python<'_>, method: &Py<Method>, owner: Box<dyn Owner>) {
         // Counted in Rust's way, as the interpreter is not asked below.
         let method = Arc::new(method.clone_ref(py));
         let mut owner = Some(owner);
@@ -535,7 +529,7 @@ impl Subscription {
     }
 
     /// Takes over a call whose handler is through.
-    pub(crate) fn take(&self, py: Python<'_>, method: &Py<Method>, owner: Owner) {
+    pub(crate) fn take(&self, py: Python<'_>, method: &Py<Method>, owner: Box<dyn Owner>) {
         self.state.join(py, method, owner);
     }
 }

@@ -1,21 +1,22 @@
-//! Calls without streams, from threads: encode, send, wait with the interpreter released, decode.
+//! Calls without streams, from threads: encode, send, wait with the interpreter released, decode. A thread may wait for a call
+//! at once, or begin many and wait for them later.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally};
+use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::calling::{Again, Calling, counted, pause};
+use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
-use crate::errors::raise_for;
 use crate::interpreter::detach;
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
-use crate::references::{decoding, encoding};
-use crate::started::StartedCall;
 
 /// A method without streams, bound to a connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -31,26 +32,26 @@ impl Unary {
 }
 
 /// One call, as it was made.
-pub(crate) struct Call<'a, 'py> {
-    pub(crate) py: Python<'py>,
-    pub(crate) args: &'a Bound<'py, PyTuple>,
-    pub(crate) kwargs: Option<&'a Bound<'py, PyDict>>,
-    pub(crate) surroundings: Surroundings,
-    pub(crate) until: Option<Instant>,
+struct Call<'a, 'py> {
+    py: Python<'py>,
+    args: &'a Bound<'py, PyTuple>,
+    kwargs: Option<&'a Bound<'py, PyDict>>,
+    surroundings: Surroundings,
+    until: Option<Instant>,
     /// How often it was sent.
-    pub(crate) tally: Tally,
+    tally: Tally,
 }
 
 /// A call that was sent, and what was done with it at once.
-pub(crate) struct Sent<T> {
-    pub(crate) id: CallId,
+struct Sent<T> {
+    id: CallId,
     /// What the call went by if that was no longer the method as it was at first; the reply goes by it, too.
-    pub(crate) successor: Option<Py<Method>>,
-    pub(crate) first: T,
+    successor: Option<Py<Method>>,
+    first: T,
 }
 
 /// How an attempt at a call ended, unless it failed for good.
-pub(crate) enum Attempt {
+enum Attempt {
     /// With a result.
     Ended(Py<PyAny>),
     /// It did not come to the server, or did and may be repeated.
@@ -97,18 +98,18 @@ impl Unary {
 
 impl Unary {
     /// Which method it is, and where.
-    pub(crate) fn shown(&self) -> String {
+    fn shown(&self) -> String {
         format!("{} at {}", self.method.get().name, self.calling.place())
     }
 
     /// What the surrounding blocks, and the method itself, say of a call that begins now.
-    pub(crate) fn surroundings(&self, py: Python<'_>) -> PyResult<Surroundings> {
+    fn surroundings(&self, py: Python<'_>) -> PyResult<Surroundings> {
         Surroundings::look(py, self.calling.limits.of_call())
     }
 
     /// A connection for it.
     #[inline]
-    pub(crate) fn core(&self, call: &mut Call<'_, '_>) -> PyResult<Arc<Core>> {
+    fn core(&self, call: &mut Call<'_, '_>) -> PyResult<Arc<Core>> {
         if let Some(core) = self.calling.ready() {
             return Ok(core);
         }
@@ -134,7 +135,7 @@ impl Unary {
     /// `begin` does is done without the interpreter. The inner failure is that of a call that was not even begun, because
     /// the connection was lost before.
     #[inline]
-    pub(crate) fn send<T: Send>(
+    fn send<T: Send>(
         &self,
         call: &Call<'_, '_>,
         core: &Arc<Core>,
@@ -175,7 +176,7 @@ impl Unary {
 
     /// From what came first to the outcome.
     #[inline]
-    pub(crate) fn finish(
+    fn finish(
         &self,
         call: &mut Call<'_, '_>,
         core: &Arc<Core>,
@@ -205,24 +206,24 @@ impl Unary {
 
     /// What is to be done about a call that was not even begun.
     #[cold]
-    pub(crate) fn unsent(&self, call: &mut Call<'_, '_>, core: &Core, failure: Failure) -> PyResult<Again> {
+    fn unsent(&self, call: &mut Call<'_, '_>, core: &Core, failure: Failure) -> PyResult<Again> {
         let method = self.method.get();
         let again = self.calling.again_unsent(core, method, failure, &mut call.tally);
         again.map_err(|failure| name_failure(call.py, &failure, &method.name))
     }
 
     #[cold]
-    pub(crate) fn repeat(&self, call: &mut Call<'_, '_>, mut again: Again) -> PyResult<Py<PyAny>> {
+    fn repeat(&self, call: &mut Call<'_, '_>, mut again: Again) -> PyResult<Py<PyAny>> {
         loop {
             if !pause(call.py, again.pause, call.until)? {
                 // What happened to the call says more than that there is no time left.
-                return Err(raise_for(call.py, self.method.get(), &again.failure));
+                return Err(self.method.get().raise(call.py, &again.failure));
             }
             let core = match self.calling.usable_again(call.py, again.hopeful, call.until) {
                 Ok(core) => core,
                 // The same, of nobody being there now.
                 Err(_) if self.method.get().idempotent => {
-                    return Err(raise_for(call.py, self.method.get(), &again.failure));
+                    return Err(self.method.get().raise(call.py, &again.failure));
                 }
                 Err(error) => return Err(error),
             };
@@ -254,5 +255,93 @@ impl Unary {
         }
         surroundings.received(py, false, event.head.metadata())?;
         Ok(event)
+    }
+}
+
+/// A call that was sent. Its result is taken once; it is given up when nobody holds it any more.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct StartedCall {
+    unary: Py<Unary>,
+    /// Until somebody waits for it, or gives it up.
+    under_way: Mutex<Option<UnderWay>>,
+    /// What was sent first, for who gives the call up while another thread waits for it.
+    first: Option<(Arc<Core>, CallId)>,
+}
+
+struct UnderWay {
+    core: Arc<Core>,
+    /// The failure is that of a call that was not even begun, and may be sent over another connection.
+    sent: Result<Sent<()>, Failure>,
+    // For a call that is repeated.
+    args: Py<PyTuple>,
+    kwargs: Option<Py<PyDict>>,
+    surroundings: Surroundings,
+    until: Option<Instant>,
+}
+
+impl StartedCall {
+    /// Sends it, with the time that the surrounding block leaves now.
+    pub(crate) fn send(
+        unary: &Bound<'_, Unary>,
+        args: Bound<'_, PyTuple>,
+        kwargs: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let surroundings = unary.get().surroundings(unary.py())?;
+        let (py, until, tally) = (unary.py(), surroundings.until(), Tally::default());
+        let mut call = Call { py, args: &args, kwargs: kwargs.as_ref(), until, surroundings, tally };
+        let core = unary.get().core(&mut call)?;
+        let sent =
+            unary.get().send(&call, &core, |request, expected| Ok((core.begin_ahead(request, expected)?, ())))?;
+        let Call { surroundings, until, .. } = call;
+        let (args, kwargs) = (args.unbind(), kwargs.map(Bound::unbind));
+        let first = sent.as_ref().ok().map(|sent| (Arc::clone(&core), sent.id));
+        let under_way = UnderWay { core, sent, args, kwargs, surroundings, until };
+        Ok(Self { unary: unary.clone().unbind(), under_way: Mutex::new(Some(under_way)), first })
+    }
+}
+
+#[pymethods]
+impl StartedCall {
+    /// Waits for the outcome: returns the result, or raises what the call raises.
+    fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let Some(under_way) = self.under_way.lock().take() else {
+            return Err(PyRuntimeError::new_err("the result was taken already, or the call was given up"));
+        };
+        let UnderWay { core, sent, args, kwargs, surroundings, until } = under_way;
+        let (args, kwargs) = (args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
+        let mut call = Call { py, args, kwargs, surroundings, until, tally: Tally::default() };
+        let unary = self.unary.get();
+        let attempt = match sent {
+            Ok(Sent { id, successor, first: () }) => {
+                let first = detach(py, || core.next_event(id, until));
+                unary.finish(&mut call, &core, Sent { id, successor, first })?
+            }
+            Err(failure) => Attempt::Repeat(unary.unsent(&mut call, &core, failure)?),
+        };
+        match attempt {
+            Attempt::Ended(value) => Ok(value),
+            Attempt::Repeat(again) => unary.repeat(&mut call, again),
+        }
+    }
+
+    /// Gives the call up, also while another thread waits for it. Harmless when it has ended.
+    fn cancel(&self, py: Python<'_>) {
+        // Nobody waits for it from now on.
+        drop(self.under_way.lock().take());
+        if let Some((core, id)) = &self.first {
+            detach(py, || core.cancel(*id));
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<call of {}>", self.unary.get().shown())
+    }
+}
+
+impl Drop for StartedCall {
+    fn drop(&mut self) {
+        if let (Some(_), Some((core, id))) = (self.under_way.get_mut(), &self.first) {
+            core.cancel(*id);
+        }
     }
 }

@@ -4,17 +4,10 @@ use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
-use super::decode::Parts;
-use super::making::Budget;
-use super::output::Output;
+use super::making::{Budget, Parts};
+use super::output::{BOOL, LIST, NULL, NUMBER, Output, STRUCT, TEXT};
+use super::strings::{text, type_name, utf8};
 use super::trouble::{Result, Trouble, raised};
-
-pub(super) const NULL: u32 = 1;
-pub(super) const NUMBER: u32 = 2;
-pub(super) const TEXT: u32 = 3;
-pub(super) const BOOL: u32 = 4;
-pub(super) const STRUCT: u32 = 5;
-pub(super) const LIST: u32 = 6;
 
 /// Appends a value's `Value`, which was begun.
 pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize) -> Result<()> {
@@ -24,7 +17,7 @@ pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize
     } else if let Ok(value) = value.cast_exact::<PyBool>() {
         out.any_bool(value.is_true());
     } else if let Ok(text) = value.cast_exact::<PyString>() {
-        out.any_text(super::utf8(text)?);
+        out.any_text(utf8(text)?);
     } else if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
         out.any_number(double(value)?)?;
     } else if let Ok(list) = value.cast_exact::<PyList>() {
@@ -39,16 +32,16 @@ pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize
         let whole = out.open_any_dict();
         for (key, item) in dict.iter() {
             let Ok(name) = key.cast_exact::<PyString>() else {
-                let kind = super::type_name(&key);
+                let kind = type_name(&key);
                 return Err(Trouble::misfit(format!("a dict where Any is declared has keys of type str, not {kind}")));
             };
-            let entry = out.open_any_entry(super::utf8(name)?);
+            let entry = out.open_any_entry(utf8(name)?);
             put(&item, out, depth + 3).map_err(|trouble| trouble.in_key(&key))?;
             out.close_any_entry(entry);
         }
         out.close_any_dict(whole);
     } else {
-        let kind = super::type_name(value);
+        let kind = type_name(value);
         return Err(Trouble::misfit(format!(
             "{kind} has no counterpart in JSON where Any is declared: declare its type, or send None, bool, int, float, \
              str, list or dict"
@@ -85,7 +78,7 @@ pub(super) fn read<'py>(
                 Some(Number::Float(value)) => found = number_of(py, value),
                 _ => continue,
             },
-            (TEXT, Wire::Bytes(text)) => found = super::text(py, text)?,
+            (TEXT, Wire::Bytes(bytes)) => found = text(py, bytes)?,
             (BOOL, Wire::Varint(value)) => found = PyBool::new(py, value != 0).to_owned().into_any(),
             (STRUCT | LIST, Wire::Bytes(more)) => {
                 if last != number {
@@ -144,7 +137,7 @@ fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
                 _ => {}
             }
         }
-        let key = super::text(py, key)?;
+        let key = text(py, key)?;
         let value = read(py, &value, budget, depth + 2).map_err(|trouble| trouble.in_key(&key))?;
         dict.set_item(key, value).map_err(raised)?;
     }
@@ -161,5 +154,5 @@ pub(super) fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
 }
 
 pub(super) fn deeper(depth: usize) -> Result<()> {
-    if depth > MAX_DEPTH { Err(Trouble::misfit(super::TOO_DEEP)) } else { Ok(()) }
+    if depth > MAX_DEPTH { Err(Trouble::too_deep()) } else { Ok(()) }
 }

@@ -5,13 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use smallvec::SmallVec;
 
-use super::making::{Found, Making, is_message};
+use super::making::{Found, Making, Parts, is_message};
 use super::plan::{Element, Field, Form, Kind, Shape};
+use super::strings::text;
 use super::trouble::{Result, Trouble};
-use super::{anything, output, text, times};
-
-/// A message's bytes. It may come in several parts: read one after the other they mean what the specification says of merging.
-pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
+use super::{anything, output, times};
 
 /// What has been read of a field.
 enum Slot<'a, 'py> {
@@ -28,7 +26,7 @@ impl<'py> Making<'_, 'py> {
     /// The value of an encoded message.
     pub(super) fn message(&mut self, index: usize, parts: &[&[u8]], depth: usize) -> Result<Bound<'py, PyAny>> {
         if depth > MAX_DEPTH {
-            return Err(Trouble::misfit(super::TOO_DEEP));
+            return Err(Trouble::too_deep());
         }
         let plan = self.plan;
         let message = &plan.messages[index];

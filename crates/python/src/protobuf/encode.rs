@@ -8,8 +8,9 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, 
 
 use super::output::Output;
 use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
+use super::strings::{type_name, utf8};
 use super::trouble::{Result, Trouble, raised, refused};
-use super::{anything, times, type_name, utf8};
+use super::{anything, times};
 use crate::callback::Callback;
 use crate::encoded::{Lent, LentBuffer};
 
@@ -29,7 +30,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
     /// Appends the fields of a message.
     pub(super) fn message(&mut self, index: usize, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(Trouble::misfit(super::TOO_DEEP));
+            return Err(Trouble::too_deep());
         }
         let message = &self.plan.messages[index];
         match &message.form {

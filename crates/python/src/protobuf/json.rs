@@ -232,7 +232,7 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         let Self { reading, depth, .. } = self;
         let depth = depth + 1;
         if depth > MAX_DEPTH {
-            return Err(reading.stop(Trouble::misfit(super::TOO_DEEP)));
+            return Err(reading.stop(Trouble::too_deep()));
         }
         let plan = reading.making.plan;
         let message = &plan.messages[index];

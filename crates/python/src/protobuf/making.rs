@@ -43,6 +43,9 @@ impl Budget {
     }
 }
 
+/// A message's bytes. It may come in several parts: read one after the other they mean what the specification says of merging.
+pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
+
 /// What was found of a field.
 pub(super) enum Found<'py> {
     Empty,

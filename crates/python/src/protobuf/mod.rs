@@ -3,193 +3,21 @@
 //! `nearcall.codec.protobuf` decides which message a type becomes; the rules are in `docs/adr/0033-protobuf.md`. Here they
 //! are carried out: [`plan`] reads what was decided, once; [`encode`] walks values along it, and [`output`] writes them, as
 //! Protobuf's bytes or as its JSON (`docs/adr/0037-json.md`); [`decode`] reads the bytes, [`json`] the JSON, and [`making`]
-//! makes values of what they found.
+//! makes values of what they found. [`codec`] is what Python is given of it.
 
 #![expect(clippy::unnecessary_box_returns, reason = "a trouble is rare and large, and results of it are many")]
 #![expect(clippy::float_cmp, reason = "whether two numbers are the very same is the question here")]
 
 mod anything;
+mod codec;
 mod decode;
 mod encode;
 mod json;
 mod making;
 mod output;
 mod plan;
+mod strings;
 mod times;
 mod trouble;
 
-use std::sync::Arc;
-
-use nearcall_core::{json as texts, protobuf};
-use pyo3::exceptions::{PyIndexError, PyValueError};
-use pyo3::ffi;
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
-
-use encode::Encoding;
-use making::Making;
-use output::Output;
-use plan::Plan;
-use trouble::{Result, Trouble, Why};
-
-use crate::encoded::{Gathered, Lent};
-
-const TOO_DEEP: &str = "more than 100 messages are within each other, or a value holds itself";
-/// Bytes that most messages fit in.
-const ROOM: usize = 128;
-
-/// The messages of a service.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct ProtobufMessages {
-    plan: Arc<Plan>,
-}
-
-#[pymethods]
-impl ProtobufMessages {
-    /// `messages` are `nearcall.codec.protobuf.messages.Message`s, which refer to each other by their place. `error` makes
-    /// an exception of a message and a path.
-    #[new]
-    fn new(messages: &Bound<'_, PyAny>, error: Py<PyAny>) -> PyResult<Self> {
-        Ok(Self { plan: Arc::new(Plan::read(messages, error)?) })
-    }
-
-    /// The codec of one of them. `single`: of a tuple that holds its value alone.
-    #[pyo3(signature = (index, *, single=false, format="binary"))]
-    fn codec(&self, index: usize, single: bool, format: &str) -> PyResult<ProtobufCodec> {
-        let format = match format {
-            "binary" => Format::Binary,
-            "json" => Format::Json { strict: false },
-            "strict json" => Format::Json { strict: true },
-            other => return Err(PyValueError::new_err(format!("{other:?} is no format"))),
-        };
-        if index >= self.plan.messages.len() {
-            return Err(PyIndexError::new_err("there is no such message"));
-        }
-        Ok(ProtobufCodec { plan: Arc::clone(&self.plan), index, single, format })
-    }
-}
-
-/// How a message is written.
-#[derive(Debug, Clone, Copy)]
-enum Format {
-    Binary,
-    /// `strict`: see [`json::read`].
-    Json {
-        strict: bool,
-    },
-}
-
-/// Encodes and decodes the values of one message.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct ProtobufCodec {
-    plan: Arc<Plan>,
-    index: usize,
-    single: bool,
-    format: Format,
-}
-
-#[pymethods]
-impl ProtobufCodec {
-    /// The bytes of a value.
-    pub(crate) fn encode<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(value.py(), &self.gather(value)?.pieces().concat()))
-    }
-
-    /// The value of some bytes that hold at most `max_values` values.
-    fn decode<'py>(
-        &self,
-        py: Python<'py>,
-        body: &Bound<'py, PyBytes>,
-        max_values: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let decoded = self.decode_within(py, body.as_bytes(), max_values)?;
-        decoded.ok_or_else(|| Trouble::new(Why::TooMany).into_exception(py, &self.plan.error))
-    }
-}
-
-impl ProtobufCodec {
-    /// The bytes of a value, without a copy of the long ones in it.
-    pub(crate) fn gather<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Gathered<'py>> {
-        let only = if self.single { Some(value.cast::<PyTuple>()?.get_item(0)?) } else { None };
-        let value = only.as_ref().unwrap_or(value);
-        match self.format {
-            Format::Binary => {
-                let mut out = protobuf::Writer::with_capacity(ROOM);
-                let lent = self.write(value, &mut out)?;
-                Ok(Gathered { written: out.into_bytes(), lent })
-            }
-            Format::Json { .. } => {
-                let mut out = texts::Writer::with_capacity(ROOM);
-                let begin = out.open_message();
-                let lent = self.write(value, &mut out)?;
-                out.close_message(begin);
-                Ok(Gathered { written: out.into_bytes(), lent })
-            }
-        }
-    }
-
-    fn write<'py, O: Output>(&self, value: &Bound<'py, PyAny>, out: &mut O) -> PyResult<Lent<'py>> {
-        let (py, mut lent) = (value.py(), Lent::new());
-        let mut encoding = Encoding { py, plan: &self.plan, out, lent: &mut lent };
-        match encoding.message(self.index, value, 1) {
-            Ok(()) => Ok(lent),
-            Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
-        }
-    }
-
-    /// Whether a message without fields is no bytes at all.
-    pub(crate) fn has_empty(&self) -> bool {
-        matches!(self.format, Format::Binary)
-    }
-
-    /// The value of some bytes; `None` if they hold more than `max_values` values.
-    pub(crate) fn decode_within<'py>(
-        &self,
-        py: Python<'py>,
-        body: &[u8],
-        max_values: usize,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let decoded = match self.format {
-            Format::Binary => Making::new(py, &self.plan, max_values).message(self.index, &[body], 1),
-            Format::Json { strict } => json::read(py, &self.plan, self.index, body, max_values, strict),
-        };
-        match decoded {
-            Ok(value) if self.single => Ok(Some(PyTuple::new(py, [value])?.into_any())),
-            Ok(value) => Ok(Some(value)),
-            Err(trouble) if matches!(trouble.why, Why::TooMany) => Ok(None),
-            Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
-        }
-    }
-}
-
-/// The text of some bytes, which must be UTF-8. Python makes and checks it in one.
-#[inline]
-fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
-    // SAFETY: attached; the pointer and the length are those of a slice, which Python copies.
-    let made = unsafe { ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null()) };
-    // SAFETY: an owned reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(py, made) }.map_err(|_| Trouble::misfit("a str is not valid UTF-8"))
-}
-
-/// A text that UTF-8 can carry.
-#[inline]
-fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str> {
-    text.to_str().map_err(|_| Trouble::misfit("a str holds a lone surrogate, which UTF-8 cannot carry"))
-}
-
-/// The type of a value, for people.
-#[cold]
-fn type_name(value: &Bound<'_, PyAny>) -> String {
-    if value.is_none() {
-        return "None".to_owned();
-    }
-    let kind = value.get_type();
-    let (name, module) = (kind.qualname(), kind.module());
-    match (name, module) {
-        (Ok(name), Ok(module)) => match module.to_str() {
-            Ok("builtins" | "__main__") | Err(_) => name.to_string(),
-            Ok(module) => format!("{}.{name}", module.split('.').next().unwrap_or(module)),
-        },
-        _ => "an object".to_owned(),
-    }
-}
+pub(crate) use codec::{ProtobufCodec, ProtobufMessages};

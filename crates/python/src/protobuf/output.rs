@@ -4,9 +4,16 @@
 use nearcall_core::json;
 use nearcall_core::protobuf::{Scalar, Writer};
 
-use super::anything::{BOOL, LIST, NULL, NUMBER, STRUCT, TEXT};
 use super::plan::{Element, Field, Kind, Members};
 use super::trouble::{Result, Trouble};
+
+// The fields of a `google.protobuf.Value`.
+pub(super) const NULL: u32 = 1;
+pub(super) const NUMBER: u32 = 2;
+pub(super) const TEXT: u32 = 3;
+pub(super) const BOOL: u32 = 4;
+pub(super) const STRUCT: u32 = 5;
+pub(super) const LIST: u32 = 6;
 
 /// Takes the parts of a message in order. What an `open_` gives back belongs to the `close_` of the same name.
 pub(super) trait Output {

@@ -6,6 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTimeAccess, PyTzInfo, PyTzInfoAccess};
 
+use super::strings::type_name;
 use super::trouble::{Result, Trouble, raised};
 use crate::callback::Callback;
 
@@ -13,7 +14,7 @@ use crate::callback::Callback;
 pub(super) fn of_datetime(value: &Bound<'_, PyAny>) -> Result<(i64, i64)> {
     let py = value.py();
     let Ok(moment) = value.cast::<PyDateTime>() else {
-        return Err(Trouble::misfit(format!("expected datetime, got {}", super::type_name(value))));
+        return Err(Trouble::misfit(format!("expected datetime, got {}", type_name(value))));
     };
     let days = days_of(moment.get_year(), moment.get_month(), moment.get_day());
     let of_day =
@@ -71,7 +72,7 @@ pub(super) fn datetime(py: Python<'_>, (seconds, nanos): (i64, i64)) -> Result<B
 /// Seconds and nanoseconds of a timedelta's `Duration`.
 pub(super) fn of_timedelta(value: &Bound<'_, PyAny>) -> Result<(i64, i64)> {
     let Ok(delta) = value.cast::<PyDelta>() else {
-        return Err(Trouble::misfit(format!("expected timedelta, got {}", super::type_name(value))));
+        return Err(Trouble::misfit(format!("expected timedelta, got {}", type_name(value))));
     };
     let mut seconds = i64::from(delta.get_days()) * DAY + i64::from(delta.get_seconds());
     let mut nanos = i64::from(delta.get_microseconds()) * 1000;

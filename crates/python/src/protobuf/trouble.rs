@@ -33,6 +33,11 @@ pub(super) type Result<T> = std::result::Result<T, Box<Trouble>>;
 
 impl Trouble {
     #[cold]
+    pub(super) fn too_deep() -> Box<Self> {
+        Self::misfit("more than 100 messages are within each other, or a value holds itself")
+    }
+
+    #[cold]
     pub(super) fn misfit(message: impl Into<String>) -> Box<Self> {
         Self::new(Why::Misfit(message.into()))
     }

@@ -1,0 +1,63 @@
+//! What is served: a method with what runs it, and objects with the methods of their class.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nearcall_core::{Methods, Object};
+use pyo3::prelude::*;
+
+use crate::plan::Method;
+
+/// A method and what runs it.
+pub(crate) struct Served {
+    pub(crate) method: Py<Method>,
+    /// `None`: it is called on objects only.
+    pub(crate) handler: Option<Py<PyAny>>,
+}
+
+/// What runs the calls of objects of one class.
+#[pyclass(frozen, subclass, module = "nearcall._core")]
+pub(crate) struct ServedObject {
+    by_number: HashMap<u16, Served>,
+    pub(crate) methods: Arc<Methods>,
+}
+
+#[pymethods]
+impl ServedObject {
+    /// Each method stands under its own number. What it comes with is called with the object, then every parameter by
+    /// position.
+    #[new]
+    fn new(methods: Vec<(Py<Method>, Py<PyAny>)>) -> Self {
+        let kinds: Vec<_> = methods.iter().map(|(method, _)| method.get()).collect();
+        let kinds: Vec<_> = kinds.iter().map(|method| (method.number, method.routing())).collect();
+        let served =
+            |(method, handler): (Py<Method>, _)| (method.get().number, Served { method, handler: Some(handler) });
+        Self { by_number: methods.into_iter().map(served).collect(), methods: Arc::new(Methods::new(&kinds)) }
+    }
+}
+
+impl ServedObject {
+    /// The method of that number, which the core has found.
+    pub(crate) fn method(&self, number: u16) -> &Served {
+        &self.by_number[&number]
+    }
+}
+
+/// An object as it is given: itself, and what runs its calls.
+pub(crate) struct Given {
+    pub(crate) object: Py<PyAny>,
+    pub(crate) served: Py<ServedObject>,
+}
+
+impl Given {
+    /// What the core keeps is what was given to it.
+    pub(crate) fn of(object: &(dyn Any + Send + Sync)) -> Option<&Self> {
+        object.downcast_ref()
+    }
+
+    /// Takes it out of what the core has kept.
+    pub(crate) fn taken(object: Object) -> Option<Self> {
+        object.downcast().ok().map(|given| *given)
+    }
+}

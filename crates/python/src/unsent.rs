@@ -1,0 +1,30 @@
+//! Objects that a message gives to the other side, until it is sent.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use nearcall_core::client::Connection as Core;
+
+/// Objects that were given with a message which is not sent yet.
+pub(crate) struct Unsent {
+    core: Arc<Core>,
+    given: Vec<NonZeroU64>,
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.core.take_back(&self.given);
+    }
+}
+
+impl Unsent {
+    /// `None` if nothing was given.
+    pub(crate) fn of(core: &Arc<Core>, given: Vec<NonZeroU64>) -> Option<Box<Self>> {
+        (!given.is_empty()).then(|| Box::new(Self { core: Arc::clone(core), given }))
+    }
+
+    /// The message is sent: the other side has them.
+    pub(crate) fn sent(mut self) {
+        self.given.clear();
+    }
+}
