@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from circles import circles
+
 Module = tuple[str, ...]
 
 COMMENTS_AND_TEXTS = re.compile(r'//[^\n]*|/\*.*?\*/|b?"(?:\\.|[^"\\])*"', re.DOTALL)
@@ -89,29 +91,6 @@ class Crate:
         return {other for other in found if other is not None and other != module and other in self.files}
 
     def circles(self) -> list[list[Path]]:
-        """Files that use each other, directly or by way of others: one list for each such group (Tarjan 1972)."""
-        graph = {module: self.known_by(module) for module in self.files}
-        order: dict[Module, int] = {}
-        low: dict[Module, int] = {}
-        path: list[Module] = []
-        circles: list[list[Path]] = []
-
-        def visit(module: Module) -> None:
-            order[module] = low[module] = len(order)
-            path.append(module)
-            for other in sorted(graph[module]):
-                if other not in order:
-                    visit(other)
-                    low[module] = min(low[module], low[other])
-                elif other in path:
-                    low[module] = min(low[module], order[other])
-            if low[module] == order[module]:
-                group = path[path.index(module) :]
-                del path[path.index(module) :]
-                if len(group) > 1:
-                    circles.append(sorted(self.files[other] for other in group))
-
-        for module in sorted(graph):
-            if module not in order:
-                visit(module)
-        return circles
+        """Files that use each other, directly or by way of others: one list for each such group."""
+        groups = circles({module: self.known_by(module) for module in self.files})
+        return [sorted(self.files[module] for module in group) for group in groups]

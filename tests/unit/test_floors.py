@@ -69,6 +69,45 @@ def test_a_folder_that_is_no_room_is_found(tmp_path: Path) -> None:
     assert "is in no room" in said
 
 
+def check_package(root: Path, files: dict[str, str]) -> tuple[int, str]:
+    for name, code in files.items():
+        module = root / "python" / "nearcall" / name
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.write_text(code, encoding="utf-8")
+    return check(root)
+
+
+TYPES = "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from .{} import A\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"call/a.py": "from .b import B", "call/b.py": "from .a import A"},
+        {"call/a.py": "from nearcall.call.b import B", "call/b.py": "def late():\n    from . import a"},
+        {"call/a.py": "from .b import B", "call/b.py": "from .c import C", "call/c.py": "import nearcall.call.a"},
+        {"call/a.py": "from . import B", "call/__init__.py": "from .b import B", "call/b.py": "from .a import A"},
+        {"call/a.py": "from .b import B", "call/b.py": "from .c import C", "call/c.py": TYPES.format("a")},
+    ],
+)
+def test_modules_that_import_each_other_are_found(tmp_path: Path, files: dict[str, str]) -> None:
+    status, said = check_package(tmp_path, files)
+    assert status == 1
+    assert "these modules import each other" in said
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"call/a.py": "from .b import B\nfrom .c import C", "call/b.py": "from .c import C", "call/c.py": ""},
+        {"call/a.py": "from . import c", "call/__init__.py": "from .a import A", "call/c.py": ""},
+        {"call/a.py": "from .b import B", "call/b.py": TYPES.format("a")},
+    ],
+)
+def test_modules_may_import_those_below(tmp_path: Path, files: dict[str, str]) -> None:
+    assert check_package(tmp_path, files) == (0, "")
+
+
 def check_crate(root: Path, files: dict[str, str]) -> tuple[int, str]:
     crate = root / "crates" / "core"
     for name, code in files.items():
@@ -89,9 +128,10 @@ def check_crate(root: Path, files: dict[str, str]) -> tuple[int, str]:
         {"a/mod.rs": "mod b;\npub use b::B;\nstruct A(B);", "a/b.rs": "use super::A;"},
         {"a/mod.rs": "mod b;\nuse b::B;", "a/b.rs": "use crate::{x, a::{A}};"},
         {"a.rs": "use crate::b::B;", "b.rs": "use crate::c::C;", "c.rs": "pub(crate) use crate::a::A;"},
+        {"a/mod.rs": "mod b;\nfn f() -> u8 {\n    b::g()\n}", "a/b.rs": "use super::f;"},
     ],
 )
-def test_files_of_the_core_that_know_each_other_are_found(tmp_path: Path, files: dict[str, str]) -> None:
+def test_files_of_a_crate_that_know_each_other_are_found(tmp_path: Path, files: dict[str, str]) -> None:
     status, said = check_crate(tmp_path, {"lib.rs": "mod a;", **files})
     assert status == 1
     assert "these files know each other" in said
@@ -110,5 +150,5 @@ def test_files_of_the_core_that_know_each_other_are_found(tmp_path: Path, files:
         {"a.rs": "#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}\n", "b.rs": "use crate::a::A;"},
     ],
 )
-def test_files_of_the_core_may_know_those_below(tmp_path: Path, files: dict[str, str]) -> None:
+def test_files_of_a_crate_may_know_those_below(tmp_path: Path, files: dict[str, str]) -> None:
     assert check_crate(tmp_path, {"lib.rs": "mod a;\npub use a::A;", **files}) == (0, "")

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .. import _core
 from ..call.proxy import no_such_attribute, no_such_method
 from ..codec.references import Received
 from ..errors import FailedPrecondition
 from ..types.declared import is_service, name_of
+from .catalogue import Catalogue
 from .target import Target
 
 if TYPE_CHECKING:
     import weakref
 
-    from .passage import ConnectionPassage
-
 __all__ = ["Handle", "Reference", "release"]
+
+
+class Receiving(Protocol):
+    """The connection over which references come, as they know it."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What this side knows of the services that are passed."""
+        ...
+
+    def reference(self, handle: Handle, cls: type, for_loop: bool) -> Reference:
+        """What stands for an object at the other end."""
+        ...
 
 
 class Handle(Received):
@@ -25,7 +37,7 @@ class Handle(Received):
     the other end learns that it is not needed.
     """
 
-    def __init__(self, passage: ConnectionPassage, references: _core.References, number: int) -> None:
+    def __init__(self, passage: Receiving, references: _core.References, number: int) -> None:
         self.passage = passage
         self.references = references
         self.number = number
