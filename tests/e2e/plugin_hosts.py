@@ -10,7 +10,7 @@ from typing import Any
 from nearcall.plugin import PluginEvent, PluginHost
 
 from ..survival.observing import eventually
-from .plugin_interface.host_api import POINTS, Speech
+from .plugin_interface.host_api import POINTS, Speech, spoken_text
 
 INTERFACE = Path(__file__).with_name("plugin_interface")
 HEAD = "import os, signal, sys, threading, time\nfrom nearcall import plugin\nfrom host_api import *\n"
@@ -105,3 +105,12 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+HONEST = "@spoken_text.handler(priority=-100)\ndef honest(text): return text + '.'\n"
+"""An honest plugin, which must be served whatever its neighbour does."""
+
+
+def still_serves(host: PluginHost) -> None:
+    assert host.plugins["honest"].state == "running"
+    assert host.extension(spoken_text)("hi") == "hi."

@@ -7,8 +7,6 @@ victim.py says.
 from __future__ import annotations
 
 import contextlib
-import functools
-import json
 import mmap
 import os
 import random
@@ -24,10 +22,8 @@ from typing import Any
 
 import pytest
 
-from nearcall.service.describing import describe
-from nearcall.service.service import plan_of
-
 from .colliding import ints, packed_map
+from .descriptions import GOOD, WRONG, as_many_methods_as_may_be, thirty_thousand_methods, types_within_types
 from .frames import (
     CALL,
     CREDIT,
@@ -57,12 +53,10 @@ from .frames import (
 from .machine import Machine
 from .meeting import AT_ONCE, encounter
 from .raw import NOTE, PAGE, Gone, Listener, MemoryPeer, Peer, memfd
-from .services import Target
 from .target import ALL
 from .victim import MANY, Victims
 
 MIB = 1 << 20
-DESCRIPTION = json.dumps(describe([plan_of(Target)]))
 
 Harm = Callable[[Peer, "Host"], None]
 
@@ -137,7 +131,7 @@ class Host:
     def _serve(self, connection: Any) -> None:
         with contextlib.closing(connection):
             try:
-                answer: bytes | None = welcome(DESCRIPTION)
+                answer: bytes | None = welcome(GOOD)
                 if self.case.greeting is not None:
                     answer = self.case.greeting(self, connection)
                 if answer is None:
@@ -197,7 +191,7 @@ def hangs_before_the_handshake(host: Host, connection: Any) -> None:
 
 @greeter("connects", "connects_in_a_loop")
 def hangs_after_half_a_welcome(host: Host, connection: Any) -> None:
-    connection.sendall(welcome(DESCRIPTION)[:500])
+    connection.sendall(welcome(GOOD)[:500])
     host.wait()
 
 
@@ -236,36 +230,6 @@ def speaks_another_language(host: Host, connection: Any) -> None:
     connection.sendall(answers[host.number % len(answers)])
 
 
-@functools.cache
-def thirty_thousand_methods() -> str:
-    copy = json.loads(DESCRIPTION)
-    methods = copy["services"][0]["methods"]
-    methods += [{**methods[number % 20], "name": f"m{number}"} for number in range(30_000)]
-    return json.dumps(copy)
-
-
-@functools.cache
-def as_many_methods_as_may_be() -> str:
-    copy = json.loads(DESCRIPTION)
-    methods = copy["services"][0]["methods"]
-    methods += [{**methods[number % 20], "name": f"m{number}"} for number in range(4096 - len(methods))]
-    return json.dumps(copy)
-
-
-@functools.cache
-def types_within_types() -> str:
-    """In each method, and each field of each of them may be any of them."""
-    copy = json.loads(DESCRIPTION)
-    service = copy["services"][0]
-    union = {"union": [{"ref": f"T{number}"} for number in range(40)]}
-    fields = [{"name": f"f{number}", "required": True, "type": union} for number in range(20)]
-    service["types"] |= {f"T{number}": {"layout": "map", "fields": fields} for number in range(40)}
-    for method in service["methods"]:
-        for parameter in method["parameters"]:
-            parameter["schema"] = union
-    return json.dumps(copy)
-
-
 @greeter("connects", "connects_dynamically")
 def describes_far_too_much(host: Host, connection: Any) -> bytes:
     return welcome(thirty_thousand_methods())
@@ -279,46 +243,6 @@ def describes_as_much_as_may_be(host: Host, connection: Any) -> bytes:
 @greeter("connects", "connects_dynamically")
 def describes_types_within_types(host: Host, connection: Any) -> bytes:
     return welcome(types_within_types())
-
-
-def descriptions() -> list[str]:
-    """Wrong ones."""
-    good = json.loads(DESCRIPTION)
-
-    def changed(change: Callable[[dict[str, Any]], object]) -> str:
-        copy = json.loads(DESCRIPTION)
-        change(copy)
-        return json.dumps(copy)
-
-    def method(**more: Any) -> str:
-        return changed(lambda copy: [one.update(more) for one in copy["services"][0]["methods"]])
-
-    deep: Any = "int"
-    for _ in range(400):
-        deep = {"list": deep}
-    wrong: list[Any] = [None, 5, "x", [], {}, [None], [{}], {"x": 1}, -1, 1e300, True, "\x1b[2J", "\0"]
-    found = ["", "{", "null", "[]", "5", '"x"', "[" * 100_000, '{"a":' * 50_000, "\0", '{"nearcall": 99}', "{}"]
-    found += [changed(lambda copy, one=one: copy.update(nearcall=one)) for one in (None, 2, -1, "1", [])]
-    found += [changed(lambda copy, one=one: copy.update(services=one)) for one in wrong]
-    found += [changed(lambda copy, one=one: copy.update(introspection=one)) for one in wrong]
-    for key in ("name", "methods", "types", "doc"):
-        found += [changed(lambda copy, k=key, one=one: copy["services"][0].update({k: one})) for one in wrong]
-    for key in ("name", "kind", "signature", "parameters", "stream", "returns", "doc", "idempotent"):
-        found += [method(**{key: one}) for one in wrong]
-    parameter = good["services"][0]["methods"][3]["parameters"][0]
-    for key in parameter:
-        found += [method(parameters=[parameter | {key: one}]) for one in wrong]
-    for schema in (*wrong, deep, {"ref": "Nobody"}, {"ref": 5}, {"array": "S0"}, {"union": []}, {"dict": ["int"]}):
-        found.append(method(parameters=[parameter | {"schema": schema}]))
-        found.append(method(returns={"type": "x", "form": "coded", "schema": schema}))
-    for types in ({"A": {"layout": "map", "fields": [{"name": "x", "required": True, "type": {"ref": "A"}}]}}, *wrong):
-        found.append(changed(lambda copy, t=types: copy["services"][0].update(types=t)))
-    found.append(changed(lambda copy: copy["services"].extend(copy["services"] * 3)))
-    found.append(changed(lambda copy: copy["services"][0]["methods"].extend(copy["services"][0]["methods"] * 3000)))
-    return found
-
-
-DESCRIPTIONS = descriptions()
 
 
 # After a proper one.
@@ -624,11 +548,11 @@ def test_a_description_may_be_anything(victims: Queue[Victims], stalls: Machine,
     """All over one transport: what comes after the handshake is the same code."""
     stalls.begin()
     wrong = []
-    for first in range(0, len(DESCRIPTIONS), MANY):
+    for first in range(0, len(WRONG), MANY):
 
         def greeting(host: Host, connection: Any, first: int = first) -> bytes:
             # Each is met by a client with an interface and by one without.
-            return welcome(DESCRIPTIONS[min(first + (host.number - 1) // 2, len(DESCRIPTIONS) - 1)])
+            return welcome(WRONG[min(first + (host.number - 1) // 2, len(WRONG) - 1)])
 
         case = Case("", None, (), greeting)
         if complaint := meet(case, "connects_many_times", "unix", victims, stalls, runtime_dir):

@@ -1,5 +1,5 @@
 //! What the tests of this crate share.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part of this")]
+#![allow(dead_code, unused_macros, unreachable_pub, reason = "each test binary uses its part of this")]
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -18,6 +18,23 @@ use nearcall_wire::{FrameHead, HEAD_LEN, Hello, Kind, Limits, Preamble, Welcome}
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
+/// Makes a test of each function for each transport, whose scheme it is given.
+macro_rules! every_transport {
+    ($($test:ident)*) => {
+        every_transport!(@ shm "shm" $($test)*);
+        every_transport!(@ inproc "inproc" $($test)*);
+        every_transport!(@ unix "unix" $($test)*);
+        every_transport!(@ tcp "tcp" $($test)*);
+        every_transport!(@ tls "tls" $($test)*);
+        every_transport!(@ fd "fd" $($test)*);
+    };
+    (@ $module:ident $scheme:literal $($test:ident)*) => {
+        mod $module {
+            $(#[test] fn $test() { super::$test($scheme); })*
+        }
+    };
+}
+
 /// After this a test that waits has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -31,6 +48,11 @@ pub fn fresh(scheme: &str) -> Url {
         scheme => format!("{scheme}://{name}"),
     };
     url.parse().expect("a URL")
+}
+
+/// Options with rings that are soon full.
+pub fn small_ring() -> Options {
+    Options { ring_size: 4096, ..Options::default() }
 }
 
 /// The path of a `unix://` URL's socket.
