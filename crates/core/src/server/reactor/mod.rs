@@ -1,6 +1,7 @@
 //! The reactor: receives from connections of every transport, and from clients that shake hands.
 
 mod handshakes;
+mod stalled;
 mod waiting;
 
 use crate::sync::Ordering;
@@ -23,6 +24,7 @@ use crate::server::directory::Directory;
 use crate::server::inbound::{Inbound, Routed, StallReason};
 use crate::server::notice::Notice;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
+use crate::server::reactor::stalled::Stalled;
 use crate::server::request::Request;
 use crate::server::shared::Shared;
 use crate::server::work::Work;
@@ -62,10 +64,7 @@ pub(in crate::server) struct Reactor {
     asleep_since: Option<u64>,
     /// Work received by a worker that could not do it.
     backlog: VecDeque<Work>,
-    /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
-    stalled: Vec<(Arc<Inbound<Request>>, StallReason)>,
-    /// How often the server has looked at them in vain.
-    looks: u32,
+    stalled: Stalled,
     /// Clients that read again, and have requests that waited for that.
     resumable: VecDeque<Arc<Inbound<Request>>>,
     /// Whether a deferred request goes next, and not one that has just come.
@@ -110,8 +109,7 @@ impl Reactor {
             slept_long: false,
             asleep_since: None,
             backlog: VecDeque::new(),
-            stalled: Vec::new(),
-            looks: 0,
+            stalled: Stalled::default(),
             resumable: VecDeque::new(),
             deferred_next: false,
             sockets_turn: false,
@@ -396,7 +394,7 @@ impl Reactor {
             }
         };
         client.connection.release();
-        self.stalled.push((client, reason));
+        self.stalled.push(client, reason);
         None
     }
 
@@ -404,17 +402,7 @@ impl Reactor {
     #[cold]
     fn resume(&mut self) {
         let mut at = 0;
-        while at < self.stalled.len() {
-            let (client, reason) = &self.stalled[at];
-            // Relaxed: set and read by whoever holds this reactor.
-            if client.hung_up.load(Ordering::Relaxed) {
-                client.end_calls();
-            }
-            if !client.may_go_on(reason) {
-                at += 1;
-                continue;
-            }
-            let (client, reason) = self.stalled.swap_remove(at);
+        while let Some((client, reason)) = self.stalled.next_ready(&mut at) {
             match reason {
                 // Behind those of the client that wait already.
                 StallReason::Oneway(request) | StallReason::Deferred(request) => {
@@ -429,16 +417,6 @@ impl Reactor {
             }
             self.list(client);
         }
-    }
-
-    /// Whether it waits for memory that others keep to read on from a client.
-    fn waits_for_room(&self) -> bool {
-        self.stalled.iter().any(|(_, reason)| matches!(reason, StallReason::Budget))
-    }
-
-    /// Whether it waits for this server's own handlers, who do not know, to read on from a client.
-    fn waits_for_handlers(&self) -> bool {
-        self.stalled.iter().any(|(_, reason)| !matches!(reason, StallReason::Answer(..) | StallReason::Deferred(_)))
     }
 
     /// Looks at a client from now on. It is marked as listed.
@@ -479,7 +457,7 @@ impl Reactor {
             epoll::wait(&*self.shared.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
         let happened = !events.is_empty();
         if self.unpolled > 0 {
-            self.looks = 0;
+            self.stalled.note_arrivals();
         }
         self.unpolled = 0;
         for event in events {

@@ -13,13 +13,6 @@ use crate::sync::Ordering;
 const ROUNDS_PER_CLOCK: u32 = 64;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
-/// How long the server sleeps at first while it waits for its own handlers to read on from a client. Whoever finishes a one-way
-/// call does not know of those that wait for it. Whoever frees memory does, and wakes it.
-const STALLED_LOOK: Duration = Duration::from_millis(1);
-/// After so many looks in vain it sleeps twice as long: a client that waits for long waits a little longer for that.
-const LOOKS: u32 = 4;
-/// It does so at most so often.
-const LONGER: u32 = 5;
 
 impl Reactor {
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
@@ -39,7 +32,7 @@ impl Reactor {
             // The caller may be a handler, and what came what it waits for.
             return None;
         }
-        if self.waits_for_room() && self.shared.budget.await_room() {
+        if self.stalled.wait_for_room() && self.shared.budget.await_room() {
             // Some may have come free before the mark was there: who waits is looked at again, and so is everybody else,
             // however often that happens.
             self.poll_events(Some(Duration::ZERO));
@@ -49,7 +42,7 @@ impl Reactor {
         if !self.arm() {
             return None;
         }
-        let look = self.waits_for_handlers().then(|| self.stalled_look());
+        let look = self.stalled.wait_for_handlers().then(|| self.stalled.next_look());
         let timeout = self.handshakes.next_timer().into_iter().chain(at_most).chain(look).min();
         if self.slept_long {
             // As a rule the next sleep is as long as the last one. One that is short leaves the alarm set: it is set once in
@@ -99,16 +92,9 @@ impl Reactor {
         self.loop_active = false;
     }
 
-    /// How long to sleep until the next look at the clients that wait for handlers.
-    fn stalled_look(&mut self) -> Duration {
-        let look = STALLED_LOOK * (1 << (self.looks / LOOKS).min(LONGER));
-        self.looks = self.looks.saturating_add(1);
-        look
-    }
-
     /// Whether somebody must be here at a certain time, even if nothing comes.
     pub(in crate::server) fn has_timer(&self) -> bool {
-        self.handshakes.has_timer() || self.waits_for_handlers()
+        self.handshakes.has_timer() || self.stalled.wait_for_handlers()
     }
 
     /// From here on every client must ring the bell. `false`, and they need not, if something is here already. Nobody sleeps
