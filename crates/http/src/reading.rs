@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use base64::Engine;
+use nearcall_wire::Failure;
 
 use crate::grpc::{Assembler, Decompressor, Encoding, Piece, TooLong};
 
@@ -99,10 +100,6 @@ struct Text {
 /// Memory that is reserved for a body before its bytes arrive: announcing it costs its sender nothing.
 const AT_FIRST: usize = 64 << 10;
 
-const RESOURCE_EXHAUSTED: u8 = 8;
-const UNIMPLEMENTED: u8 = 12;
-const INTERNAL: u8 = 13;
-
 impl Reader {
     pub(crate) fn new(body: Body) -> Self {
         Self {
@@ -125,7 +122,7 @@ impl Reader {
     pub(crate) fn take(&mut self, bytes: &[u8], last: bool, limits: Limits) -> (usize, Given) {
         match self.body {
             Body::Stream if self.end.is_some() && !bytes.is_empty() => {
-                (0, Given::Refused(INTERNAL, "the stream goes on after its end".into()))
+                (0, Given::Refused(Failure::INTERNAL, "the stream goes on after its end".into()))
             }
             Body::Messages | Body::Stream => {
                 let (taken, piece) = self.assembler.take(bytes, limits.message);
@@ -160,7 +157,7 @@ impl Reader {
                 }
             }
             Piece::TooLong(len) => too_long(len, limits.message),
-            Piece::Malformed => refused(INTERNAL, "the flag before a message is none that is known"),
+            Piece::Malformed => refused(Failure::INTERNAL, "the flag before a message is none that is known"),
         }
     }
 
@@ -175,7 +172,7 @@ impl Reader {
         let len = self.whole.len() + bytes.len();
         if len > limits.message {
             let why = format!("the message has more than {} bytes, which are the limit", limits.message);
-            return Given::Refused(RESOURCE_EXHAUSTED, why.into());
+            return Given::Refused(Failure::RESOURCE_EXHAUSTED, why.into());
         }
         if last && self.whole.is_empty() && self.declared == Declared::Nothing {
             return Given::Here(bytes.len());
@@ -205,7 +202,7 @@ impl Reader {
                 if text.got == 4 {
                     match base64::engine::general_purpose::STANDARD.decode_slice(text.characters, &mut text.bytes) {
                         Ok(end) => (text.got, text.at, text.end) = (0, 0, end),
-                        Err(_) => return (taken, Given::Refused(INTERNAL, "the body is not base64".into())),
+                        Err(_) => return (taken, Given::Refused(Failure::INTERNAL, "the body is not base64".into())),
                     }
                 }
             } else {
@@ -226,7 +223,7 @@ impl Reader {
                 self.decompressed(&message, limits)
             }
             Body::Messages | Body::Stream | Body::Text if self.is_inside() => {
-                Given::Refused(INTERNAL, "the body ends inside of a message".into())
+                Given::Refused(Failure::INTERNAL, "the body ends inside of a message".into())
             }
             Body::Stream => self.end.take().map_or(Given::Nothing, Given::End),
             _ => Given::Nothing,
@@ -255,7 +252,7 @@ impl Reader {
 }
 
 fn too_long(len: usize, limit: usize) -> Given {
-    Given::Refused(RESOURCE_EXHAUSTED, format!("the message has {len} bytes, the limit is {limit}").into())
+    Given::Refused(Failure::RESOURCE_EXHAUSTED, format!("the message has {len} bytes, the limit is {limit}").into())
 }
 
 /// A compressed message, or the status of its call.
@@ -263,18 +260,21 @@ fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8
     let encoding = match declared {
         Declared::Known(encoding) => encoding,
         Declared::Nothing => {
-            return Err((INTERNAL, "a message is compressed, but no header says how".into()));
+            return Err((Failure::INTERNAL, "a message is compressed, but no header says how".into()));
         }
         Declared::Unknown => {
-            return Err((UNIMPLEMENTED, "messages may be compressed with gzip or zstd, with nothing else".into()));
+            return Err((
+                Failure::UNIMPLEMENTED,
+                "messages may be compressed with gzip or zstd, with nothing else".into(),
+            ));
         }
     };
     Decompressor::run(encoding, bytes, limit).map_err(|error| match error {
         TooLong::Yes => (
-            RESOURCE_EXHAUSTED,
+            Failure::RESOURCE_EXHAUSTED,
             format!("the message has more than {limit} bytes when it is decompressed, and no more are kept now").into(),
         ),
-        TooLong::Broken => (INTERNAL, format!("a message is not what {} makes", encoding.name()).into()),
+        TooLong::Broken => (Failure::INTERNAL, format!("a message is not what {} makes", encoding.name()).into()),
     })
 }
 
@@ -335,10 +335,17 @@ mod tests {
             for size in 1..text.len() {
                 assert_eq!(read(Body::Text, text.as_bytes(), size).expect("good"), messages, "parts of {size}");
             }
-            assert_eq!(read(Body::Text, &text.as_bytes()[..text.len() - 1], 7), Err(INTERNAL), "it ends inside");
+            assert_eq!(
+                read(Body::Text, &text.as_bytes()[..text.len() - 1], 7),
+                Err(Failure::INTERNAL),
+                "it ends inside"
+            );
         }
-        assert_eq!(read(Body::Text, b"AAA*", 4), Err(INTERNAL));
-        assert_eq!(read(Body::Text, STANDARD.encode(enveloped(&[&[0; 301]])).as_bytes(), 50), Err(RESOURCE_EXHAUSTED));
+        assert_eq!(read(Body::Text, b"AAA*", 4), Err(Failure::INTERNAL));
+        assert_eq!(
+            read(Body::Text, STANDARD.encode(enveloped(&[&[0; 301]])).as_bytes(), 50),
+            Err(Failure::RESOURCE_EXHAUSTED)
+        );
     }
 
     #[test]
@@ -360,12 +367,12 @@ mod tests {
             let (taken, given) = reader.take(&body, true, LIMITS);
             assert_eq!((taken, given), (8, Given::Here(3)));
             assert_eq!(reader.take(&body[8..], true, LIMITS), (body.len() - 8, Given::Nothing));
-            assert!(matches!(reader.take(b"x", true, LIMITS), (0, Given::Refused(INTERNAL, _))));
+            assert!(matches!(reader.take(b"x", true, LIMITS), (0, Given::Refused(Failure::INTERNAL, _))));
             assert_eq!(reader.end(LIMITS), Given::End(b"{}".to_vec()));
         }
         assert_eq!(reader().end(LIMITS), Given::Nothing, "nobody has said how it ended");
         let bomb = end(3, &compressed(&[b' '; 301]));
-        assert!(matches!(reader().take(&bomb, true, LIMITS), (_, Given::Refused(RESOURCE_EXHAUSTED, _))));
+        assert!(matches!(reader().take(&bomb, true, LIMITS), (_, Given::Refused(Failure::RESOURCE_EXHAUSTED, _))));
     }
 
     #[test]
@@ -375,10 +382,10 @@ mod tests {
             assert_eq!(read(Body::Whole, &body, size).expect("good"), [body.to_vec()]);
         }
         assert_eq!(read(Body::Whole, b"", 1).expect("good"), [b""]);
-        assert_eq!(read(Body::Whole, &[7; 301], 50), Err(RESOURCE_EXHAUSTED));
+        assert_eq!(read(Body::Whole, &[7; 301], 50), Err(Failure::RESOURCE_EXHAUSTED));
         let mut reader = Reader::new(Body::Whole);
         reader.declared = Declared::Unknown;
         assert_eq!(reader.take(b"x", false, LIMITS), (1, Given::Nothing));
-        assert!(matches!(reader.end(LIMITS), Given::Refused(UNIMPLEMENTED, _)));
+        assert!(matches!(reader.end(LIMITS), Given::Refused(Failure::UNIMPLEMENTED, _)));
     }
 }

@@ -4,6 +4,8 @@
 use crate::errors::LinkError;
 
 pub const PART: usize = 256 << 10;
+pub const TOGETHER_NS: u64 = 100_000;
+pub const TOGETHER_BYTES: usize = 32 << 10;
 
 /// What becomes of a frame that there is no room for.
 pub enum Room<'a> {

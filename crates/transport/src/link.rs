@@ -15,6 +15,14 @@ use crate::peer::Peer;
 /// one, or asked of the system where a region lies. To encrypt so many takes a fraction of a millisecond.
 pub(crate) const PART: usize = 256 << 10;
 
+/// Frames that are kept back to go out together go out when the first of them has waited so long, nanoseconds: a few handlers'
+/// time.
+pub(crate) const TOGETHER_NS: u64 = 100_000;
+/// The same, when they have so many bytes: about what a socket takes at once.
+pub(crate) const TOGETHER_BYTES: usize = 32 << 10;
+/// How long a sender that does not receive sleeps before it looks for room by itself.
+pub(crate) const ROOM_LOOK: Duration = Duration::from_millis(2);
+
 /// An established connection that carries frames both ways.
 ///
 /// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.

@@ -5,7 +5,7 @@
 //! A sender that wants to wait can send a long frame without a copy: while it does, other frames queue up behind.
 //!
 //! Whoever receives may know that more requests are at hand. Then short frames are kept back here, although there is room, and
-//! go out together: with the last of them, when the first is [too old](OLD_NS), or when the receiver says so.
+//! go out together: with the last of them, when the first is [too old](TOGETHER_NS), or when the receiver says so.
 
 use crate::sync::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use nearcall_platform::lock::Mutex;
 
 use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
-use crate::link::{Flushed, PART, Room, Sent};
+use crate::link::{Flushed, PART, Room, Sent, TOGETHER_BYTES, TOGETHER_NS};
 
 /// What a frame that waits costs beside its bytes.
 const OVERHEAD: usize = 64;
@@ -23,11 +23,6 @@ const OVERHEAD: usize = 64;
 const SMALL: usize = 4096;
 /// What a socket may take of a longer frame is not its end, and the rest must wait: there has to be room for it before.
 const LONG: usize = 256 << 10;
-
-/// Frames that are kept back go out when the first of them has waited so long, nanoseconds: a few handlers' time.
-const OLD_NS: u64 = 100_000;
-/// Frames that are kept back go out when they have so many bytes: about what a socket takes at once.
-const MANY: usize = 32 << 10;
 
 /// A frame to be written: its head, and its payload in pieces.
 #[derive(Clone, Copy)]
@@ -232,8 +227,8 @@ impl<S: Sink> Outbox<S> {
         }
         let now = state.sink.now();
         let since = *state.kept_since.get_or_insert(now);
-        let many = state.frames.back().is_some_and(|kept| kept.bytes.len() >= MANY);
-        if (state.corked || together) && !many && now.saturating_sub(since) < OLD_NS {
+        let many = state.frames.back().is_some_and(|kept| kept.bytes.len() >= TOGETHER_BYTES);
+        if (state.corked || together) && !many && now.saturating_sub(since) < TOGETHER_NS {
             return Ok(Some(if together { Sent::Kept } else { Sent::Out }));
         }
         self.release_from(state).map(Some)
@@ -470,11 +465,11 @@ mod tests {
         let (outbox, _) = outbox();
         outbox.cork();
         send(&outbox, "a", Room::Later);
-        outbox.peek(|pipe| pipe.now += OLD_NS);
+        outbox.peek(|pipe| pipe.now += TOGETHER_NS);
         send(&outbox, "b", Room::Later);
         assert_eq!(written(&outbox), ["a.b."]);
         let name = "n".repeat(SMALL - 1);
-        for _ in 0..MANY / SMALL - 1 {
+        for _ in 0..TOGETHER_BYTES / SMALL - 1 {
             send(&outbox, &name, Room::Later);
         }
         assert!(written(&outbox).is_empty());
@@ -487,7 +482,7 @@ mod tests {
         let (outbox, budget) = outbox();
         assert_eq!([send(&outbox, "a", Room::Together), send(&outbox, "b", Room::Together)], [Sent::Kept; 2]);
         assert!(written(&outbox).is_empty() && outbox.queued() > 0);
-        outbox.peek(|pipe| pipe.now += OLD_NS);
+        outbox.peek(|pipe| pipe.now += TOGETHER_NS);
         assert_eq!(send(&outbox, "c", Room::Together), Sent::Out, "the first has waited for long");
         assert_eq!(written(&outbox), ["a.b.c."]);
         send(&outbox, "d", Room::Together);

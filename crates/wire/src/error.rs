@@ -53,18 +53,24 @@ impl Failure {
     pub const DEADLINE_EXCEEDED: u8 = 4;
     /// There is no such thing, or no longer.
     pub const NOT_FOUND: u8 = 5;
+    /// There is such a thing already.
+    pub const ALREADY_EXISTS: u8 = 6;
+    /// The peer may not do this.
+    pub const PERMISSION_DENIED: u8 = 7;
     /// A limit was reached.
     pub const RESOURCE_EXHAUSTED: u8 = 8;
     /// Client and server do not fit together.
     pub const FAILED_PRECONDITION: u8 = 9;
+    /// Others were in the way.
+    pub const ABORTED: u8 = 10;
+    /// It is beyond what there is.
+    pub const OUT_OF_RANGE: u8 = 11;
     /// The server has no such method.
     pub const UNIMPLEMENTED: u8 = 12;
     /// A promise was broken inside.
     pub const INTERNAL: u8 = 13;
     /// There is no server, or no longer.
     pub const UNAVAILABLE: u8 = 14;
-    /// The peer may not do this.
-    pub const PERMISSION_DENIED: u8 = 7;
     /// Who the peer is could not be shown.
     pub const UNAUTHENTICATED: u8 = 16;
 

@@ -8,6 +8,7 @@ mod kept;
 mod leadership;
 mod oneway;
 mod patience;
+mod pauses;
 mod received;
 mod receiving;
 mod retries;

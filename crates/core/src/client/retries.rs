@@ -4,11 +4,11 @@
 //! idempotent. What a channel sends again for that reason is bounded by a budget, so that servers that fail under load are
 //! not given more of it.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use nearcall_wire::Metadata;
 
+use super::pauses::vary;
 use crate::sync::{AtomicU32, Ordering};
 
 /// How often a call that no server has begun is sent at the most, and one that was lost if nobody says how often.
@@ -16,8 +16,6 @@ const ATTEMPTS: u32 = 3;
 /// What a call waits before it is sent again to a server that has refused it, and four times that before the next time: a
 /// server counts calls a moment longer than its client.
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
-/// Pauses vary by a fifth either way, so that the calls of many clients do not come all at once.
-const JITTER: f64 = 0.2;
 /// Tokens are counted in thousandths.
 const TOKEN: u32 = 1000;
 
@@ -140,9 +138,7 @@ impl Retries {
     fn pause(&self, pauses: u32) -> Duration {
         let longest = self.policy.max_backoff.as_secs_f64();
         let pause = self.policy.initial_backoff.as_secs_f64() * self.policy.multiplier.powi(pauses.min(1000) as i32);
-        // Every RandomState is seeded anew: a small random number without a dependency.
-        let random = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
-        Duration::from_secs_f64(pause.min(longest) * (1.0 - JITTER + 2.0 * JITTER * random))
+        vary(Duration::from_secs_f64(pause.min(longest)))
     }
 }
 

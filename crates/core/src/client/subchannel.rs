@@ -4,7 +4,6 @@
 //! deadline, and any of them goes on when that one gives up. No lock is held while dialling, nor while a callback runs.
 
 use crate::sync::{AtomicBool, Ordering};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
 use super::patience::{COMEBACK, Patience, SLICE};
+use super::pauses::vary;
 use super::{Adopter, Connection};
 
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].
@@ -23,8 +23,6 @@ const LONGEST: Duration = Duration::from_secs(3);
 /// The same where an attempt costs nobody anything: a server that is back is found at once.
 const LONGEST_NEAR: Duration = Duration::from_millis(100);
 const GROWTH: f64 = 1.6;
-/// Pauses vary by a fifth either way, so that the clients of a restarted server do not come all at once.
-const JITTER: f64 = 0.2;
 
 /// A connection that was lost sooner counts as an attempt that failed: its server may go on like that.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -382,10 +380,4 @@ pub(super) fn remembered(failure: &Failure, at: Instant, next: Option<Instant>) 
 
 fn longer(pause: Duration, comeback: Comeback) -> Duration {
     pause.mul_f64(GROWTH).min(if comeback == Comeback::Far { LONGEST } else { LONGEST_NEAR })
-}
-
-fn vary(pause: Duration) -> Duration {
-    // Every RandomState is seeded anew: a small random number without a dependency.
-    let random = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
-    pause.mul_f64(1.0 - JITTER + 2.0 * JITTER * random)
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use nearcall_wire::Failure;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
 /// What a message may not contain as it is: anything but printable ASCII, and the mark itself.
@@ -29,12 +30,12 @@ pub(crate) fn decode_message(value: &[u8]) -> String {
 #[must_use]
 pub fn code_of_http(status: u16) -> u8 {
     match status {
-        400 => 13,
-        401 => 16,
-        403 => 7,
-        404 => 12,
-        429 | 502 | 503 | 504 => 14,
-        _ => 2,
+        400 => Failure::INTERNAL,
+        401 => Failure::UNAUTHENTICATED,
+        403 => Failure::PERMISSION_DENIED,
+        404 => Failure::UNIMPLEMENTED,
+        429 | 502 | 503 | 504 => Failure::UNAVAILABLE,
+        _ => Failure::UNKNOWN,
     }
 }
 

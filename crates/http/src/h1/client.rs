@@ -5,6 +5,8 @@
 
 use std::io::Write as _;
 
+use nearcall_wire::Failure;
+
 use crate::calls::{Connection, Requests};
 use crate::code::{Broken, Code};
 use crate::event::{Ending, Event, RequestHead, SendError, Sent, StreamId};
@@ -20,7 +22,6 @@ use super::sending::{LAST_CHUNK, put_body, put_field};
 
 /// Bytes of what servers take as headers of a request, as most of them do.
 const MOST_HEADERS: usize = 64 << 10;
-const RESOURCE_EXHAUSTED: u8 = 8;
 
 /// The state of one connection of HTTP/1.1 that carries calls, at a client. It does no input or output by itself and never
 /// waits; see [`Session`](crate::Session), its counterpart for HTTP/2.
@@ -211,7 +212,7 @@ impl Http1Client {
     fn refuse_head(&mut self) {
         let why = "the response has more metadata than this side takes";
         if let Some(exchange) = &self.endpoint.exchange {
-            self.endpoint.notices.push_back(Notice::Refused(exchange.id, RESOURCE_EXHAUSTED, why.into()));
+            self.endpoint.notices.push_back(Notice::Refused(exchange.id, Failure::RESOURCE_EXHAUSTED, why.into()));
         }
         self.cut();
     }

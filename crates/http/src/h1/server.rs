@@ -1,5 +1,7 @@
 //! A server's end of a connection of HTTP/1.1: requests in, responses out, one after the other.
 
+use nearcall_wire::Failure;
+
 use crate::calls::{Calls, Connection};
 use crate::code::{Broken, Code};
 use crate::event::{Ending, Event, SendError, Sent, StreamId};
@@ -265,12 +267,11 @@ impl Http1 {
 
     /// The body is malformed: the call is refused, if it still goes on, and the connection ends after it.
     fn break_body(&mut self, why: &'static str) {
-        const INVALID_ARGUMENT: u8 = 3;
         if let Some(exchange) =
             self.endpoint.exchange.as_mut().filter(|exchange| exchange.reader.body != Body::Discarded)
         {
             exchange.reader.discard();
-            self.endpoint.notices.push_back(Notice::Refused(exchange.id, INVALID_ARGUMENT, why.into()));
+            self.endpoint.notices.push_back(Notice::Refused(exchange.id, Failure::INVALID_ARGUMENT, why.into()));
         }
         self.stop_reading();
     }

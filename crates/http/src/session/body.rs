@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use nearcall_wire::Failure;
+
 use crate::code::{Broken, Code};
 use crate::event::{Ending, StreamId};
 use crate::frame::{FrameHead, flag, without_padding};
@@ -10,8 +12,6 @@ use crate::reading::{Body, Given, Limits, Reads};
 
 use super::partial::Arriving;
 use super::{Notice, Ready, Session};
-
-const INTERNAL: u8 = 13;
 
 impl Session {
     /// A DATA frame, whose head has been skipped.
@@ -188,7 +188,10 @@ impl Session {
             (Body::Discarded, _) => {}
             (Body::Messages, false) => {
                 let message = "the response ended without a status".to_owned();
-                self.finish_call(id, Ending::Status { code: INTERNAL, message, details: Vec::new(), metadata: None });
+                self.finish_call(
+                    id,
+                    Ending::Status { code: Failure::INTERNAL, message, details: Vec::new(), metadata: None },
+                );
                 return;
             }
             _ => {

@@ -1,5 +1,7 @@
 //! Header blocks: requests, responses, trailers.
 
+use nearcall_wire::Failure;
+
 use crate::code::{Broken, Code};
 use crate::event::{Ending, Outcome};
 use crate::fields::{Request, Role, check};
@@ -14,9 +16,6 @@ use super::{Notice, Ready, Session, StreamId};
 
 /// What a block may have on top of the longest list of fields, in bytes as they are sent.
 const BLOCK_ROOM: usize = 16 << 10;
-const UNKNOWN: u8 = 2;
-const RESOURCE_EXHAUSTED: u8 = 8;
-const INTERNAL: u8 = 13;
 
 impl Session {
     /// A HEADERS frame, which has been skipped.
@@ -127,7 +126,7 @@ impl Session {
         self.streams.insert(id, stream);
         let message = "the metadata is more than the server takes";
         let sent = if body == Body::Messages {
-            self.send_status(id, &Outcome { code: RESOURCE_EXHAUSTED, message, ..Outcome::default() })
+            self.send_status(id, &Outcome { code: Failure::RESOURCE_EXHAUSTED, message, ..Outcome::default() })
         } else {
             self.answer(id, 431, &[], b"")
         };
@@ -161,7 +160,7 @@ impl Session {
         let checked = match check(&self.fields, role) {
             _ if is_over => {
                 let why = "the response has more metadata than this side takes";
-                self.notices.push_back(Notice::Refused(id, RESOURCE_EXHAUSTED, why.into()));
+                self.notices.push_back(Notice::Refused(id, Failure::RESOURCE_EXHAUSTED, why.into()));
                 self.reset(id, Code::CANCEL);
                 return Ok(None);
             }
@@ -206,28 +205,28 @@ impl Session {
 
     /// The status that the fields tell; of a response that is nothing but its headers if there is an HTTP status.
     fn ending(&self, http: Option<u16>, is_inside: bool) -> Ending {
-        let (mut code, mut message, mut details, mut metadata) = (UNKNOWN, String::new(), Vec::new(), None);
+        let (mut code, mut message, mut details, mut metadata) = (Failure::UNKNOWN, String::new(), Vec::new(), None);
         if let Some(value) = self.fields.get("grpc-status") {
             let number = std::str::from_utf8(value).ok().and_then(|value| value.parse::<u8>().ok());
-            code = number.filter(|&code| code <= 16).unwrap_or(UNKNOWN);
+            code = number.filter(|&code| code <= 16).unwrap_or(Failure::UNKNOWN);
             message = self.fields.get("grpc-message").map(grpc::decode_message).unwrap_or_default();
             details = self.fields.get("grpc-status-details-bin").and_then(grpc::decode_value).unwrap_or_default();
             if number != Some(code) {
                 message = format!("the server answers with an unknown status: {message}");
             }
         } else if let Some(status) = http {
-            code = if status == 200 { UNKNOWN } else { code_of_http(status) };
+            code = if status == 200 { Failure::UNKNOWN } else { code_of_http(status) };
             message = format!("the server does not answer as gRPC does: HTTP status {status}");
         } else {
             "the response ended without a status".clone_into(&mut message);
         }
         if code == 0 && is_inside {
-            code = INTERNAL;
+            code = Failure::INTERNAL;
             "the response ends inside of a message".clone_into(&mut message);
         }
         match grpc::read_metadata(&self.fields) {
             Ok(read) => metadata = read,
-            Err(bad) if code == 0 => (code, message) = (INTERNAL, bad.to_string()),
+            Err(bad) if code == 0 => (code, message) = (Failure::INTERNAL, bad.to_string()),
             Err(_) => {}
         }
         Ending::Status { code, message, details, metadata }

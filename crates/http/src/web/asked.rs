@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use nearcall_wire::Metadata;
+use nearcall_wire::{Failure, Metadata};
 
 use crate::fields::Request;
 use crate::grpc::{self, Decompressor, Encoding, Encodings, TooLong};
@@ -73,9 +73,6 @@ pub struct Asked {
 }
 
 const UNKNOWN_ENCODING: &str = "messages may be compressed with gzip or zstd, with nothing else";
-const INVALID_ARGUMENT: u8 = 3;
-const RESOURCE_EXHAUSTED: u8 = 8;
-const UNIMPLEMENTED: u8 = 12;
 
 impl Asked {
     /// What a request asks for. `most`: the longest message that may come in a query now, bytes, decompressed.
@@ -156,14 +153,14 @@ impl Asked {
             None => Ok(query.message),
         };
         if !query.compression.is_empty() && Encoding::named(&query.compression).is_none() {
-            this.trouble = Some((UNIMPLEMENTED, UNKNOWN_ENCODING.into()));
+            this.trouble = Some((Failure::UNIMPLEMENTED, UNKNOWN_ENCODING.into()));
         } else if let Err(error) = message {
             this.trouble = Some(match error {
                 TooLong::Yes => (
-                    RESOURCE_EXHAUSTED,
+                    Failure::RESOURCE_EXHAUSTED,
                     format!("the message has more than {most} bytes, and no more are kept now").into(),
                 ),
-                TooLong::Broken => (INVALID_ARGUMENT, "the message is not what its compression makes".into()),
+                TooLong::Broken => (Failure::INVALID_ARGUMENT, "the message is not what its compression makes".into()),
             });
         }
         this.by_get = Some(message.unwrap_or_default());
@@ -174,7 +171,7 @@ impl Asked {
     fn look_at_headers(&mut self, request: Request<'_>) {
         self.accepts = request.header(self.protocol.accepts()).map(Encodings::read).unwrap_or_default();
         let mut trouble = |why: &'static str| {
-            self.trouble.get_or_insert((INVALID_ARGUMENT, why.into()));
+            self.trouble.get_or_insert((Failure::INVALID_ARGUMENT, why.into()));
         };
         if matches!(self.protocol, Protocol::Connect | Protocol::ConnectStream) {
             if request.header("connect-protocol-version").is_some_and(|version| version != b"1") {
@@ -199,7 +196,7 @@ impl Asked {
         if self.protocol == Protocol::Connect
             && let Some(Reads { declared: Declared::Unknown, .. }) = self.reads
         {
-            self.trouble.get_or_insert((UNIMPLEMENTED, UNKNOWN_ENCODING.into()));
+            self.trouble.get_or_insert((Failure::UNIMPLEMENTED, UNKNOWN_ENCODING.into()));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use nearcall_wire::Metadata;
+use nearcall_wire::{Failure, Metadata};
 
 use crate::calls::Requests;
 use crate::code::Code;
@@ -21,8 +21,6 @@ use super::{connect, ends};
 const LONGEST_QUERY: usize = 4 << 10;
 /// What precedes the name of trailing metadata among the headers of a unary call's response.
 const TRAILER: &str = "trailer-";
-const UNKNOWN: u8 = 2;
-const INTERNAL: u8 = 13;
 
 /// How a client asks for its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -180,7 +178,7 @@ impl Caller {
     /// # Errors
     /// The call cannot go on: gRPC's status, and why.
     pub fn opened(&mut self, response: Response<'_>) -> Result<Opened, (u8, Cow<'static, str>)> {
-        let malformed = |_| (INTERNAL, "the server's metadata is malformed".into());
+        let malformed = |_| (Failure::INTERNAL, "the server's metadata is malformed".into());
         let metadata = response.metadata().map_err(malformed)?;
         if self.protocol == Protocol::Grpc {
             return Ok(Opened { metadata, reads: None });
@@ -202,7 +200,7 @@ impl Caller {
                 matches!(&*kind, "application/proto" | "application/json") || kind.starts_with("application/connect+");
             let shown: String = whole.chars().take(100).collect();
             let why = format!("the server answers with the type {shown:?} where {expected} is expected");
-            return Err((if is_connects { INTERNAL } else { UNKNOWN }, why.into()));
+            return Err((if is_connects { Failure::INTERNAL } else { Failure::UNKNOWN }, why.into()));
         }
         let reads = if is_unary {
             Reads { body: Body::Whole, declared: declared("content-encoding") }
@@ -246,7 +244,7 @@ impl Caller {
             |code, why: &str| Ending::Status { code, message: why.to_owned(), details: Vec::new(), metadata: None };
         match (ending, self.protocol) {
             (status @ Ending::Status { .. }, _) => status,
-            (_, Protocol::Grpc) => failed(UNKNOWN, "the server's answer is not gRPC's"),
+            (_, Protocol::Grpc) => failed(Failure::UNKNOWN, "the server's answer is not gRPC's"),
             (Ending::Stream(end), _) => ends::of_stream(&end),
             (Ending::Plain, _) if self.failed.is_some() => {
                 let (status, is_json) = self.failed.unwrap_or_default();
@@ -256,7 +254,9 @@ impl Caller {
                 let metadata = self.trailers.take();
                 Ending::Status { code: 0, message: String::new(), details: Vec::new(), metadata }
             }
-            (Ending::Plain, _) => failed(INTERNAL, "the response ended without what ends a stream of Connect's"),
+            (Ending::Plain, _) => {
+                failed(Failure::INTERNAL, "the response ended without what ends a stream of Connect's")
+            }
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use nearcall_wire::CODE_NAMES;
 use nearcall_wire::protobuf::{Fields, Wire};
+use nearcall_wire::{CODE_NAMES, Failure};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 use crate::event::Outcome;
@@ -27,7 +27,7 @@ const MOST_DIGITS: usize = 10;
 fn name(code: u8) -> String {
     match code {
         // One of two is spelt otherwise than gRPC's.
-        1 => "canceled".to_owned(),
+        Failure::CANCELLED => "canceled".to_owned(),
         _ => CODE_NAMES.get(usize::from(code)).unwrap_or(&"UNKNOWN").to_ascii_lowercase(),
     }
 }
@@ -41,16 +41,16 @@ pub(super) fn code(name: &str) -> Option<u8> {
 pub(super) fn http_status(code: u8) -> u16 {
     match code {
         0 => 200,
-        1 => 499,
-        3 | 9 | 11 => 400,
-        4 => 504,
-        5 => 404,
-        6 | 10 => 409,
-        7 => 403,
-        8 => 429,
-        12 => 501,
-        14 => 503,
-        16 => 401,
+        Failure::CANCELLED => 499,
+        Failure::INVALID_ARGUMENT | Failure::FAILED_PRECONDITION | Failure::OUT_OF_RANGE => 400,
+        Failure::DEADLINE_EXCEEDED => 504,
+        Failure::NOT_FOUND => 404,
+        Failure::ALREADY_EXISTS | Failure::ABORTED => 409,
+        Failure::PERMISSION_DENIED => 403,
+        Failure::RESOURCE_EXHAUSTED => 429,
+        Failure::UNIMPLEMENTED => 501,
+        Failure::UNAVAILABLE => 503,
+        Failure::UNAUTHENTICATED => 401,
         _ => 500,
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use nearcall_wire::Metadata;
 use nearcall_wire::protobuf::Writer;
+use nearcall_wire::{Failure, Metadata};
 use serde::Deserialize;
 
 use crate::event::Ending;
@@ -20,13 +20,11 @@ const MOST_SHOWN: usize = 200;
 const MOST_DETAILS: usize = 1000;
 /// Where types of details are found, as gRPC names them.
 const TYPES: &str = "type.googleapis.com/";
-const UNKNOWN: u8 = 2;
-const INTERNAL: u8 = 13;
 
 /// An error, as far as it is known here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Failure {
+struct Error {
     code: String,
     message: String,
     details: Vec<Detail>,
@@ -45,13 +43,13 @@ struct Detail {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct End {
-    error: Option<Failure>,
+    error: Option<Error>,
     metadata: BTreeMap<String, Vec<String>>,
 }
 
 /// How a call has ended that failed with this status of HTTP, and this body.
 pub(super) fn of_failure(status: u16, is_json: bool, body: &[u8], metadata: Option<Metadata>) -> Ending {
-    let read = (is_json && body.len() <= MOST).then(|| serde_json::from_slice::<Failure>(body).ok()).flatten();
+    let read = (is_json && body.len() <= MOST).then(|| serde_json::from_slice::<Error>(body).ok()).flatten();
     let known = read.as_ref().and_then(|failure| connect::code(&failure.code));
     if let (Some(code), Some(failure)) = (known, read) {
         return ending(code, failure, metadata);
@@ -68,7 +66,8 @@ pub(super) fn of_failure(status: u16, is_json: bool, body: &[u8], metadata: Opti
 
 /// How a stream has ended, as its last message says.
 pub(super) fn of_stream(json: &[u8]) -> Ending {
-    let failed = |message: String| Ending::Status { code: INTERNAL, message, details: Vec::new(), metadata: None };
+    let failed =
+        |message: String| Ending::Status { code: Failure::INTERNAL, message, details: Vec::new(), metadata: None };
     if json.len() > MOST {
         return failed(format!("what ends the stream has {} bytes, the limit is {MOST}", json.len()));
     }
@@ -85,7 +84,7 @@ pub(super) fn of_stream(json: &[u8]) -> Ending {
     };
     match end.error {
         None => Ending::Status { code: 0, message: String::new(), details: Vec::new(), metadata },
-        Some(failure) => ending(connect::code(&failure.code).unwrap_or(UNKNOWN), failure, metadata),
+        Some(failure) => ending(connect::code(&failure.code).unwrap_or(Failure::UNKNOWN), failure, metadata),
     }
 }
 
@@ -124,8 +123,8 @@ fn metadata(pairs: BTreeMap<String, Vec<String>>) -> Result<Option<Metadata>, &'
 
 /// A failure, with its details as gRPC's `google.rpc.Status` has them. A detail that cannot be read is left out: code and
 /// message say more than that would.
-fn ending(code: u8, failure: Failure, metadata: Option<Metadata>) -> Ending {
-    let Failure { message, details, .. } = failure;
+fn ending(code: u8, failure: Error, metadata: Option<Metadata>) -> Ending {
+    let Error { message, details, .. } = failure;
     let mut out = Writer::with_capacity(0);
     for Detail { kind, value } in details.into_iter().take(MOST_DETAILS) {
         let Some(value) = connect::decode_detail(&value).filter(|_| !kind.is_empty()) else { continue };
@@ -195,7 +194,7 @@ mod tests {
         assert_eq!((code, found), (0, pairs));
         let (code, message, ..) = end(r#"{"error":{"code":"aborted","message":"enough"},"metadata":{"x-bin":["*"]}}"#);
         assert_eq!((code, &*message), (10, "enough"));
-        assert_eq!(end(r#"{"error":{}}"#).0, UNKNOWN);
+        assert_eq!(end(r#"{"error":{}}"#).0, Failure::UNKNOWN);
         for bad in [
             "",
             "[]",
@@ -209,10 +208,10 @@ mod tests {
             r#"{"metadata":{"x y":["y"]}}"#,
             r#"{"metadata":{"x":["\n"]}}"#,
         ] {
-            assert_eq!(end(bad).0, INTERNAL, "{bad}");
+            assert_eq!(end(bad).0, Failure::INTERNAL, "{bad}");
         }
         let many = format!("{{\"metadata\":{{\"x\":[{}\"\"]}}}}", "\"\",".repeat(Metadata::MOST_PAIRS));
-        assert_eq!(end(&many).0, INTERNAL);
-        assert_eq!(end(&" ".repeat(MOST + 1)).0, INTERNAL);
+        assert_eq!(end(&many).0, Failure::INTERNAL);
+        assert_eq!(end(&" ".repeat(MOST + 1)).0, Failure::INTERNAL);
     }
 }

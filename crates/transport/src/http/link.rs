@@ -21,7 +21,7 @@ use super::role::Role;
 use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
 use crate::incoming::Incoming;
-use crate::link::{Flushed, Link, PART, Room, Sent};
+use crate::link::{Flushed, Link, PART, ROOM_LOOK, Room, Sent, TOGETHER_BYTES, TOGETHER_NS};
 use crate::options::Options;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
@@ -29,10 +29,6 @@ use crate::silence::{Silence, has_come};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::wire::Wire;
 
-/// What is kept back goes out when it has waited so long, nanoseconds: a few handlers' time.
-const OLD_NS: u64 = 100_000;
-/// What is kept back goes out when it has so many bytes.
-const MANY: usize = 32 << 10;
 /// Bytes that are read at most of a peer that does not read: more than its windows allow.
 const MOST_READ: usize = 8 << 20;
 /// A client that leaves so many bytes unread in front of what it asks for next is not read from: calls that are refused are
@@ -40,8 +36,6 @@ const MOST_READ: usize = 8 << 20;
 const MOST_UNREAD: usize = 1 << 20;
 /// Bytes of what a session keeps that are not counted: what each of them needs.
 const UNCOUNTED: usize = 128 << 10;
-/// How long a sender that does not receive sleeps before it looks for room by itself.
-const ROOM_LOOK: Duration = Duration::from_millis(2);
 /// What may wait behind the peer's windows, bytes, before the peer counts as one that does not read, when more is kept than
 /// may be. As long as less is kept nothing of that counts: it waits for streams that the peer does not read now, and must
 /// not hold up those that it does.
@@ -378,9 +372,9 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
         }
         state.note_written(out_at_once.get());
         let more_comes = together || (state.looks_again && state.session.has_arrived());
-        if more_comes && state.session.queued() < MANY {
+        if more_comes && state.session.queued() < TOGETHER_BYTES {
             let now = clock::monotonic_ns();
-            if now.saturating_sub(*state.kept_since.get_or_insert(now)) < OLD_NS {
+            if now.saturating_sub(*state.kept_since.get_or_insert(now)) < TOGETHER_NS {
                 self.note(state);
                 if !together {
                     return Ok(Sent::Out);

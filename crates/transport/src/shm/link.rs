@@ -21,7 +21,7 @@ use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
 use crate::errors::LinkError;
 use crate::incoming::{INLINE, Incoming, Long, is_free};
-use crate::link::{Flushed, HEAD_ROOM, Link, Room, Sent};
+use crate::link::{Flushed, HEAD_ROOM, Link, ROOM_LOOK, Room, Sent};
 use crate::memory::{BufferPool, HandedOver, Lease};
 use crate::native::{self, Delimited};
 use crate::options::Options;
@@ -32,8 +32,6 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long a sender that waits looks for room before it sleeps: about what the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
-/// How long a sender that does not receive sleeps before it looks for room by itself.
-const ROOM_LOOK: Duration = Duration::from_millis(2);
 
 /// Connections ever made, to tell them apart.
 static LINKS: AtomicU64 = AtomicU64::new(0);
