@@ -29,14 +29,13 @@ pub(crate) fn begin_stream(
     let mut attempts = 1;
     let (core, method, id, kept) = loop {
         let ready = if for_loop { calling.ready_for_loop(py)? } else { calling.ready() };
-        let core = match ready {
-            Some(core) => core,
+        let core = if let Some(core) = ready {
+            core
+        } else {
             // A loop has connected before, and is not to wait here.
-            None => {
-                let core = calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
-                surroundings.look_again();
-                core
-            }
+            let core = calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
+            surroundings.look_again();
+            core
         };
         let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
         let references = method.get().arguments.references;
