@@ -222,9 +222,6 @@ impl PendingCall {
             };
             event = arrived;
         }
-                event
-            }
-        };
         if let Some(first) = event.take_if(|event| event.head.extras().is_some()) {
             event = take_metadata(py, first, &sent)?;
         }
