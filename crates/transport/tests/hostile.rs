@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{
     PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, item_head, memfd, pattern, readable, receive,
-    send_raw, socket_path, until, whole,
+    send_raw, socket_path, until, welcome, whole,
 };
 use nearcall_ring::{Consumer, MappedLane, Mapping, Producer, Segment};
 use nearcall_transport::{ConnectError, Link, LinkError, Listener, Options, Url, connect};
@@ -463,7 +463,9 @@ fn others_have_their_turns_between_requests_that_do_not_begin() {
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
     let requests: Vec<u8> = (0..REQUESTS).flat_map(|number| request(2 * number + 1)).collect();
     socket.write_all(&requests).expect("there is room");
-    let link = accept(&listener, &options).expect("a client");
+    let mut handshake = listener.accept().expect("accept").expect("a client");
+    while !handshake.advance(&welcome(&options), &options).expect("it greets") {}
+    let link = handshake.into_link(&options).expect("it has greeted");
     let mut turns = 0;
     loop {
         match link.try_receive_part() {
