@@ -25,7 +25,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    fn new(deadline: Instant) -> Self {
+    pub(crate) fn new(deadline: Instant) -> Self {
         Self { deadline, slice: Mutex::new(deadline), reached: AtomicBool::new(false) }
     }
 
