@@ -7,7 +7,8 @@
 //! The files stand on each other, from the ground up; each uses those above it in this list only:
 //!
 //! - what a connection is made of: `errors`, `budget` (bytes that may be kept), `peer`, `paths`, `proxy`, `tls/`, `options`;
-//! - frames: `memory/` (what both sides can see), `incoming`, `outgoing`, and [`Link`], the trait that carries them;
+//! - frames: `memory/` (what both sides can see), `spares` (memory for the next long ones), `incoming`, `outgoing`, and
+//!   [`Link`], the trait that carries them;
 //! - links: `wire` (a socket, plain or encrypted), `native` and `outbox` (nearcall's own frames, and those that wait), on
 //!   them `stream` and `shm/`; `http/` beside these;
 //! - where servers are: `transports/`, one file for each scheme and a table of them, and [`Url`];
