@@ -78,15 +78,14 @@ mod tests {
         bytes.extend_from_slice(b"old");
         let place = bytes.as_ptr();
         spares.give_back(bytes);
-        assert_ne!(spares.reserve(200_000).expect("memory").as_ptr(), place, "too short");
-        assert_ne!(
-            spares.reserve(50_000).expect("memory").as_ptr(),
-            place,
-            "it would hold twice what it is charged for"
-        );
+        for (len, why) in [(200_000, "too short"), (50_000, "it would hold twice what it is charged for")] {
+            let other = spares.reserve(len).expect("memory");
+            assert_ne!(other.as_ptr(), place, "{why}");
+        }
         let again = spares.reserve(95_000).expect("memory");
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
-        assert_ne!(spares.reserve(95_000).expect("memory").as_ptr(), place, "it is in use");
+        let other = spares.reserve(95_000).expect("memory");
+        assert_ne!(other.as_ptr(), place, "it is in use");
     }
 
     #[test]
@@ -94,7 +93,9 @@ mod tests {
         let spares = spares();
         for _ in 0..10 {
             let all: Vec<_> = (1..=10).map(|n| spares.reserve(n * SHORTEST * 3).expect("memory")).collect();
-            all.into_iter().for_each(|bytes| spares.give_back(bytes));
+            for bytes in all {
+                spares.give_back(bytes);
+            }
             assert!(spares.0.lock().iter().map(Vec::capacity).sum::<usize>() <= MOST);
         }
         spares.give_back(Vec::with_capacity(MOST));
