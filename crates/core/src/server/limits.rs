@@ -2,6 +2,9 @@
 
 use nearcall_wire::Failure;
 
+/// Requests of one client that a full server takes all the same: a client that fills it does not shut the others out.
+const ALWAYS: usize = 16;
+
 /// How much a server takes on at once.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkLimits {
@@ -22,6 +25,11 @@ impl WorkLimits {
     /// refused.
     pub(in crate::server) fn most_oneway(&self) -> usize {
         self.max_pending - self.max_pending / 4
+    }
+
+    /// So many requests each client may have there in any case, also when others have taken all places.
+    pub(in crate::server) fn always(&self) -> u64 {
+        (self.max_pending / 4).min(ALWAYS) as u64
     }
 
     /// How many handlers of streams may run in threads. They run for as long as their clients like: whoever opens many of

@@ -252,6 +252,13 @@ impl Session {
         self.arrived.load(Ordering::Relaxed)
     }
 
+    /// Calls that have arrived and are not through.
+    pub(in crate::server) fn under_way(&self) -> u64 {
+        // Relaxed, both: a limit that need not be exact. The finished first: none is through that has not arrived.
+        let finished = self.finished.load(Ordering::Relaxed);
+        self.arrived().saturating_sub(finished)
+    }
+
     /// A call is through, or the hook of the begin.
     #[inline]
     pub(in crate::server) fn one_finished(self: &Arc<Self>) {

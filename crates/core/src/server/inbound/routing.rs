@@ -151,7 +151,13 @@ impl Inbound<Request> {
             Some(_) if shared.is_stopping() && !connection.link.takes_last_calls() => {
                 Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping"))
             }
-            Some(_) if pending >= shared.limits.max_pending && !oneway => Some(shared.limits.too_many_pending()),
+            Some(_)
+                if pending >= shared.limits.max_pending
+                    && !oneway
+                    && connection.session().under_way() > shared.limits.always() =>
+            {
+                Some(shared.limits.too_many_pending())
+            }
             Some(method) if method.streams && oneway => {
                 return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
             }
