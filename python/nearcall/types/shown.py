@@ -23,8 +23,13 @@ def shown(text: str, longest: int = LONGEST, *, keep: str = "") -> str:
         longest: So many characters of it are kept.
         keep: Characters to leave as they are, such as line ends.
     """
-    rest = len(text) - longest
-    cut = text[:longest] if rest > 0 else text
+    return _cut(text, len(text), longest, keep)
+
+
+def _cut(text: str, length: int, longest: int, keep: str) -> str:
+    """The first ``length`` characters, shown."""
+    rest = length - longest
+    cut = text[: min(length, longest)]
     if not cut.isprintable():
         cut = "".join(char if char.isprintable() or char in keep else _escaped(char) for char in cut)
     return f"{cut}... ({rest} characters more)" if rest > 0 else cut
@@ -64,8 +69,8 @@ def _joined(parts: Iterable[str]) -> str:
     kept: list[str] = []
     length = 0
     for part in parts:
-        # A long one is only cut: an exception's text may have as many bytes as a message.
-        line = shown(part if len(part) > LONGEST else part.rstrip("\n"), keep="\n\t")
+        # Without a copy of the part: an exception's text may have as many bytes as a message.
+        line = _cut(part, len(part) - part.endswith("\n"), LONGEST, "\n\t")
         if not line.startswith("  File "):
             # A text of several lines must not look like lines of the log.
             line = line.replace("\n", "\n    ")
