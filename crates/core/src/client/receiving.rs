@@ -118,6 +118,10 @@ impl Connection {
         if let Some(_lead) = self.try_lead() {
             self.receive(None);
         }
+        if self.link.queued() > 0 {
+            // The peer has given credit for more than there was room for. A loop sleeps without a look at that.
+            self.note_queued();
+        }
         self.table.lock().take_ready()
     }
 
