@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use pyo3::BoundObject;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use crate::interpreter::may_switch;
@@ -31,12 +31,6 @@ unsafe extern "C-unwind" {
         keywords: *mut PyObject,
     ) -> *mut PyObject;
     fn PyObject_Call(callable: *mut PyObject, arguments: *mut PyObject, keywords: *mut PyObject) -> *mut PyObject;
-    fn PyObject_Vectorcall(
-        callable: *mut PyObject,
-        arguments: *const *mut PyObject,
-        count: usize,
-        names: *mut PyObject,
-    ) -> *mut PyObject;
     fn PyObject_GenericSetAttr(object: *mut PyObject, name: *mut PyObject, value: *mut PyObject) -> c_int;
     fn PyObject_GetAttr(object: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
     fn PyObject_GetIter(object: *mut PyObject) -> *mut PyObject;
@@ -135,12 +129,21 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
         arguments: &[Bound<'py, PyAny>],
         names: Option<&Bound<'py, PyTuple>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (named, names) = names.map_or((0, std::ptr::null_mut()), |names| (names.len(), names.as_ptr()));
+        let named = names.map_or(0, PyTupleMethods::len);
         assert!(named <= arguments.len(), "more names than arguments");
-        let places: SmallVec<[*mut PyObject; 16]> = arguments.iter().map(Bound::as_ptr).collect();
-        // SAFETY: attached; so many live objects, the last of which the names are for.
+        let (unnamed, values) = arguments.split_at(arguments.len() - named);
+        // What takes names in another form is no function of Python 3.10, and makes a dict of them for most that is called.
+        let keywords = names.map(|_| PyDict::new(self.py()));
+        if let (Some(names), Some(keywords)) = (names, &keywords) {
+            for (name, value) in names.iter_borrowed().zip(values) {
+                keywords.set_item(name, value)?;
+            }
+        }
+        let keywords = keywords.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
+        let places: SmallVec<[*mut PyObject; 16]> = unnamed.iter().map(Bound::as_ptr).collect();
+        // SAFETY: attached; so many live objects, and a dict or none.
         let result =
-            kept(|| unsafe { PyObject_Vectorcall(self.as_ptr(), places.as_ptr(), places.len() - named, names) });
+            kept(|| unsafe { PyObject_VectorcallDict(self.as_ptr(), places.as_ptr(), places.len(), keywords) });
         // SAFETY: an owned reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
     }
