@@ -228,6 +228,39 @@ def test_a_signal_that_another_thread_gets_ends_a_server(outside_url: str, numbe
     assert process.returncode == 0
 
 
+# What a signal's handler raises may be raised in a finalizer, and Python only writes that down.
+SIGNAL_SWALLOWED = """
+import os, sys
+import nearcall
+from tests.e2e.mortal import Mortal
+from tests.e2e.process import serve_encrypted
+
+serve_encrypted()
+
+class Last:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[2]))
+
+def ready(server):
+    print("serving", flush=True)
+    Last()
+
+nearcall.serve(Mortal(), sys.argv[1], on_ready=ready)
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_whose_exception_is_swallowed_ends_a_server(outside_url: str, number: signal.Signals) -> None:
+    with start_program(SIGNAL_SWALLOWED, outside_url, str(int(number)), stderr=subprocess.PIPE) as process:
+        try:
+            said, complained = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, said) == (0, "serving\nended\n")
+    assert "Exception ignored" in complained
+
+
 # A fork that Python does not know of: no hook of os.register_at_fork runs.
 C_FORK = """
 import ctypes, os, sys

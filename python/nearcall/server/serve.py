@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..options.checked import check_seconds
 from .server import Server
-from .signals import Terminated, nothing, raise_on_sigterm
+from .signals import Terminated, Told, raise_when_told
 
 if TYPE_CHECKING:
     from .workers import Workers
@@ -61,19 +61,19 @@ def serve(
         serve_with_workers(services_and_urls, workers=workers, grace=grace, on_ready=on_ready, **options)
         return
     server = Server(*services_and_urls, **options)
-    restore: Callable[[], object] = nothing
+    told = Told()
     try:
-        restore = raise_on_sigterm()
+        told = raise_when_told()
         server.start()
         if on_ready is not None:
             on_ready(server)
         # A signal that comes as this thread falls asleep, or that the system gives to another, does not wake it.
-        while not server.wait(_LOOK):
+        while not (told.to_end or server.wait(_LOOK)):
             pass
     except (KeyboardInterrupt, Terminated):
         pass
     finally:
-        restore()
+        told.restore()
         server.stop(grace)
     if server.failure is not None:
         raise server.failure

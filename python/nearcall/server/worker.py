@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .. import _core
 from .board import ParentsBoard, WorkersBoard, new_board
 from .server import Server
-from .signals import Terminated, raise_on_sigterm
+from .signals import Terminated, raise_when_told
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, ForkProcess
@@ -167,7 +167,7 @@ class _Inside:
         """The process, from its first moment to its last."""
         server, failed = None, False
         try:
-            raise_on_sigterm()
+            raise_when_told()
             # The terminal sends Ctrl-C to all; the parent decides what becomes of it.
             signal.signal(signal.SIGINT, lambda number, frame: None)
             awake = _woken_by_signals()
