@@ -177,25 +177,17 @@ impl Handshake {
 
     /// Looks for the first bytes of an HTTP/2 client. Whether all of them have come.
     fn preface(&mut self) -> Result<bool, Option<String>> {
-        if let Some(why) = &self.stranger {
-            return Err(Some(why.clone()));
-        }
-        if self.stage != Stage::Ready && !self.encrypt()? {
+        if !self.is_readable()? {
             return Ok(false);
         }
-        let mut buffer = [0; 4096];
         loop {
             let wanted = match self.first_request() {
                 FirstRequest::Come => return Ok(true),
                 FirstRequest::Foreign => return Err(Some(self.foreign())),
                 FirstRequest::Unfinished(wanted) => wanted,
             };
-            match self.read(&mut buffer[..wanted]) {
-                Ok(Some(0)) => return Err(None),
-                Ok(Some(got)) => self.received.extend_from_slice(&buffer[..got]),
-                Ok(None) => return Ok(false),
-                Err(LinkError::Interrupted) => {}
-                Err(_) => return Err(self.trouble()),
+            if !self.read_some(wanted)? {
+                return Ok(false);
             }
         }
     }
@@ -251,33 +243,45 @@ impl Handshake {
     /// # Errors
     /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
     pub fn hello(&mut self) -> Result<Option<Hello>, Option<String>> {
-        if let Some(why) = &self.stranger {
-            return Err(Some(why.clone()));
-        }
-        if self.stage != Stage::Ready && !self.encrypt()? {
+        if !self.is_readable()? {
             return Ok(None);
         }
-        let mut buffer = [0; 4096];
         loop {
             match self.wanted()? {
                 0 => break,
-                wanted => {
-                    let into = &mut buffer[..wanted.min(4096)];
-                    match self.read(into) {
-                        Ok(Some(0)) => return Err(None),
-                        Ok(Some(_)) if self.fds.len() > 1 => {
-                            return Err(Some("the client sent more than one descriptor with its hello".into()));
-                        }
-                        Ok(Some(got)) => self.received.extend_from_slice(&into[..got]),
-                        Ok(None) => return Ok(None),
-                        Err(LinkError::Interrupted) => {}
-                        Err(error @ LinkError::Exhausted(_)) => return Err(Some(format!("of the server: {error}"))),
-                        Err(_) => return Err(self.trouble()),
-                    }
-                }
+                wanted if self.read_some(wanted)? => {}
+                _ => return Ok(None),
             }
         }
         Hello::decode(&self.received[Preamble::LEN..]).map(Some).map_err(Some)
+    }
+
+    /// Whether what the client says can be read: it is wanted, and its encryption is settled.
+    fn is_readable(&mut self) -> Result<bool, Option<String>> {
+        match &self.stranger {
+            Some(why) => Err(Some(why.clone())),
+            None => Ok(self.stage == Stage::Ready || self.encrypt()?),
+        }
+    }
+
+    /// Reads up to so many bytes of what has arrived. Whether there were any.
+    fn read_some(&mut self, wanted: usize) -> Result<bool, Option<String>> {
+        let mut buffer = [0; 4096];
+        let into = &mut buffer[..wanted.min(4096)];
+        loop {
+            match self.read(into) {
+                Ok(Some(0)) => return Err(None),
+                Ok(Some(_)) if self.fds.len() > 1 => {
+                    return Err(Some("the client sent more than one descriptor with its first message".into()));
+                }
+                Ok(Some(got)) => self.received.extend_from_slice(&into[..got]),
+                Ok(None) => return Ok(false),
+                Err(LinkError::Interrupted) => continue,
+                Err(error @ LinkError::Exhausted(_)) => return Err(Some(format!("of the server: {error}"))),
+                Err(_) => return Err(self.trouble()),
+            }
+            return Ok(true);
+        }
     }
 
     fn read(&mut self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {

@@ -84,13 +84,6 @@ struct Carried {
     is_stream: bool,
 }
 
-/// What a look for a free connection has found.
-enum Found {
-    Free(Arc<dyn Link>),
-    /// One will be free, or made.
-    Nothing,
-}
-
 /// Counts a thread that waits.
 struct Counted<'a>(&'a Pool);
 
@@ -183,10 +176,8 @@ impl Pool {
         }
     }
 
-    /// Takes a free connection for a call, or begins to make one.
-    fn claim(&self, call: Carried) -> Result<Found, LinkError> {
-        let mut state = self.state.lock();
-        let state = &mut *state;
+    /// Takes a free connection for a call; `None` if one is yet to become free, or to be made.
+    fn claim(&self, state: &mut State, call: Carried) -> Result<Option<Arc<dyn Link>>, LinkError> {
         // The one that was used last first, so that those that are not needed grow old.
         while let Some(at) = free(&state.members) {
             let member = &mut state.members[at];
@@ -195,7 +186,7 @@ impl Pool {
                 member.call = Some(call);
                 let link = Arc::clone(&member.link);
                 self.close_old(state);
-                return Ok(Found::Free(link));
+                return Ok(Some(link));
             }
             if state.members.len() == 1 {
                 return Err(LinkError::Closed);
@@ -211,7 +202,7 @@ impl Pool {
                 state.members.len()
             )));
         }
-        Ok(Found::Nothing)
+        Ok(None)
     }
 
     /// Makes connections for those who wait.
@@ -277,34 +268,29 @@ impl Pool {
     /// Begins calls that wait, as far as there are free connections.
     fn begin_waiting(&self) {
         loop {
-            let mut waited = {
-                let mut state = self.state.lock();
-                match state.waiting.pop() {
-                    Some(waited) => waited,
-                    None => return,
-                }
-            };
+            let mut state = self.state.lock();
+            let Some(waited) = state.waiting.pop() else { return };
             let (number, call) = (waited.number, CallKey { number: waited.number, side: 0 });
-            let rest = std::mem::take(&mut waited.rest);
-            match self.claim(carried(number, &waited.frame())) {
-                Ok(Found::Free(link)) => {
+            match self.claim(&mut state, carried(number, &waited.frame())) {
+                Ok(Some(link)) => {
+                    drop(state);
                     if let Err(error) = self.pass(&link, call, &waited.frame(), Room::Later) {
                         self.tell(Incoming::local(number, &Failure::new(Failure::INTERNAL, error.to_string())));
                         continue;
                     }
-                    for (kind, compress, payload) in rest {
+                    for (kind, compress, payload) in waited.rest {
                         let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&payload)) };
                         // What went wrong is the call's end, which is on its way.
                         let _ = link.send(call, &frame, Room::Later);
                     }
                 }
-                Ok(Found::Nothing) => {
-                    waited.rest = rest;
-                    let mut state = self.state.lock();
+                Ok(None) => {
+                    // Under the same lock: whoever gives it up meanwhile finds it here.
                     state.waiting.push_first(waited);
                     return self.grow(&mut state);
                 }
                 Err(error) => {
+                    drop(state);
                     let code =
                         if error == LinkError::Closed { Failure::UNAVAILABLE } else { Failure::RESOURCE_EXHAUSTED };
                     self.tell(Incoming::refused(number, &Failure::new(code, error.to_string())));
@@ -420,9 +406,9 @@ impl Link for Pool {
         let mut room = room;
         let mut counted = None;
         loop {
-            match self.claim(carried(call.number, frame))? {
-                Found::Free(link) => return self.pass(&link, call, frame, Room::Later),
-                Found::Nothing => {}
+            let claimed = self.claim(&mut self.state.lock(), carried(call.number, frame))?;
+            if let Some(link) = claimed {
+                return self.pass(&link, call, frame, Room::Later);
             }
             match &mut room {
                 Room::Now => return Err(LinkError::Full),
