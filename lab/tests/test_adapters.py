@@ -65,6 +65,15 @@ def test_adapter_answers_truly_and_leaves_nothing(name: str, short: Path) -> Non
     assert list(short.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["nearcall-shm", "nearcall-inproc", "nearcall-aio-grpc"])
+def test_messages_beyond_the_default_limit_of_64_mib(name: str, short: Path) -> None:
+    """The lab's longest message has 100 MB; it promises that every adapter carries it."""
+    cell = Cell(name, Work(size=70_000_000), Mode(seconds=0.01, warmup_s=0.0))
+    launch = measure(cell, ENTRANTS[name], 0, 0)
+    assert launch.calls > 0
+    assert not launch.errors
+
+
 def test_names_are_unique_and_every_row_says_its_settings() -> None:
     assert len(ENTRANTS) >= 18
     for entrant in ENTRANTS.values():

@@ -138,7 +138,8 @@ def _url(spec: Spec) -> str:
 
 def _options(spec: Spec) -> dict[str, Any]:
     """What both sides are given beyond the defaults."""
-    return {"spin": 0} if spec.mechanism.variant.endswith("-sleeping") else {}
+    spin = {"spin": 0} if spec.mechanism.variant.endswith("-sleeping") else {}
+    return {"max_message_size": max(spec.max_message, 64 << 20), **spin}
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
@@ -168,7 +169,7 @@ def _served_here(spec: Spec, service: Any) -> str:
     url = _url(spec)
     with _here:
         if url not in _servers:
-            _servers[url] = nearcall.Server(service(), url)
+            _servers[url] = nearcall.Server(service(), url, **_options(spec))
             _servers[url].start()
     return url
 
@@ -201,7 +202,7 @@ class _AsyncSession:
     def __init__(self, spec: Spec) -> None:
         import nearcall
 
-        self._client: Any = nearcall.aio.connect(spec.address, _async_service(spec))
+        self._client: Any = nearcall.aio.connect(spec.address, _async_service(spec), **_options(spec))
 
     async def open(self) -> None:
         await self._client
