@@ -1,4 +1,4 @@
-//! The one trait all transports stand behind.
+//! The trait [`Link`] that every transport implements.
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
@@ -11,37 +11,37 @@ use crate::memory::BufferPool;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 
-/// Bytes of long frames that are moved at once, while other links wait: read from a socket, sent of what has waited for room in
-/// one, or asked of the system where a region lies. To encrypt so many takes a fraction of a millisecond.
+/// Bytes of long frames that are handled at once while other links wait: read from a socket, sent from a queue, or mapped
+/// pages that are asked of the system. To encrypt so many takes a fraction of a millisecond.
 pub(crate) const PART: usize = 256 << 10;
 
-/// Frames that are kept back to go out together go out when the first of them has waited so long, nanoseconds: a few handlers'
-/// time.
+/// Frames that are kept back to go out together are sent when the first of them has waited this long, in nanoseconds:
+/// about the time of a few handlers.
 pub(crate) const TOGETHER_NS: u64 = 100_000;
-/// The same, when they have so many bytes: about what a socket takes at once.
+/// They are also sent when they have this many bytes: about what a socket takes at once.
 pub(crate) const TOGETHER_BYTES: usize = 32 << 10;
-/// How long a sender that does not receive sleeps before it looks for room by itself.
+/// How long a sending thread that does not receive sleeps before it looks for room.
 pub(crate) const ROOM_LOOK: Duration = Duration::from_millis(2);
 
 /// An established connection that carries frames both ways.
 ///
-/// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.
+/// Any thread may send. Only one thread at a time receives and waits. The floor above decides which.
 pub trait Link: Send + Sync + Debug {
-    /// Encodes a frame of that call and sends it. What happens without room, `room` says.
+    /// Encodes a frame of that call and sends it. `room` says what happens if there is no room.
     ///
     /// # Errors
     /// One that [spares the connection](LinkError::spares_connection) if nothing was sent; [`LinkError::Closed`] or
     /// [`LinkError::Broken`] when the connection is gone; whatever `room` returns before anything is sent.
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError>;
 
-    /// Sends what waits, or a part of it, as far as there is room now. What is left to flush. Never waits.
+    /// Sends waiting bytes, or a part of them, as far as there is room now. Returns what is left to flush. Never waits.
     ///
     /// # Errors
     /// The connection is gone.
     fn flush(&self) -> Result<Flushed, LinkError>;
 
-    /// Sends replies that were kept back to go out together, because more requests were at hand: now there are none, or
-    /// nobody is going to look at them soon. Never waits. To be called by whoever receives.
+    /// Sends replies that were kept back because more requests were at hand. Call it when there are no more requests,
+    /// or none will be looked at soon. Only for the receiving thread. Never waits.
     ///
     /// # Errors
     /// The connection is gone.
@@ -49,25 +49,25 @@ pub trait Link: Send + Sync + Debug {
         Ok(Sent::Out)
     }
 
-    /// Nobody works for a call any more that the peer began. Cheap.
+    /// No handler works any more for this call of the peer's. Cheap.
     fn finished(&self, _call: u32) {}
 
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
-    /// Forgets what waits to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
+    /// Drops the bytes that wait to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
     /// [queued](Link::queued).
     fn stop_sending(&self);
 
-    /// The next frame, if one has arrived. Never waits, and reads no more than a part of a long one, so that who has many
-    /// links can look at the others.
+    /// The next frame, if one has arrived. Never waits, and reads at most a part of a long frame, so that a thread with
+    /// many links can look at the others.
     ///
     /// # Errors
-    /// The connection is gone or the peer broke the protocol; nothing more will come. [`LinkError::OverBudget`]: look again
-    /// when less is kept. [`LinkError::Unfinished`]: look again soon.
+    /// The connection is gone or the peer broke the protocol: no more frames will come. [`LinkError::OverBudget`]: look
+    /// again when less memory is in use. [`LinkError::Unfinished`]: look again soon.
     fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError>;
 
-    /// The next frame, if one has arrived. Never waits, but reads on as long as more of a frame is there.
+    /// The next frame, if one has arrived. Never waits, but reads on as long as more of a frame has arrived.
     ///
     /// # Errors
     /// As [`Link::try_receive_part`], but never [`LinkError::Unfinished`].
@@ -80,8 +80,9 @@ pub trait Link: Send + Sync + Debug {
         }
     }
 
-    /// The next frame; waits for one if none is here: spins as long as that pays, then sleeps. `None` when it woke for
-    /// another reason: the deadline passed, room to send was made, or, at a client, [`LONGEST_SLEEP`] was over.
+    /// The next frame. Waits for one if none has arrived: spins as long as that pays, then sleeps. `None` if the thread
+    /// woke for another reason: the deadline passed, there is room to send, or, at a client, [`LONGEST_SLEEP`] was
+    /// over.
     ///
     /// # Errors
     /// As [`Link::try_receive`]; [`LinkError::Interrupted`] when a signal arrived.
@@ -90,18 +91,19 @@ pub trait Link: Send + Sync + Debug {
     /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
     fn spin(&self) -> bool;
 
-    /// Whether the peer may have said goodbye while nobody listened: asked before a new call is sent, which the system
-    /// would take even for a peer that is gone. Cheap while the connection is busy.
+    /// Whether the peer may have said goodbye while no thread listened. Asked before a new call is sent, because the
+    /// system accepts data even for a peer that is gone. Cheap while the connection is busy.
     fn is_stale(&self) -> bool;
 
-    /// Waits until there may be room to send again, or `timeout` passed; also until
-    /// something may have arrived if this is the `receiving` thread.
+    /// Waits until there may be room to send, or `timeout` has passed. If this is the `receiving` thread, it also wakes
+    /// when something may have arrived.
     ///
     /// # Errors
     /// As [`Link::receive`].
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError>;
 
-    /// What is said of the peer when there was no room for a frame in time, if that is not that it does not read.
+    /// What to say of the peer when there was no room for a frame in time, if the reason is not that the peer does not
+    /// read.
     fn why_no_room(&self) -> Option<String> {
         None
     }
@@ -112,11 +114,11 @@ pub trait Link: Send + Sync + Debug {
     /// Says that this side is about to sleep in a poller of its own. `false` if something may have arrived already.
     fn arm(&self) -> bool;
 
-    /// Says that this side is awake: the peer need not ring the bell. A socket has none.
+    /// Says that this side is awake: the peer need not ring the bell. Sockets have no bell.
     fn disarm(&self) {}
 
-    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive`]. What the wake-up cost, nanoseconds, if
-    /// that is known.
+    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive`]. Returns what the wake-up cost in
+    /// nanoseconds, if that is known.
     ///
     /// # Errors
     /// [`LinkError::Closed`] if the peer hung up.
@@ -124,17 +126,18 @@ pub trait Link: Send + Sync + Debug {
         Ok(None)
     }
 
-    /// Whether looking for arrivals touches only memory, so that a poller may look at it in a loop.
+    /// Whether looking for arrivals touches only memory, so that a poller may look in a loop.
     fn is_memory(&self) -> bool {
         false
     }
 
-    /// Where memory comes from for what will be sent to this peer: nobody else has seen it, unless both are servers.
+    /// The pool of memory for what is sent to this peer. No other peer has seen this memory, unless both are servers.
     fn pool(&self) -> Arc<BufferPool> {
         BufferPool::common()
     }
 
-    /// Whether spinning for this peer can pay right now: not while it sleeps, not while it runs on this thread's CPU.
+    /// Whether spinning for this peer can pay now: not while the peer sleeps, and not while it runs on this thread's
+    /// CPU.
     fn spinning_pays(&self) -> bool {
         true
     }
@@ -142,73 +145,74 @@ pub trait Link: Send + Sync + Debug {
     /// Who is at the other end.
     fn peer(&self) -> &Peer;
 
-    /// Whether the peer may begin calls until it knows of this side's goodbye, and is refused later ones by the link itself, so
-    /// that it may send them elsewhere: what comes here is to be served.
+    /// Whether the peer may begin calls until it has read this side's goodbye. All calls that arrive are to be served:
+    /// the link itself refuses later ones, so that the peer may send them elsewhere.
     fn takes_last_calls(&self) -> bool {
         false
     }
 
-    /// Whether all that went out is at the peer's system, which keeps it for the peer even when this end is closed. Only TCP
-    /// may still have some of it here, and drops it if it is closed and the peer then sends anything. With
-    /// [last calls](Link::takes_last_calls): also whether none of those can come any more.
+    /// Whether everything that was sent has reached the peer's system, which keeps it even when this end is closed.
+    /// Only TCP may still have some of it here, and drops it if the socket is closed and the peer then sends anything.
+    /// With [last calls](Link::takes_last_calls): also whether no more of those can arrive.
     fn has_delivered(&self) -> bool {
         true
     }
 
-    /// Whether this wire says of a call that the peer has certainly not begun with it, so that it may be made once more.
+    /// Whether the protocol tells which calls the peer has certainly not begun, so that they may be repeated.
     fn tells_unbegun(&self) -> bool {
         false
     }
 
-    /// Calls of this side, by number, of which not one byte has left, and none will: for a link that has failed. They may be
-    /// made once more.
+    /// For a link that has failed: the numbers of this side's calls of which no byte was sent, nor will be. They may be
+    /// repeated.
     fn never_sent(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// Ends the connection. Threads that wait on it return, here and at the peer.
+    /// Ends the connection. Threads that wait on it return, at both ends.
     fn close(&self);
 }
 
-/// What becomes of a frame that there is no room for.
+/// What happens to a frame that finds no room.
 pub enum Room<'a> {
-    /// It waits in the connection's queue, and whoever sends it need not: somebody has to [flush](Link::flush) it.
+    /// The frame waits in the connection's queue, and the sending thread goes on. Another has to [flush](Link::flush)
+    /// it.
     Later,
-    /// The same; and even with room it may be kept back for a moment, because more is about to follow and they may go out
-    /// together: [`Sent::Kept`].
+    /// Like `Later`; and even with room the frame may be kept back for a moment ([`Sent::Kept`]), because more is about
+    /// to follow and they may go out together.
     Together,
-    /// It is not sent: [`LinkError::Full`]. One that has begun is kept to its end.
+    /// The frame is not sent: [`LinkError::Full`]. The rest of a frame that has begun is kept.
     Now,
-    /// This is called, again and again: it waits for room ([`Link::wait_room`]) or makes some. When it fails, nothing of the
-    /// frame was sent, and its error is returned; the rest of a frame that has begun is kept.
+    /// The function is called again and again: it waits for room ([`Link::wait_room`]) or makes some. If it fails,
+    /// nothing of the frame was sent, and `send` returns its error; the rest of a frame that has begun is kept.
     Wait(&'a mut dyn FnMut() -> Result<(), LinkError>),
 }
 
-/// What a flush has left.
+/// What a flush has left to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushed {
-    /// Nothing that the one who flushed would have to see to.
+    /// Nothing that the flushing thread has to care for.
     All,
-    /// Something, and there may be room for it: others have their turn first.
+    /// Something, and there may be room for it: other links have their turn first.
     Part,
-    /// What there was no room for.
+    /// Something for which there was no room.
     Full,
 }
 
 /// How a frame was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It is out, or is kept back with others until more requests were looked at, and nothing waits for room.
+    /// The frame is out, or is kept back with others until more requests were looked at. Nothing waits for room.
     Out,
-    /// It, or something behind it, waits for room: somebody has to [flush](Link::flush).
+    /// The frame, or something behind it, waits for room. A thread has to [flush](Link::flush) it.
     Queued,
-    /// It is kept back, to go out with what follows: somebody has to [release](Link::release) it in a moment.
+    /// The frame is kept back, to go out with what follows. A thread has to [release](Link::release) it in a moment.
     Kept,
 }
 
-/// How long a client sleeps in one go. A signal that arrives just before it falls asleep wakes nobody: it is looked for
-/// afterwards.
+/// The longest time that a client sleeps at once. A signal that arrives just before the sleep does not end it, so the
+/// client looks for signals afterwards.
 pub const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
-/// What a frame may have besides its payload, metadata and tables, on top of the longest message.
+/// Bytes that a frame may have besides its payload (metadata and tables), on top of the longest message.
 pub(crate) const HEAD_ROOM: u64 = 1 << 20;

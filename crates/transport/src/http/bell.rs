@@ -1,4 +1,4 @@
-//! What a client's receiver of a connection of HTTP sleeps at: its socket, and a bell that other threads ring.
+//! What the receiving thread of a client's HTTP connection sleeps on: the socket, and a bell that other threads ring.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,20 +8,20 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// What the poller tells of the socket.
+/// The socket's events that the poller reports.
 const ARRIVALS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
-/// Wakes whoever sleeps until something arrives, when a thread that sends has made frames for the core.
+/// Wakes the sleeping receiving thread when a sending thread has made frames for the core.
 #[derive(Debug)]
 pub(super) struct Bell {
-    /// Readable when the socket is, or the bell has rung.
+    /// Readable when the socket is readable, or the bell has rung.
     poller: Poller,
     event: EventDescriptor,
     rung: AtomicBool,
 }
 
 impl Bell {
-    /// One beside a socket.
+    /// A bell beside a socket.
     ///
     /// # Errors
     /// What the system says.
@@ -33,7 +33,7 @@ impl Bell {
         Ok(bell)
     }
 
-    /// Whoever sleeps is woken by the socket, too, or no longer.
+    /// Lets the socket wake the sleeping thread, too, or no longer.
     ///
     /// # Errors
     /// What the system says.
@@ -45,22 +45,22 @@ impl Bell {
         }
     }
 
-    /// To sleep at.
+    /// The descriptor to sleep on.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
 
     pub(super) fn ring(&self) {
-        // AcqRel, here and below: what was done before it rang is seen by who clears it.
+        // AcqRel, here and in `clear`: the thread that clears the bell sees what was done before it rang.
         if !self.rung.swap(true, Ordering::AcqRel) {
             descriptors::signal(&self.event);
         }
     }
 
     pub(super) fn clear(&self) {
-        // Relaxed: a look before the swap, which costs more.
+        // Relaxed: a cheap look before the swap.
         if self.rung.load(Ordering::Relaxed) {
-            // In this order: who rings from here on is heard.
+            // The event first: if `rung` went first, a ring in between would lose its signal.
             descriptors::clear(&self.event);
             self.rung.swap(false, Ordering::AcqRel);
         }

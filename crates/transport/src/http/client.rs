@@ -26,31 +26,31 @@ pub(crate) struct Client<S> {
     origin: Origin,
     account: Arc<Account>,
     calls: HashMap<StreamId, Call>,
-    /// The streams of the core's calls.
+    /// The stream of each call, by the core's number.
     streams: HashMap<u32, StreamId>,
-    /// Calls that the server does not take yet.
+    /// Calls that the server does not accept yet.
     queue: Waiting,
-    /// Bytes of the longest message that is taken.
+    /// The longest message that is accepted, in bytes.
     max_message: usize,
     /// Bytes of messages that the core has no credit for.
     waiting: usize,
     of: PhantomData<fn(S)>,
 }
 
-/// What all calls of a connection say.
+/// What all calls of a connection have in common.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    /// Who the server is.
+    /// The server's name, as requests give it.
     pub(super) authority: String,
     pub(super) is_secure: bool,
-    /// How messages are compressed, if they are.
+    /// How messages are compressed, if at all.
     pub(super) encoding: Option<Encoding>,
-    /// In which protocol.
+    /// The protocol of the calls.
     pub(super) asks: Asks,
 }
 
-/// Bytes of messages that may wait for the core on each call, compressed ones counted as what they become. HTTP/2's windows
-/// count those as they come, and a megabyte of them can become gigabytes.
+/// Bytes of messages that may wait for the core on each call, counted after decompression. HTTP/2's windows count
+/// compressed bytes, and a megabyte of those can become gigabytes.
 const WAITING_PER_CALL: usize = 16 << 20;
 
 /// A call under way.
@@ -64,7 +64,7 @@ struct Call {
     streams_out: bool,
     /// Its deadline.
     until: Option<Instant>,
-    /// If it is one message: that message, when it has come.
+    /// The message, when it has arrived, if the answer is a single one.
     reply: Option<SmallVec<[u8; INLINE]>>,
     inflow: Inflow,
     outflow: Outflow,
@@ -93,7 +93,7 @@ impl<S: Requests + 'static> Client<S> {
             ));
         }
         let arguments = message(frame)?;
-        // Of a call whose messages are all to go as they are nothing is said of it.
+        // A call that compresses no message names no encoding.
         let encoding = frame.encoding.or(self.origin.encoding).filter(|_| frame.compress != Compress::No);
         let call = Begin {
             path: &path.path,
@@ -106,7 +106,7 @@ impl<S: Requests + 'static> Client<S> {
             user_agent: concat!("nearcall/", env!("CARGO_PKG_VERSION")),
         };
         let shape = Shape { streams_in: path.streams_in, streams_out: path.streams_out, is_safe: path.is_safe };
-        // Of a stream only the arguments that are beside it are a message now.
+        // A stream begins with a message only if the call has arguments beside the stream.
         let first = (!path.streams_in || !frame.is_empty()).then_some(arguments);
         let begun = Caller::begin(session, self.origin.asks, shape, &call, first, compresses(frame, true), out);
         let (stream, caller) = match begun {
@@ -128,7 +128,7 @@ impl<S: Requests + 'static> Client<S> {
         Ok(())
     }
 
-    /// Begins calls that have waited, as many as the server takes now.
+    /// Begins waiting calls, as many as the server accepts now.
     fn begin_waiting(&mut self, session: &mut S, frames: &mut Frames) {
         while let Some(mut waited) = self.queue.pop() {
             match self.begin(session, frames, waited.number, &waited.frame(), &mut |_| 0) {
@@ -142,7 +142,7 @@ impl<S: Requests + 'static> Client<S> {
             let key = CallKey { number: waited.number, side: 0 };
             for (kind, compress, payload) in std::mem::take(&mut waited.rest) {
                 let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&payload)) };
-                // Whatever has fitted before it waited fits now; and if the call has failed, there is nobody to send to.
+                // `follow` has checked that HTTP can carry the frame. If the call has failed, the frame is not needed.
                 let _ = self.put(session, frames, key, &frame, &mut |_| 0);
             }
         }
@@ -161,7 +161,7 @@ impl<S: Requests + 'static> Client<S> {
         Some(call)
     }
 
-    /// A call ends by something else than the server's status.
+    /// Ends a call for another reason than the server's status.
     fn fail(&mut self, frames: &mut Frames, stream: StreamId, failure: &Failure) {
         self.end_by(frames, stream, |call| Incoming::local(call, failure));
     }
@@ -182,7 +182,7 @@ impl<S: Requests + 'static> Client<S> {
 
     fn ended(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, ending: Ending) {
         let Some(mut call) = self.forget(stream) else { return };
-        // What it had to send is wanted no longer.
+        // The server has ended the call: it needs no more of what this side sends.
         session.reset(stream, Code::CANCEL);
         if !call.streams_out && call.caller.is_whole() {
             call.reply.get_or_insert_default();
@@ -198,7 +198,7 @@ impl<S: Requests + 'static> Client<S> {
                 reply.unwrap_or_else(|| failed("the server has sent no message, and no failure"))
             }
             Ending::Status { code, message, details, metadata } => {
-                // What cannot be read of it is not more than code and message say.
+                // Details that cannot be decoded are left out: code and message remain.
                 let known = rpc_status::decode(&details).map(|status| status.details).unwrap_or_default();
                 let failure = Failure { code, message, details: known };
                 let mut end = Incoming::local(call.number, &failure);
@@ -274,7 +274,7 @@ impl<S: Requests + 'static> Role for Client<S> {
                     session.release(stream, cost);
                 } else if call.streams_out {
                     let before = call.inflow.waiting();
-                    // Its user is not told whether it was compressed.
+                    // `false`: clients are not told whether a message was compressed.
                     call.inflow.item(message, cost, false, frames, &self.account);
                     self.waiting += call.inflow.waiting() - before;
                 } else {
@@ -302,7 +302,7 @@ impl<S: Requests + 'static> Role for Client<S> {
                 }
                 let until = call.until;
                 let failure = if code == Code::CANCEL && until.is_some_and(|until| until <= Instant::now()) {
-                    // A server that keeps the deadline as well may say so before this side has noticed.
+                    // A server that watches the deadline, too, may cancel the call before this side has noticed.
                     Failure::new(Failure::DEADLINE_EXCEEDED, "the server has given the call up at its deadline")
                 } else if unprocessed {
                     let why = "the server has refused the call after it had begun to answer: it may have run";
@@ -322,7 +322,7 @@ impl<S: Requests + 'static> Role for Client<S> {
             // The core makes another connection for new calls. Those above the last one are reset, one event each.
             Event::GoAway { .. } => {
                 frames.push_back(bare(Kind::GoAway, 0));
-                // Those that wait go there, too.
+                // `begin` refuses the waiting calls, and the core repeats them on that connection.
                 self.begin_waiting(session, frames);
             }
             Event::Pong(token) => {
@@ -349,7 +349,7 @@ impl<S: Requests + 'static> Role for Client<S> {
             Kind::Call => return self.begin(session, frames, number, frame, out),
             Kind::Ping => {
                 if number == u32::MAX {
-                    // It is to wake whoever receives, which needs no server.
+                    // This ping only wakes the receiving thread. It needs no server.
                     frames.push_back(bare(Kind::Pong, number));
                     return Ok(());
                 }
@@ -365,7 +365,7 @@ impl<S: Requests + 'static> Role for Client<S> {
                 return Err(LinkError::Unfit("over HTTP a server cannot call".into()));
             }
         }
-        // A call that has ended has no stream any more, and one that waits has none yet.
+        // An ended call has no stream any more, and a waiting call has none yet.
         let Some(&stream) = self.streams.get(&number) else { return self.queue.follow(number, frame) };
         match frame.kind {
             Kind::Item => {
@@ -403,7 +403,7 @@ impl<S: Requests + 'static> Role for Client<S> {
     }
 
     fn make_room(&mut self, _session: &mut S, _frames: &mut Frames) -> bool {
-        // A client keeps whatever it has asked for.
+        // A client refuses no answer to its own calls.
         false
     }
 
@@ -486,7 +486,7 @@ mod tests {
         }
     }
 
-    /// A megabyte of zeros has a thousand bytes when it comes.
+    /// A megabyte of zeros is a thousand bytes when compressed.
     #[test]
     fn what_compressed_messages_become_is_bounded_though_the_window_is_not_used_up() {
         let mut pair = Pair::calling(None);
@@ -495,7 +495,7 @@ mod tests {
         for sent in 0..64 {
             pair.server.send_message(pair.stream, &[&zeros], true).unwrap();
             pair.receive();
-            // The failure waits behind what was kept.
+            // The failure waits behind the messages that were kept.
             let refused = pair.client.calls.values().any(|call| call.inflow.has_end());
             let waiting = pair.client.waiting;
             assert!(waiting <= WAITING_PER_CALL + MEGABYTE, "{waiting} bytes");

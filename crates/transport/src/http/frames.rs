@@ -1,4 +1,4 @@
-//! What frames of the core are made of messages, and messages of frames.
+//! Converts messages to the core's frames, and frames to messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::outgoing::{Body, Compress, Outgoing};
 /// Frames for the core that wait to be received.
 pub(super) type Frames = VecDeque<Incoming>;
 
-/// A frame for the core with a message in it, charged to the peer's account whatever that says: a peer that is over its
-/// budget gets no more credit.
+/// A frame for the core with a message in it. Its memory is charged to the peer's account even when that is full: a
+/// peer over its budget gets no more credit.
 pub(super) fn with_message(head: FrameHead, message: SmallVec<[u8; INLINE]>, account: &Arc<Account>) -> Incoming {
     let cost = message.len() + head.metadata().map_or(0, Metadata::held);
     let charge = (!is_free(cost)).then(|| account.charge_anyway(cost));
@@ -33,10 +33,10 @@ pub(super) fn credit(call: u32, bytes: i64) -> Incoming {
     Incoming::new(FrameHead::new(Kind::Credit, call), &bytes.to_le_bytes())
 }
 
-/// Messages that are shorter than this are not compressed, bytes: that would save less than it costs.
+/// Messages shorter than this, in bytes, are not compressed: that would save less than it costs.
 const WORTH_COMPRESSING: usize = 1024;
 
-/// Whether a frame's message is compressed, if it can be. `usually`: messages are, if nothing is said of them.
+/// Whether to compress a frame's message, if it can be. `usually`: what happens if the frame does not say.
 pub(super) fn compresses(frame: &Outgoing<'_>, usually: bool) -> bool {
     match frame.compress {
         Compress::AsUsual => usually && frame.len() >= WORTH_COMPRESSING,
@@ -45,7 +45,7 @@ pub(super) fn compresses(frame: &Outgoing<'_>, usually: bool) -> bool {
     }
 }
 
-/// The one message that a frame's payload is, end to end.
+/// The pieces of a frame's payload, which together are one message.
 pub(super) fn message<'f, 'a>(frame: &'f Outgoing<'a>) -> Result<&'f [&'a [u8]], LinkError> {
     match &frame.body {
         Body::Whole(bytes) => Ok(std::slice::from_ref(bytes)),
@@ -54,12 +54,12 @@ pub(super) fn message<'f, 'a>(frame: &'f Outgoing<'a>) -> Result<&'f [&'a [u8]],
     }
 }
 
-/// The payload of a frame of the core's own, which is short.
+/// The payload of a frame that the core made itself, which is short.
 pub(super) fn short<'a>(frame: &Outgoing<'a>) -> &'a [u8] {
     if let Body::Whole(bytes) = frame.body { bytes } else { &[] }
 }
 
-/// What a failure to send means to the core; `Ok` if nobody is there any more to be sent to.
+/// What a failure to send means to the core. `Ok` if the peer is gone: there is nobody to send to.
 pub(super) fn unsent(error: SendError) -> Result<(), LinkError> {
     match error {
         SendError::Gone => Ok(()),

@@ -1,7 +1,8 @@
 //! Items of a stream that the core has no credit for yet.
 //!
-//! HTTP/2's window counts bytes, the core's credit counts 32 bytes more for each item. So a peer that sends short messages
-//! may send more of them than the core takes: they wait here, end to end, where each costs what it has.
+//! HTTP/2's window counts bytes, the core's credit counts 32 bytes more for each item. So a peer that sends short
+//! messages may send more of them than the core takes. They wait here in one buffer, where a message costs little more
+//! than its bytes.
 
 use std::sync::Arc;
 
@@ -10,15 +11,15 @@ use smallvec::SmallVec;
 use crate::budget::{Account, Charge};
 use crate::incoming::INLINE;
 
-/// Bytes in front of a message: whether it came compressed, and its length.
+/// Bytes in front of a message: whether it arrived compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Messages that wait, in order.
+/// Waiting messages, in order.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Each with what is said of it in front of it.
+    /// The messages, each behind its prefix.
     bytes: Vec<u8>,
-    /// Where the first one begins.
+    /// Where the first message begins.
     at: usize,
     charge: Option<Charge>,
 }
@@ -28,7 +29,7 @@ impl Held {
         self.at == self.bytes.len()
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait, prefixes included.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -44,7 +45,7 @@ impl Held {
         self.bytes.extend_from_slice(message);
     }
 
-    /// The first message, and whether it came compressed. Memory goes when the last one does.
+    /// The first message, and whether it arrived compressed. Memory is freed when the last message goes.
     pub(super) fn pop(&mut self) -> Option<(SmallVec<[u8; INLINE]>, bool)> {
         let (&[compressed, ref len @ ..], rest) = self.bytes[self.at..].split_first_chunk::<PREFIX>()?;
         let len = u32::from_le_bytes(*len) as usize;

@@ -1,4 +1,4 @@
-//! The stream of messages that comes from the peer, and what the core may be given of it.
+//! A call's two streams of messages: what the core may be given of the peer's, and the credit it gets back for its own.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::budget::Account;
 use crate::errors::LinkError;
 use crate::incoming::{INLINE, Incoming};
 
-/// One call's.
+/// The messages of one call that come from the peer.
 #[derive(Debug)]
 pub(super) struct Inflow {
     /// The call's number in the core.
     call: u32,
-    /// What the core may still be given, bytes as the core counts them.
+    /// Credit that the core has left, in bytes as the core counts them.
     allowance: i64,
-    /// What it was given and has not taken, bytes as HTTP/2 counts them.
+    /// Bytes given to the core that it has granted no new credit for, as HTTP/2 counts them.
     untaken: usize,
-    /// Messages that have come and are more than it may be given.
+    /// Messages that have arrived and exceed the core's credit.
     held: Held,
-    /// The frame that ends the stream, behind those.
+    /// The frame that ends the stream. It waits behind the held messages.
     end: Option<Box<Incoming>>,
 }
 
@@ -33,7 +33,7 @@ impl Inflow {
         Self { call, allowance: WINDOW, untaken: 0, held: Held::default(), end: None }
     }
 
-    /// A message has come, which counts `size` bytes in HTTP/2's window.
+    /// A message has arrived. It takes `size` bytes of HTTP/2's window.
     pub(super) fn item(
         &mut self,
         message: SmallVec<[u8; INLINE]>,
@@ -56,7 +56,7 @@ impl Inflow {
         frames.push_back(item.that_was_compressed(compressed));
     }
 
-    /// The stream has ended: the core is told by `end`, behind all items.
+    /// The stream has ended. The core gets `end` behind all items.
     pub(super) fn end(&mut self, end: Incoming, frames: &mut Frames) {
         if self.held.is_empty() {
             frames.push_back(end);
@@ -65,7 +65,7 @@ impl Inflow {
         }
     }
 
-    /// The core grants more, in the payload of its frame; the peer may send as much again.
+    /// The core grants credit by the payload of its frame. As much is released in HTTP/2's window.
     pub(super) fn grant(
         &mut self,
         payload: &[u8],
@@ -90,7 +90,7 @@ impl Inflow {
         }
     }
 
-    /// Whether the stream has ended, and the core does not know yet.
+    /// Whether the stream has ended and the core does not know yet.
     pub(super) fn has_end(&self) -> bool {
         self.end.is_some()
     }
@@ -100,31 +100,32 @@ impl Inflow {
         self.held.len()
     }
 
-    /// Nobody wants the rest.
+    /// The core wants no more: drops what waits.
     pub(super) fn clear(&mut self) {
         (self.held, self.end) = (Held::default(), None);
     }
 }
 
-/// The stream of messages that the core sends: its credit is given back as long as little of it waits.
+/// The stream of messages that the core sends. The core gets its credit back while little of the stream waits to be
+/// sent.
 #[derive(Debug, Default)]
 pub(super) struct Outflow {
     /// Credit that the core has spent and not got back.
     spent: i64,
-    /// Much waits.
+    /// Much waits to be sent.
     is_full: bool,
 }
 
 impl Outflow {
-    /// An item was sent. The credit to give back now, if it is worth a frame.
+    /// An item was sent. Returns the credit to give back now, if it is worth a frame.
     fn item(&mut self, len: usize, sent: Sent) -> Option<i64> {
         self.spent += cost(len);
         self.is_full |= sent == Sent::Full;
         (!self.is_full && self.spent >= WINDOW / 2).then(|| std::mem::take(&mut self.spent))
     }
 
-    /// An item of so many bytes was sent, of the call that the core knows by `number`: its credit is given back if it is
-    /// time.
+    /// Notes that an item of `len` bytes was sent for the core's call `number`, and gives credit back when it is worth
+    /// a frame.
     pub(super) fn sent(
         outflow: Option<&mut Self>,
         sent: Result<Sent, SendError>,
@@ -142,7 +143,7 @@ impl Outflow {
         }
     }
 
-    /// There is room again. The credit to give back.
+    /// There is room to send again. Returns the credit to give back.
     pub(super) fn room(&mut self) -> i64 {
         self.is_full = false;
         std::mem::take(&mut self.spent)

@@ -1,8 +1,9 @@
 //! gRPC, Connect, and what browsers speak, as one more [`Link`](crate::Link): calls, items and ends of `nearcall_wire` on one side, the
 //! messages, headers and statuses of `nearcall_http` on the other.
 //!
-//! A call's number at the server is the stream's. Credit becomes HTTP/2's windows. What these cannot say is refused in words:
-//! one-way calls, named arguments, buffers beside a message, calls of objects.
+//! The number of a call at the server is the number of its stream. Credit becomes HTTP/2's windows. One-way calls,
+//! named arguments, buffers beside a message and calls of objects have no form in HTTP: they are refused with a message
+//! that says so.
 
 mod bell;
 mod client;

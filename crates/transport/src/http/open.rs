@@ -1,4 +1,4 @@
-//! Connections of HTTP, made of a socket: which session speaks on it, and which end of the calls is here.
+//! Makes links from sockets that speak HTTP: chooses the session, and the end of the calls (client or server).
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::options::Options;
 use crate::peer::Peer;
 use crate::wire::Wire;
 
-/// What a client's first bytes must be.
+/// The first bytes of a client that speaks HTTP/2.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A connection to a client, of which `arrived` was read already. `is_open`: it may speak anything that goes over HTTP, and
-/// not only gRPC; `is_secure`: it is encrypted.
+/// A connection to a client; `arrived` is what was read from it already. `is_open`: the client may speak every protocol
+/// over HTTP, not only gRPC. `is_secure`: the connection is encrypted.
 pub(crate) fn serve<W: Wire + 'static>(
     wire: W,
     peer: Peer,
@@ -39,17 +39,18 @@ pub(crate) fn serve<W: Wire + 'static>(
     Arc::new(HttpLink::new(wire, peer, session, server, account, options))
 }
 
-/// The state of a fresh connection to a server that speaks HTTP/2.
+/// The state of a new connection to a server that speaks HTTP/2.
 pub(crate) fn client_session(options: &Options) -> Session {
     Session::client(session_options(options))
 }
 
-/// The same of one that speaks HTTP/1.1.
+/// The state of a new connection to a server that speaks HTTP/1.1.
 pub(crate) fn http1_client_session(options: &Options) -> Http1Client {
     Http1Client::new(session_options(options))
 }
 
-/// A connection to a server, whose settings the session has, for calls that are asked for in that way.
+/// A connection to a server, for calls in the protocol that `asks` names. The session has the server's settings
+/// already.
 pub(crate) fn call<W: Wire + 'static>(
     wire: W,
     peer: Peer,

@@ -1,8 +1,9 @@
-//! Connections to a server without HTTP/2, as one link: each carries one call at a time, and a call that finds none free
-//! gets one more.
+//! Connections to a server without HTTP/2, as one link. Each connection carries one call at a time; a call that finds
+//! none free makes the pool dial one more.
 //!
-//! The first is there from the beginning, and the link lives as long as there is one. A thread for that dial alone makes each
-//! further one; who waits for it takes whatever is free first. What goes wrong on one of several ends its own call only.
+//! The link begins with one connection and lives as long as it has one. Each further connection is dialled by a thread
+//! of its own. A waiting call takes whichever connection is free first. If one of several connections fails, only its
+//! own call fails.
 
 use std::fmt;
 use std::io;
@@ -29,13 +30,13 @@ use crate::outgoing::{Body, CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Connections at the most.
+/// The most connections of a pool.
 const MOST: usize = 32;
-/// One that has carried no call for so long is closed when another one is called on.
+/// An idle connection is closed after this time, the next time a call uses another one.
 const IDLE: Duration = Duration::from_secs(30);
-/// The pause after a dial that failed: there are others to wait for.
+/// The pause after a failed dial. Waiting calls may get one of the other connections meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a thread that does not receive sleeps before it looks by itself whether a connection is free.
+/// How long a thread that does not receive sleeps before it looks for a free connection.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Makes one more connection to the same server.
@@ -46,7 +47,7 @@ pub(crate) struct Pool {
     peer: Peer,
     connect: Connect,
     state: Mutex<State>,
-    /// What the receiver sleeps at: all connections, and whoever has made frames or a connection.
+    /// What the receiving thread sleeps on: all connections, and the bell of threads that made a frame or a connection.
     bell: Bell,
     budget: Mutex<SpinBudget>,
     closed: AtomicBool,
@@ -54,15 +55,15 @@ pub(crate) struct Pool {
 
 struct State {
     members: Vec<Member>,
-    /// Whose turn it is to be looked at first.
+    /// Rotates the connection that is looked at first.
     turn: usize,
-    /// What was made here for the core.
+    /// Frames for the core that the pool itself made.
     frames: Frames,
-    /// Calls of an event loop that no connection is free for.
+    /// Calls of an event loop that wait for a free connection.
     waiting: Waiting,
-    /// Threads that wait for a free one.
+    /// How many threads wait for a free connection.
     threads: usize,
-    /// Dials under way, and when the next may begin.
+    /// How many dials are under way, and when the next may begin.
     dialling: usize,
     not_before: Option<Instant>,
 }
@@ -71,9 +72,9 @@ struct State {
 struct Member {
     link: Arc<dyn Link>,
     call: Option<Carried>,
-    /// Since when it carries none.
+    /// Since when the connection has been idle.
     since: Instant,
-    /// It takes no more calls.
+    /// The connection takes no more calls.
     retires: bool,
 }
 
@@ -84,7 +85,7 @@ struct Carried {
     is_stream: bool,
 }
 
-/// Counts a thread that waits.
+/// Counts a waiting thread in [`State::threads`] while it lives.
 struct Counted<'a>(&'a Pool);
 
 impl<'a> Counted<'a> {
@@ -156,7 +157,7 @@ impl Pool {
     }
 
     fn is_closed(&self) -> bool {
-        // Acquire: whoever sees it finds no connection that `close` has not seen.
+        // Acquire: pairs with the release in `close`. `welcome` adds no connection once it sees the flag.
         self.closed.load(Ordering::Acquire)
     }
 
@@ -168,7 +169,7 @@ impl Pool {
         after.iter().chain(before).map(|member| Arc::clone(&member.link)).collect()
     }
 
-    /// The only connection, if there is but one.
+    /// The connection, if there is only one.
     fn only(&self) -> Option<Arc<dyn Link>> {
         match &self.state.lock().members[..] {
             [one] => Some(Arc::clone(&one.link)),
@@ -176,12 +177,12 @@ impl Pool {
         }
     }
 
-    /// Takes a free connection for a call; `None` if one is yet to become free, or to be made.
+    /// Takes a free connection for a call. `None` if none is free now, but one may become free or be made.
     fn claim(&self, state: &mut State, call: Carried) -> Result<Option<Arc<dyn Link>>, LinkError> {
-        // The one that was used last first, so that those that are not needed grow old.
+        // The connection that was used last comes first, so that surplus ones stay idle and are closed.
         while let Some(at) = free(&state.members) {
             let member = &mut state.members[at];
-            // Between two calls nothing comes but the server's goodbye.
+            // Between two calls the server sends nothing but its goodbye.
             if !member.link.is_stale() {
                 member.call = Some(call);
                 let link = Arc::clone(&member.link);
@@ -195,7 +196,7 @@ impl Pool {
         }
         let all_are_streams = state.members.iter().all(|member| member.call.is_some_and(|call| call.is_stream));
         if all_are_streams && state.dialling == 0 && !state.may_grow() {
-            // Its reader may be the one who asks, and would wait for himself.
+            // The thread that asks may be the reader of one of those streams, and would wait for itself.
             return Err(LinkError::Exhausted(format!(
                 "over HTTP/1.1 a connection carries one call at a time, and there are no more than the {} on which streams \
                  are under way: end one of them first, or call on another channel; over HTTP/2 there is no such limit",
@@ -205,7 +206,7 @@ impl Pool {
         Ok(None)
     }
 
-    /// Makes connections for those who wait.
+    /// Starts dials for waiting threads and calls, one for each, up to [`MOST`] connections.
     fn grow(&self, state: &mut State) {
         while state.dialling < state.threads + state.waiting.len() && state.may_grow() && !self.is_closed() {
             let this = self.this.clone();
@@ -222,22 +223,23 @@ impl Pool {
         }
     }
 
-    /// A dial has ended.
+    /// A dial has ended: `made` is its connection, if it succeeded.
     fn welcome(&self, made: Option<Arc<dyn Link>>) {
         let mut state = self.state.lock();
         state.dialling -= 1;
         match made.filter(|link| self.bell.watch(link.fd(), true).is_ok()) {
-            // Under the lock: `close` sets the flag before it takes it.
+            // Checked under the lock: `close` sets the flag before it locks, so it finds this connection or is seen
+            // here.
             Some(link) if self.is_closed() => link.close(),
             Some(link) => state.members.push(Member::new(link)),
             None => state.not_before = Some(Instant::now() + PAUSE),
         }
         drop(state);
-        // Who receives sees to the calls that wait.
+        // The receiving thread begins the waiting calls.
         self.bell.ring();
     }
 
-    /// Closes what has not been used for long.
+    /// Closes connections that have been idle longer than [`IDLE`].
     fn close_old(&self, state: &mut State) {
         while let Some(at) =
             state.members.iter().position(|member| member.call.is_none() && member.since.elapsed() > IDLE)
@@ -246,15 +248,15 @@ impl Pool {
         }
     }
 
-    /// Lets go of a connection that is not the only one.
+    /// Closes a connection that is not the only one.
     fn dismiss(&self, state: &mut State, at: usize) {
         let member = state.members.swap_remove(at);
-        // It fails only if it is not watched any more.
+        // Fails only if the poller does not watch the socket any more.
         let _ = self.bell.watch(member.link.fd(), false);
         member.link.close();
     }
 
-    /// A connection is free again.
+    /// A connection carries no call any more. One that retires is closed, unless it is the only one.
     fn freed(&self, state: &mut State, link: &Arc<dyn Link>) {
         let is_only = state.members.len() == 1;
         let Some(at) = state.members.iter().position(|member| member.is(link)) else { return };
@@ -265,7 +267,7 @@ impl Pool {
         }
     }
 
-    /// Begins calls that wait, as far as there are free connections.
+    /// Begins waiting calls while connections are free.
     fn begin_waiting(&self) {
         loop {
             let mut state = self.state.lock();
@@ -280,12 +282,12 @@ impl Pool {
                     }
                     for (kind, compress, payload) in waited.rest {
                         let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&payload)) };
-                        // What went wrong is the call's end, which is on its way.
+                        // If this fails, the call has ended, and the frame that says so is on its way.
                         let _ = link.send(call, &frame, Room::Later);
                     }
                 }
                 Ok(None) => {
-                    // Under the same lock: whoever gives it up meanwhile finds it here.
+                    // Under the same lock: a thread that cancels the call meanwhile finds it among the waiting calls.
                     state.waiting.push_first(waited);
                     return self.grow(&mut state);
                 }
@@ -299,12 +301,12 @@ impl Pool {
         }
     }
 
-    /// The next frame that was made here.
+    /// The next frame that the pool itself made.
     fn next_made(&self) -> Option<Incoming> {
         let mut state = self.state.lock();
         let frame = state.frames.pop_front();
         if !state.frames.is_empty() {
-            // Whoever sleeps next is to come back for them.
+            // Keeps the next sleep from missing the other frames.
             self.bell.ring();
         }
         frame
@@ -329,7 +331,7 @@ impl Pool {
                 Err(error)
             }
             Err(error) => {
-                // Some of it may be out.
+                // Part of the frame may have been sent, so the call cannot go to another connection.
                 self.lost(link, error)?;
                 self.bell.ring();
                 Ok(Sent::Out)
@@ -338,7 +340,7 @@ impl Pool {
         }
     }
 
-    /// A frame that has come on a connection; `None` if it is none for the core.
+    /// Notes what a received frame means for its connection. Returns the frame if it is for the core.
     fn look_at(&self, link: &Arc<dyn Link>, frame: Incoming) -> Option<Incoming> {
         let mut state = self.state.lock();
         if frame.head.kind == Kind::GoAway {
@@ -358,7 +360,8 @@ impl Pool {
         Some(frame)
     }
 
-    /// A connection is gone. One of several takes its call with it, and nothing else.
+    /// Removes a connection that failed, and ends its call. Returns the error if it was the only one: then the link has
+    /// failed.
     fn lost(&self, link: &Arc<dyn Link>, error: LinkError) -> Result<(), LinkError> {
         let mut state = self.state.lock();
         let Some(at) = state.members.iter().position(|member| member.is(link)) else { return Ok(()) };
@@ -396,7 +399,7 @@ impl Link for Pool {
             return Err(LinkError::Closed);
         }
         if frame.kind == Kind::Ping && call.number == u32::MAX {
-            // It is to wake whoever receives, which needs no server.
+            // This ping only wakes the receiving thread. It needs no server.
             self.tell(bare(Kind::Pong, call.number));
             return Ok(Sent::Out);
         }
@@ -417,7 +420,7 @@ impl Link for Pool {
                     state.waiting.push(call.number, frame)?;
                     self.grow(&mut state);
                     drop(state);
-                    // One may have become free meanwhile.
+                    // A connection may have become free meanwhile: the receiving thread looks.
                     self.bell.ring();
                     return Ok(Sent::Out);
                 }
@@ -455,7 +458,7 @@ impl Link for Pool {
 
     fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
         self.bell.clear();
-        // A connection may have been made for them.
+        // A dial may have made a connection for waiting calls.
         self.begin_waiting();
         if let Some(frame) = self.next_made() {
             return Ok(Some(frame));
@@ -495,7 +498,7 @@ impl Link for Pool {
         receive(&self.budget, deadline, || self.try_receive(), sleep)
     }
 
-    /// Of several connections none is worth to keep the others waiting.
+    /// Spins on the only connection. With several, a spin on one would keep the others waiting.
     fn spin(&self) -> bool {
         self.only().is_some_and(|link| link.spin())
     }
@@ -557,13 +560,14 @@ impl Link for Pool {
 }
 
 impl Pool {
-    /// Sends a frame of a call that is under way, if it still is.
+    /// Sends a frame of a call that has begun, or keeps it if the call waits.
     fn send_on(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let link = {
             let mut state = self.state.lock();
             let link = state.members.iter().find(|member| member.carries(call.number) || frame.kind == Kind::Ping);
             let Some(link) = link.map(|member| Arc::clone(&member.link)) else {
-                // One that waits has no connection yet, and one that has ended none any more.
+                // A waiting call has no connection yet. An ended call has none any more, and `follow` ignores the
+                // frame.
                 return state.waiting.follow(call.number, frame).map(|()| Sent::Out);
             };
             link
@@ -572,7 +576,7 @@ impl Pool {
         if frame.kind == Kind::Cancel {
             let mut state = self.state.lock();
             if let Some(member) = state.of(&link) {
-                // HTTP/1.1 has no other way to give a call up than to end the connection.
+                // HTTP/1.1 can cancel a call only by closing its connection.
                 member.retires = true;
             }
             self.freed(&mut state, &link);

@@ -1,4 +1,4 @@
-//! How a receiver waits: it spins as long as that pays, then sleeps.
+//! How a receiving thread waits: it spins as long as that pays, then sleeps.
 
 use std::io;
 use std::time::Instant;
@@ -11,8 +11,8 @@ use crate::errors::LinkError;
 use crate::incoming::Incoming;
 use crate::link::LONGEST_SLEEP;
 
-/// [`Link::receive`](crate::Link::receive) of a link that can `try_receive`, and `sleep` until something may have come:
-/// whether something has.
+/// [`Link::receive`](crate::Link::receive) for a link with these functions: `try_receive` returns a frame without
+/// waiting, `sleep` sleeps until a time and says whether something may have arrived.
 pub(super) fn receive(
     budget: &Mutex<SpinBudget>,
     deadline: Option<Instant>,

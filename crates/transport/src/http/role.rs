@@ -6,18 +6,19 @@ use super::frames::Frames;
 use crate::errors::LinkError;
 use crate::outgoing::{CallKey, Outgoing};
 
-/// One end of a connection: what the peer's side of the protocol means to the core, and the other way round.
+/// One end of a connection: translates between the session's events and the core's frames.
 pub(crate) trait Role: Send + std::fmt::Debug {
-    /// What it speaks.
+    /// The protocol's state machine at this end.
     type Session: Connection;
 
-    /// Takes in the next thing that the peer did; what the core is to know goes to `frames`. Whether there was one.
+    /// Takes in the session's next event and adds the frames that it means for the core to `frames`. Whether there was
+    /// an event.
     ///
     /// # Errors
     /// The peer broke the protocol.
     fn take_in(&mut self, session: &mut Self::Session, frames: &mut Frames) -> Result<bool, LinkError>;
 
-    /// Why a frame may find no room, if that is not that the peer does not read.
+    /// Why a frame finds no room, if the reason is not that the peer does not read.
     fn why_no_room(&self, _session: &mut Self::Session) -> Option<String> {
         None
     }
@@ -25,7 +26,7 @@ pub(crate) trait Role: Send + std::fmt::Debug {
     /// Encodes a frame into the session.
     ///
     /// # Errors
-    /// One that spares the connection: nothing was sent.
+    /// An error that spares the connection: nothing was sent.
     fn put(
         &mut self,
         session: &mut Self::Session,
@@ -35,7 +36,7 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         out: Out<'_>,
     ) -> Result<(), LinkError>;
 
-    /// Keeps a call for which [`put`](Self::put) has found no room, until there is some.
+    /// Keeps a call for which [`put`](Self::put) found no room, until there is some.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -43,23 +44,25 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         Err(LinkError::Full)
     }
 
-    /// Calls of this side, by number, that wait until the peer takes more of them at a time.
+    /// Numbers of this side's calls that wait until the peer accepts more calls at a time.
     fn unbegun(&self) -> impl Iterator<Item = u32> {
         std::iter::empty()
     }
 
-    /// Whether the peer knows that this side has said goodbye, if it has: what comes from it now was begun after that. It has
-    /// a moment to say so if this side `waits`.
+    /// Whether this side has sent no goodbye, or the peer has read it: then every call that arrives from now on was
+    /// begun after the goodbye. `waits` gives the peer a moment to confirm it; without `waits`, the peer counts as
+    /// informed.
     fn has_parted(&mut self, _session: &mut Self::Session, _waits: bool) -> bool {
         true
     }
 
-    /// Refuses the call whose message keeps most and has not come completely. Whether there was one.
+    /// Refuses the call that keeps the most memory for a message that has not arrived completely. Whether there was
+    /// such a call.
     fn make_room(&mut self, session: &mut Self::Session, frames: &mut Frames) -> bool;
 
-    /// Nobody works for a call any more.
+    /// No handler works for this call any more.
     fn finished(&mut self, session: &mut Self::Session, call: u32);
 
-    /// Calls that the peer has given up and somebody still works for.
+    /// Calls that the peer has cancelled and a handler still works for.
     fn given_up(&self) -> usize;
 }

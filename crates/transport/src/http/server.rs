@@ -26,33 +26,34 @@ use crate::paths::{Messages, Path, Paths};
 pub(crate) struct Server<S> {
     paths: Arc<Paths>,
     origins: Arc<Origins>,
-    /// Whatever goes over HTTP may be spoken, and not only gRPC.
+    /// Clients may speak every protocol over HTTP, not only gRPC.
     is_open: bool,
-    /// The longest message, bytes.
+    /// The longest message that is accepted, in bytes.
     most: usize,
     account: Arc<Account>,
-    /// How messages are compressed for clients that read that, if they are.
+    /// How messages are compressed for clients that read it, if at all.
     encoding: Option<Encoding>,
     calls: HashMap<StreamId, Call>,
-    /// Of those, the ones that the client has given up.
+    /// How many of those calls the client has cancelled.
     given_up: usize,
     closing: Closing,
     of: std::marker::PhantomData<fn(S)>,
 }
 
-/// How far the end of the connection is. Calls that come before the client knows of it are taken.
+/// How far the goodbye has got. Calls that the client begins before it has read the goodbye are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,
-    /// The client was asked to begin no more calls, and to answer a ping behind that; when.
+    /// The goodbye was sent at this time, over HTTP/2 with a ping behind it.
     Asked(Instant),
-    /// What it begins now is refused, in a way that lets it try elsewhere.
+    /// New calls are refused, in a way that lets the client try elsewhere.
     Done,
 }
 
-/// The ping that is answered after the goodbye was read.
+/// The ping behind the goodbye: a client that answers it has read the goodbye.
 const GOODBYE: [u8; 8] = *b"goodbye\0";
-/// How long a client is waited for that does not answer it. Then it may find a call refused that it has just begun.
+/// How long to wait for a client that does not answer that ping. After this, a call that it has just begun may be
+/// refused.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A call under way.
@@ -60,26 +61,26 @@ const PATIENCE: Duration = Duration::from_millis(50);
 struct Call {
     /// What the client sends.
     messages: Messages,
-    /// Of a call that the core does not know yet: the message with its arguments is still to come.
+    /// The frame that begins the call in the core, until the message with the call's arguments has arrived.
     head: Option<FrameHead>,
-    /// What its metadata costs until then.
+    /// The cost of the metadata in `head` until then.
     waits: Option<Charge>,
-    /// The client has given it up, and a handler may be at work.
+    /// The client has cancelled the call, and a handler may still work for it.
     given_up: bool,
-    /// A body that is one message: an empty one is one, too.
+    /// The whole body is one message, so an empty body is a message, too.
     is_whole: bool,
     reply: Reply,
     inflow: Inflow,
     outflow: Outflow,
 }
 
-/// How a request begins.
+/// What a request turned out to be.
 enum Begun {
-    /// How its body is to be read, and its message if it came with the head.
+    /// A call, how to read its body, and its message if the head of the request held it.
     Call(Box<Call>, Option<Reads>, Option<Vec<u8>>),
-    /// It ends at once, with a status.
+    /// A call that ends at once, with this code and message.
     Refused(Reply, u8, String),
-    /// It is no call, and gets HTTP's status.
+    /// Not a call: answered with HTTP's status.
     Foreign(Answer),
 }
 
@@ -99,7 +100,7 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// What a request is, by its headers.
+    /// Decides by its headers what a request is.
     fn begin(&self, stream: StreamId, request: Request<'_>) -> Begun {
         if !self.is_open {
             let (status, why) = match (request.method(), request.codec()) {
@@ -112,7 +113,7 @@ impl<S: Calls> Server<S> {
                 return Begun::Foreign(Answer::refusal(status, why));
             }
         }
-        // What a query becomes when it is decompressed is bounded as bodies are.
+        // A query may grow as much by decompression as a body may.
         let most = self.most.min(self.account.room());
         let mut asked = match Asked::read(request, &self.origins, S::IS_HTTP2, most) {
             Ok(asked) => asked,
@@ -138,8 +139,9 @@ impl<S: Calls> Server<S> {
             head.extras_mut().deadline_us = Some(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
         }
         if let Some(metadata) = asked.metadata.take() {
-            // No window bounds headers, and what they say again takes the client a byte. A little costs nothing: what every
-            // client says of itself must not fail its calls when others are what the server is full of.
+            // No window bounds headers, and a client may repeat a long header at the cost of a byte, so metadata is
+            // charged. A little is free: the usual headers must not fail a client's calls when other clients fill the
+            // server.
             let Ok(charge) = Incoming::charge(&self.account, metadata.held()) else {
                 let why = "the server keeps as much as it may, and the call has metadata".to_owned();
                 return Begun::Refused(reply, Failure::RESOURCE_EXHAUSTED, why);
@@ -163,7 +165,7 @@ impl<S: Calls> Server<S> {
         Begun::Call(Box::new(call), asked.reads, asked.by_get)
     }
 
-    /// The method of that path, if it can be called so.
+    /// The method at that path, if the protocol of the request can call it.
     fn find(&self, path: &str, asked: &Asked, reply: &Reply) -> Result<Option<Path>, Answer> {
         let refuse = |status, why: String| Err(reply.refusal(status, &why));
         let found = match self.paths.get(asked.codec, path) {
@@ -189,11 +191,12 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// A request has come.
+    /// Acts on what [`begin`](Self::begin) has decided.
     fn begun(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, begun: Begun, ended: bool) {
         match begun {
             Begun::Call(mut call, reads, by_get) => {
-                // One that does not answer is not waited for with more and more calls.
+                // Ends the wait for the answer to the goodbye after `PATIENCE`, or the client could go on beginning
+                // calls.
                 self.has_parted(session, true);
                 if call.messages == Messages::Stream {
                     let head = call.head.take();
@@ -228,9 +231,9 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// Ends a call that the core may know of.
+    /// Refuses a call that the core may know.
     fn refuse(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, code: u8, why: &str) {
-        // The status may wait behind replies, and nothing more is kept meanwhile.
+        // The status may wait behind replies. Nothing more of the body is kept meanwhile.
         session.discard(stream);
         let Some(mut call) = self.calls.remove(&stream) else { return };
         // If the client is gone there is nobody to tell.
@@ -241,7 +244,7 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// A call that takes one message has got none, or a second one.
+    /// Refuses a call of a method that takes one message: it got none, or a second one.
     fn refuse_count(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId) {
         self.refuse(session, frames, stream, Failure::UNIMPLEMENTED, "the method takes exactly one message");
     }
@@ -269,7 +272,7 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// The client sends no more messages of a call.
+    /// The client sends no more messages in this call.
     fn ended(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId) {
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else { return };
         match call.messages {
@@ -285,7 +288,7 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// Frees what a call that the client has given up still held of its connection.
+    /// Forgets a call, here and in the session.
     fn forget(&mut self, session: &mut S, stream: StreamId) {
         if self.calls.remove(&stream).is_some_and(|call| call.given_up) {
             self.given_up -= 1;
@@ -297,7 +300,7 @@ impl<S: Calls> Server<S> {
 /// A message of a client.
 struct Arrived {
     message: SmallVec<[u8; INLINE]>,
-    /// As the session counts it.
+    /// Bytes, as the session counts them.
     size: usize,
     compressed: bool,
     ended: bool,
@@ -341,7 +344,7 @@ impl<S: Calls> Role for Server<S> {
             }
             Event::Data { stream, cost, .. } => session.release(stream, cost),
             Event::Pong(GOODBYE) => self.part(session),
-            // A client that says goodbye ends its calls, and then the connection.
+            // A client that sends GOAWAY ends its calls itself, and then the connection.
             Event::GoAway { .. } | Event::Pong(_) | Event::Response { .. } | Event::StreamsFree => {}
         }
         Ok(true)
@@ -375,7 +378,8 @@ impl<S: Calls> Role for Server<S> {
             Kind::Item => {
                 let pieces = message(frame)?;
                 if frame.compress == Compress::NotThis {
-                    // The headers come with the first message, unless they are out already.
+                    // Sends headers that allow later messages to be compressed. An error means that they are out already,
+                    // or the client is gone.
                     let _ = reply.head(session, stream, &Head { metadata: None, compress: true });
                 }
                 let sent = reply.message(session, stream, pieces, compress, out);
@@ -432,7 +436,7 @@ impl<S: Calls> Role for Server<S> {
 }
 
 impl<S: Calls> Server<S> {
-    /// Refuses what the client begins from here on.
+    /// Refuses calls that the client begins from now on, if the goodbye was sent.
     fn part(&mut self, session: &mut S) {
         if matches!(self.closing, Closing::Asked(_)) {
             session.drain_now();
@@ -440,7 +444,7 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// A frame that says nothing to the client of its call.
+    /// Handles a frame that is not part of a call's answer.
     fn put_other(
         &mut self,
         session: &mut S,
@@ -468,11 +472,11 @@ impl<S: Calls> Server<S> {
         }
     }
 
-    /// Asks the client to begin no more calls.
+    /// Asks the client to begin no more calls on this connection.
     fn say_goodbye(session: &mut S) -> Closing {
         session.drain();
-        // In HTTP/1.1 there is nothing to be said before the next response. A client that has kept its connection may have sent
-        // a request already, and would not send it again.
+        // HTTP/1.1 can say goodbye only in the next response. The client may have sent a request already, which it
+        // would not repeat: such a request is accepted until `PATIENCE` is over.
         if let Some(session) = session.http2() {
             session.ping(GOODBYE);
         }
@@ -498,7 +502,7 @@ mod tests {
     use crate::budget::Budget;
     use crate::outgoing::Body;
 
-    /// The last streams that a client was told of.
+    /// The last streams that the client's goodbyes named.
     fn goodbyes(server: &mut Session, client: &mut Session) -> Vec<StreamId> {
         client.feed(server.unsent());
         server.sent(server.queued());

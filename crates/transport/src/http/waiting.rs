@@ -1,4 +1,5 @@
-//! Calls of an event loop that wait until the server takes more of them at a time. Threads wait by themselves.
+//! Calls of an event loop that wait until the server accepts more calls at a time. A call of a thread is not kept here:
+//! its thread waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,15 +12,15 @@ use crate::errors::LinkError;
 use crate::outgoing::{Body, Compress, Outgoing};
 use crate::paths::MethodPath;
 
-/// Those of one connection. However many wait, one that is given up goes at once.
+/// The waiting calls of one connection. A cancelled call is dropped at once, however many wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     calls: HashMap<u32, WaitingCall>,
-    /// Their turns, and those of some that were given up.
+    /// The order of the calls. May still name calls that were cancelled.
     turns: VecDeque<u32>,
 }
 
-/// A call that is not begun, and what is to be sent after that.
+/// A call that has not begun, and what to send after its first frame.
 #[derive(Debug)]
 pub(super) struct WaitingCall {
     pub(super) number: u32,
@@ -29,18 +30,18 @@ pub(super) struct WaitingCall {
     compress: Compress,
     encoding: Option<Encoding>,
     arguments: Vec<u8>,
-    /// Items of its stream, and the end.
+    /// Items of the call's stream, and its end.
     pub(super) rest: Vec<(Kind, Compress, Vec<u8>)>,
 }
 
-/// Turns of calls that were given up that are not worth looking for.
+/// `turns` may be longer than twice the calls by this many entries before cancelled calls are removed from it.
 const FEW: usize = 64;
 
 impl Waiting {
     /// Keeps a call.
     ///
     /// # Errors
-    /// It is none that gRPC can carry.
+    /// The frame has no path, or has buffers beside its message: HTTP cannot carry it.
     pub(super) fn push(&mut self, number: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         let Some(path) = frame.path else { return Err(LinkError::Full) };
         let call = WaitingCall {
@@ -58,10 +59,10 @@ impl Waiting {
         Ok(())
     }
 
-    /// Keeps a frame of a call that waits, or forgets the call if it is given up.
+    /// Keeps a frame of a waiting call, or drops the call if the frame cancels it.
     ///
     /// # Errors
-    /// The frame is none that gRPC can carry.
+    /// The frame has buffers beside its message: HTTP cannot carry it.
     pub(super) fn follow(&mut self, number: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         match frame.kind {
             Kind::Cancel => {
@@ -75,7 +76,7 @@ impl Waiting {
                     call.rest.push((frame.kind, frame.compress, message(frame)?.concat()));
                 }
             }
-            // Nothing has come that credit could be granted for.
+            // The call has not begun, so nothing has arrived that would earn credit.
             _ => {}
         }
         Ok(())
@@ -90,17 +91,17 @@ impl Waiting {
         None
     }
 
-    /// How many there are.
+    /// How many calls wait.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Those that wait.
+    /// The numbers of the waiting calls.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
         self.calls.keys().copied()
     }
 
-    /// Puts back a call whose turn has not come.
+    /// Puts a call back to the front: it cannot begin yet.
     pub(super) fn push_first(&mut self, call: WaitingCall) {
         self.turns.push_front(call.number);
         self.calls.insert(call.number, call);
@@ -108,7 +109,7 @@ impl Waiting {
 }
 
 impl WaitingCall {
-    /// Its first frame. What it has waited is not left of its time.
+    /// The call's first frame. The time that it has waited is subtracted from its deadline.
     pub(super) fn frame(&self) -> Outgoing<'_> {
         let left = |until: Instant| until.saturating_duration_since(Instant::now()).as_micros();
         Outgoing {
