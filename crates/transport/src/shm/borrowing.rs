@@ -14,8 +14,8 @@ use crate::errors::LinkError;
 use crate::link::PART;
 use crate::memory::{Debt, Lease, Window};
 
-/// Bytes of buffers that stay mapped for one connection, beside two of the longest messages. Others are mapped for one
-/// message at a time, the part that it needs.
+/// Bytes of buffers that stay mapped for one connection, in addition to two of the longest messages. Of other buffers,
+/// only the part that a message needs is mapped, for that message.
 const KEPT: u64 = 32 << 20;
 const PAGE: u64 = 4096;
 
@@ -24,10 +24,10 @@ const PAGE: u64 = 4096;
 struct Known {
     debt: Arc<Debt>,
     size: u64,
-    /// For what is not kept mapped.
+    /// For mapping the buffer; `None` once all of it stays mapped.
     fd: Option<OwnedFd>,
     window: Option<Arc<Window>>,
-    /// Which parts of the window the system was asked for.
+    /// Which parts of the window the system was already asked to make present.
     present: Vec<bool>,
 }
 
@@ -36,9 +36,9 @@ struct Known {
 pub(super) struct Borrowed {
     segment: Segment,
     link: u64,
-    /// By their numbers, modulo the most there can be.
+    /// The buffers, by their numbers modulo [`Segment::BUFFERS`].
     known: HashMap<usize, Known>,
-    /// How many of them are mapped in part, for a message that is being taken in.
+    /// How many of them are mapped in part, for the message that is being read.
     parts: usize,
     kept_bytes: u64,
     account: Arc<Account>,
@@ -49,8 +49,8 @@ impl Borrowed {
         Self { segment, link, known: HashMap::new(), parts: 0, kept_bytes: 0, account }
     }
 
-    /// Makes the parts of buffers that a note names ready to be read. Whether all are; if not, that takes more time: ask
-    /// again. `limit` is the longest message this side takes.
+    /// Makes the parts of buffers that a note names ready to be read, a part at a time. Whether all are ready; if not,
+    /// call again. `limit` is the longest message that this side accepts.
     pub(super) fn prepare(
         &mut self,
         references: &[Reference],
@@ -59,7 +59,7 @@ impl Borrowed {
         socket: &OwnedFd,
     ) -> Result<bool, LinkError> {
         if self.parts > 0 {
-            // A peer that changes its note in between does not get more of them filled.
+            // A peer that changes its note in between does not get more parts filled.
             self.forget_parts(|number| !references.iter().any(|reference| reference.number == number));
         }
         let mut ready = true;
@@ -113,7 +113,7 @@ impl Borrowed {
                 return Ok(false);
             }
         };
-        // No more than the mapping, which is counted in `usize`.
+        // Fits in `usize`, because it lies inside the mapping.
         let inside = (offset - window.from()) as usize;
         let parts = inside / PART..=(inside + len as usize - 1) / PART;
         if known.present.len() <= *parts.end() {
@@ -126,7 +126,7 @@ impl Borrowed {
         Ok(missing == *parts.end())
     }
 
-    /// The parts that were made [ready](Borrowed::prepare) for those references.
+    /// Leases of the parts that were made [ready](Borrowed::prepare) for these references.
     pub(super) fn take(&mut self, references: &[Reference]) -> SmallVec<[Lease; 2]> {
         let leases = references.iter().map(|reference| {
             let known = &self.known[&index_of(reference.number)];
@@ -141,7 +141,7 @@ impl Borrowed {
         leases
     }
 
-    /// Forgets windows of parts of buffers; who reads them still has them.
+    /// Drops windows of parts of buffers. Leases keep theirs.
     fn forget_parts(&mut self, which: impl Fn(u32) -> bool) {
         for known in self.known.values_mut().filter(|known| known.fd.is_some()) {
             if known.window.is_some() && which(known.debt.number()) {
@@ -151,7 +151,7 @@ impl Borrowed {
         }
     }
 
-    /// The peer has shown a buffer, in the place of one with another number.
+    /// The peer has shown a buffer. It replaces the buffer with the same number modulo [`Segment::BUFFERS`].
     fn learn(&mut self, shown: Announced) -> Result<(), LinkError> {
         let Announced { id: number, size, fd } = shown;
         Mapping::check_shown(fd.as_fd(), size)?;
@@ -167,7 +167,7 @@ impl Borrowed {
     }
 }
 
-/// Where the buffer of a number is.
+/// The place of the buffer with this number.
 fn index_of(number: u32) -> usize {
     number as usize % Segment::BUFFERS
 }

@@ -1,4 +1,5 @@
-//! What of a payload goes to the peer without a copy: what lies in buffers of this side, and what the peer has sent before.
+//! Sends parts of a payload without a copy: those that lie in buffers of this side, and those that the peer sent
+//! before.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -11,35 +12,35 @@ use super::reference::{self, Reference, References, Whose};
 use crate::errors::LinkError;
 use crate::memory::{self, Hold, Memory, Pages, RegionHold, Window};
 
-/// Shorter parts are copied, which costs less.
+/// Shorter parts are copied, which is cheaper.
 const SHORTEST: usize = 4096;
-/// Bytes lent that the reader has not come to yet: then it is waited for, rather than more memory used.
+/// When this many lent bytes wait unread, the sender waits for the reader instead of using more memory.
 const MOST_UNREAD: usize = 32 << 20;
 
-/// What keeps memory of the peer's from going back before the peer has taken in that it was handed back.
+/// Keeps memory of the peer's from going back before the peer has read the message that hands it back.
 #[derive(Debug)]
 pub(super) enum Kept {
     Buffer(#[expect(dead_code, reason = "it is there to be dropped")] Hold),
     Region(#[expect(dead_code, reason = "it is there to be dropped")] RegionHold),
 }
 
-/// What is kept for messages that go out, in their order.
+/// What is kept for a message until the peer has read it, in order.
 pub(super) type ForPeer = SmallVec<[Kept; 1]>;
 
 #[derive(Debug)]
 pub(super) struct Handover {
     lending: Arc<Lending>,
-    /// Of this connection.
+    /// The number of this connection.
     link: u64,
-    /// What the peer has not read yet, in order.
+    /// Messages that the peer has not read yet, in order.
     under_way: VecDeque<UnderWay>,
-    /// Bytes of this side's buffers in it.
+    /// Bytes of this side's buffers in those messages.
     unread: usize,
 }
 
 #[derive(Debug)]
 struct UnderWay {
-    /// Where in the ring its note ends.
+    /// Where in the ring the message's note ends.
     position: u64,
     #[expect(dead_code, reason = "it is there to be dropped")]
     kept: ForPeer,
@@ -50,17 +51,18 @@ struct UnderWay {
 #[derive(Debug)]
 pub(super) struct Plan<'a, 'p> {
     pub(super) references: References,
-    /// What is not handed over, and its length.
+    /// The pieces that are not handed over, and their length.
     pub(super) rest: SmallVec<[&'p [u8]; 4]>,
     pub(super) rest_len: usize,
     loans: SmallVec<[Loan<'a>; 2]>,
-    /// Bytes that are lent by them.
+    /// Bytes that these loans lend.
     pub(super) lent: usize,
     kept: ForPeer,
 }
 
 impl Plan<'_, '_> {
-    /// The note is in the ring: what is lent stays so until the peer gives it back. What is to be [kept](Handover::sent).
+    /// The note is in the ring: the loans stand until the peer gives the buffers back. Returns what to
+    /// [keep](Handover::sent) for the message.
     pub(super) fn settle(self) -> ForPeer {
         self.loans.into_iter().for_each(Loan::keep);
         self.kept
@@ -72,7 +74,8 @@ impl Handover {
         Self { lending, link, under_way: VecDeque::new(), unread: 0 }
     }
 
-    /// How a payload goes out, if some of it is handed over; `room` is how many bytes of references a note can have.
+    /// Plans how to send a payload of which some is handed over; `None` if nothing is. `room`: how many bytes of
+    /// references the note can have.
     pub(super) fn plan<'p>(
         &self,
         payload: &[&'p [u8]],
@@ -103,7 +106,7 @@ impl Handover {
         Ok((!plan.references.is_empty()).then_some(plan))
     }
 
-    /// Adds a reference to a part of the payload to the plan, if there can be one.
+    /// Adds a reference to this part of the payload to the plan. `false` if the part has to be copied.
     fn hand_over<'a>(
         &'a self,
         piece: &[u8],
@@ -139,7 +142,7 @@ impl Handover {
         Ok(true)
     }
 
-    /// Whether something is under way that the peer has not read.
+    /// Whether there are messages that the peer has not read.
     #[inline]
     pub(super) fn has_unread(&self) -> bool {
         !self.under_way.is_empty()
@@ -150,7 +153,7 @@ impl Handover {
         self.unread > 0 && self.unread + lent > MOST_UNREAD
     }
 
-    /// A message is in the ring, up to `position`: keeps what it needs until the peer has read it.
+    /// A message is in the ring, up to `position`: keeps what the message needs until the peer has read it.
     pub(super) fn sent(&mut self, position: u64, lent: usize, kept: ForPeer) {
         self.unread += lent;
         self.under_way.push_back(UnderWay { position, kept, lent });
@@ -171,7 +174,7 @@ enum Found {
     Own(Arc<Memory>),
     /// A buffer that a peer has lent.
     Lent(Arc<Window>),
-    /// A region of a peer's.
+    /// A region of the peer.
     Region(Arc<Pages>),
 }
 

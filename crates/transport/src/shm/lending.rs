@@ -1,4 +1,4 @@
-//! Buffers of this side that the peer has been shown, and those that are lent to it now.
+//! Buffers of this side that the peer has been shown, and those that it is lent now.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -20,10 +20,11 @@ const LENT: u64 = 32 << 20;
 pub(super) struct Lending {
     segment: Segment,
     account: Arc<Account>,
-    /// Buffers that the peer keeps track of.
+    /// The most buffers that the peer keeps track of.
     most: usize,
     most_bytes: u64,
-    /// Where what this client alone has seen waits to be used again; none for a server.
+    /// Memory that only this peer has seen waits here for its next use, if the peer is a client; `None` if it is a
+    /// server.
     pool: Option<Arc<BufferPool>>,
     generation: u32,
     state: InnerMutex<State>,
@@ -31,21 +32,21 @@ pub(super) struct Lending {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By their numbers, modulo the most there can be.
+    /// The places of buffers, by their numbers modulo [`Segment::BUFFERS`].
     shown: Vec<Shown>,
     lent_bytes: u64,
-    /// Counts loans: what was lent last has the highest.
+    /// Counts loans: the latest loan has the highest count.
     clock: u64,
     watched: bool,
     closed: bool,
 }
 
-/// Memory that the peer knows by a number.
+/// Memory that the peer knows by this number.
 #[derive(Debug)]
 struct Shown {
     memory: Weak<Memory>,
     number: u32,
-    /// Loans ever of the buffers that were here; it wraps around.
+    /// Counts all loans of buffers at this place. Wraps around.
     loans: u32,
     last: u64,
     /// Present while the peer has not given all loans back.
@@ -58,7 +59,7 @@ struct Lent {
     _kept: Kept,
 }
 
-/// A loan that the peer has not been told of: it is taken back unless it is [kept](Loan::keep).
+/// A loan that the peer has not been told of. Dropping it takes the loan back, unless it is [kept](Loan::keep).
 #[derive(Debug)]
 pub(super) struct Loan<'a> {
     lending: &'a Lending,
@@ -66,7 +67,7 @@ pub(super) struct Loan<'a> {
 }
 
 impl Loan<'_> {
-    /// The note that names it is in the ring.
+    /// The note that names the loan is in the ring.
     pub(super) fn keep(self) {
         std::mem::forget(self);
     }
@@ -84,7 +85,7 @@ impl Drop for Loan<'_> {
 }
 
 impl State {
-    /// What the peer has given back. To be dropped without the lock: memory may have to be unmapped.
+    /// Takes the buffers that the peer has given back. Drop them without the lock: memory may have to be unmapped.
     fn take_given_back(&mut self, segment: &Segment) -> Vec<Arc<Buffer>> {
         let mut back: Vec<Arc<Buffer>> = Vec::new();
         for shown in &mut self.shown {
@@ -97,13 +98,13 @@ impl State {
         back
     }
 
-    /// Where the memory is, if the peer knows it.
+    /// The place of this memory, if the peer knows it.
     fn index_of(&self, memory: &Arc<Memory>) -> Option<usize> {
         self.shown.iter().position(|shown| shown.memory.as_ptr() == Arc::as_ptr(memory))
     }
 
-    /// A place for memory that the peer is shown now: a fresh one, or that of what was not lent for longest. It has a number
-    /// that was not used for long.
+    /// A place for memory that the peer is about to be shown: a new one, or that of idle memory, preferably memory that
+    /// is gone, else the one lent longest ago. The number of a reused place was not used for long.
     fn make_place(&mut self, most: usize) -> Option<usize> {
         if self.shown.len() < most {
             let number = self.shown.len() as u32;
@@ -119,13 +120,14 @@ impl State {
     }
 }
 
-/// Where the buffer of a number is.
+/// The place of the buffer with this number.
 fn index_of(number: u32) -> usize {
     number as usize % Segment::BUFFERS
 }
 
 impl Lending {
-    /// `most` is how many buffers the peer keeps track of, `longest` its longest message; `client`, whether it is one.
+    /// `most` is how many buffers the peer keeps track of, `longest` its longest message, `client` whether the peer is
+    /// a client.
     pub(super) fn new(segment: Segment, account: Arc<Account>, most: u32, longest: u64, client: bool) -> Arc<Self> {
         Arc::new(Self {
             segment,
@@ -138,18 +140,18 @@ impl Lending {
         })
     }
 
-    /// Whether the peer knows what to do with buffers.
+    /// Whether the peer can be lent buffers.
     pub(super) fn is_possible(&self) -> bool {
         self.most > 0
     }
 
-    /// The memory that was used for this peer alone.
+    /// The pool of memory that only this peer has seen.
     pub(super) fn pool(&self) -> Option<&Arc<BufferPool>> {
         self.pool.as_ref()
     }
 
-    /// Lends a buffer to the peer for one message, and shows it the memory if need be; `None` if its bytes have to be
-    /// copied: too much is lent already, or there is no room in the socket.
+    /// Lends a buffer to the peer for one message, and shows it the memory if it does not know it. `None` if the bytes
+    /// have to be copied: too much is lent already, or there is no room in the socket.
     pub(super) fn lend(
         self: &Arc<Self>,
         buffer: &Arc<Buffer>,
@@ -196,7 +198,7 @@ impl Lending {
             at
         } else {
             let Some(at) = state.make_place(self.most) else { return Ok(None) };
-            // Before the peer can look at it.
+            // Noted before the peer can look at the memory.
             memory.show(self.pool.as_ref());
             if !show(socket, state.shown[at].number, size, memory.fd())? {
                 return Ok(None);
@@ -216,7 +218,8 @@ impl Lending {
         Ok(Some(shown.number))
     }
 
-    /// A buffer that the peer hands back in a message: of what is lent to it, `len` bytes from `offset`.
+    /// The buffer of which the peer hands back `len` bytes from `offset` in a message. Checks that it is lent to the
+    /// peer.
     pub(super) fn handed_back(&self, number: u32, offset: u64, len: u64) -> Result<Arc<Buffer>, LinkError> {
         let state = self.state.lock();
         let shown = state.shown.get(index_of(number)).filter(|shown| shown.number == number);
@@ -230,7 +233,8 @@ impl Lending {
         Ok(Arc::clone(buffer))
     }
 
-    /// The connection has ended. What the peer has not given back it may look at as long as it lives.
+    /// The connection has ended. The peer may look at buffers that it has not given back as long as it lives, so their
+    /// memory is never used again.
     pub(super) fn close(&self) {
         if self.generation != fork::generation() {
             return;

@@ -30,10 +30,10 @@ use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// How long a sender that waits looks for room before it sleeps: about what the reader needs to make some.
+/// How long a waiting sender looks for room before it sleeps: about as long as the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
 
-/// Connections ever made, to tell them apart.
+/// Counts connections, to tell them apart.
 static LINKS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
@@ -43,24 +43,24 @@ pub(crate) struct ShmLink {
     outbox: Outbox<Sender>,
     receiver: Mutex<Receiver>,
     lending: Arc<Lending>,
-    /// Longest message the peer takes, and this side.
+    /// The longest messages that the peer and this side accept.
     peer_limit: u64,
     limit: u64,
     closed: AtomicBool,
     generation: u32,
-    /// Counts what the rings may come to.
+    /// Charges what the rings may take.
     _rings: Charge,
-    /// Threads that wait for room while another one receives.
+    /// How many threads wait for room while another one receives.
     room_waiters: AtomicU32,
     room: (Mutex<()>, Condvar),
 }
 
-/// What the handshake has told of the other side.
+/// What the peer said of itself in the handshake.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerLimits {
-    /// Its longest message, bytes.
+    /// The peer's longest message, in bytes.
     pub(crate) message: u64,
-    /// Buffers of this side's that it keeps track of at a time; 0 if it does not know them.
+    /// How many of this side's buffers the peer keeps track of at a time; 0 if it cannot borrow buffers.
     pub(crate) buffers: u32,
 }
 
@@ -72,18 +72,18 @@ struct Receiver {
     own: Arc<OwnRegions>,
     inbox: Inbox,
     account: Arc<Account>,
-    /// For a message of which parts are taken in.
+    /// The charge for a message of which only parts were taken in.
     unfinished: Option<Charge>,
     budget: SpinBudget,
 }
 
-/// What rings of that size may come to, beyond what every connection may have.
+/// Bytes that rings of this size may take, beyond what every connection may have.
 pub(crate) fn rings_beyond_all(ring: usize) -> usize {
     (2 * ring).saturating_sub(ALWAYS)
 }
 
 impl ShmLink {
-    /// `client`, whether the peer is one.
+    /// `client`: whether the peer is a client.
     pub(crate) fn new(
         socket: OwnedFd,
         segment: Segment,
@@ -97,7 +97,7 @@ impl ShmLink {
         let bells = || AtomicU32::new(0);
         let shared = Arc::new(Shared { segment: segment.clone(), socket, bells_heard: bells(), bells_seen: bells() });
         let account = options.account();
-        // Relaxed: all that counts is that no two are equal.
+        // Relaxed: only uniqueness counts.
         let link = LINKS.fetch_add(1, Ordering::Relaxed);
         let PeerLimits { message: peer_limit, buffers } = limits;
         let lending = Lending::new(shared.segment.clone(), Arc::clone(&account), buffers, peer_limit, client);
@@ -131,7 +131,7 @@ impl ShmLink {
     }
 
     fn is_closed(&self) -> bool {
-        // Acquire: whoever sees the flag sees the shutdown that came before it.
+        // Acquire: pairs with the release in `close`.
         self.closed.load(Ordering::Acquire)
     }
 
@@ -148,7 +148,7 @@ impl ShmLink {
         spin(ROOM_SPIN_NS, look, pays).is_some()
     }
 
-    /// Sends a frame whose sender waits: it looks for room itself for a moment before each time it waits.
+    /// Sends a frame whose sender waits for room: spins for a moment, asks the reader for room, then waits.
     #[inline]
     fn send_patiently(
         &self,
@@ -160,7 +160,7 @@ impl ShmLink {
             looks += 1;
             match looks {
                 1 if self.spin_for_room(frame) => Ok(()),
-                // The reader is asked to tell of room, and then there is one more look before the sleep.
+                // Ask the reader to tell of room, then look once more before the sleep.
                 1 | 2 => {
                     looks = 2;
                     self.outbox.peek(Sender::ask_for_room);
@@ -177,7 +177,7 @@ impl ShmLink {
 
     /// Lets threads that wait for room look again; called whenever the bell may have rung for them.
     fn notify_room(&self) {
-        // SeqCst, both: a waiter counts itself before it looks at the bells for the last time.
+        // SeqCst, both: a waiting thread counts itself before its last look at `bells_heard`.
         self.shared.bells_heard.fetch_add(1, Ordering::SeqCst);
         if self.room_waiters.load(Ordering::SeqCst) > 0 {
             let _guard = self.room.0.lock();
@@ -238,7 +238,7 @@ impl ShmLink {
         }
     }
 
-    /// The next frame; `whole` if one that takes longer is waited for.
+    /// The next frame. `whole`: continue with a frame until it is complete, else return after a part.
     fn take(&self, receiver: &mut Receiver, whole: bool) -> Result<Option<Incoming>, LinkError> {
         let Receiver { consumer, unfinished, .. } = receiver;
         let Some(record) = consumer.peek()? else {
@@ -247,7 +247,7 @@ impl ShmLink {
             }
             return Ok(None);
         };
-        // A peer chooses the ring's size, but not how much we take.
+        // A peer chooses the ring's size, but not how much this side takes.
         if record.len as u64 > self.limit.saturating_add(HEAD_ROOM) {
             let limit = self.limit;
             return Err(LinkError::Broken(format!(
@@ -271,7 +271,7 @@ impl ShmLink {
         self.take_long(receiver, record, bytes, whole)
     }
 
-    /// The same for a frame that costs something, or has more than the bytes in its record.
+    /// Takes a frame that has to be charged, or that has more than the bytes in its record.
     #[inline(never)]
     fn take_long(
         &self,
@@ -298,7 +298,7 @@ impl ShmLink {
         };
         let (references, taken) = parts.unwrap_or_default();
         let size = self.size_of(record, note, &references)?;
-        // The note may have become another one since the last part.
+        // The peer may have changed the note since the last part.
         let mappings = mappings_of(note, &references);
         let charge = match unfinished.take().filter(|held| held.bytes() >= size && held.mappings() >= mappings) {
             None if mappings > 0 => Some(account.charge_mapped(size, mappings).ok_or(LinkError::OverBudget)?),
@@ -317,13 +317,13 @@ impl ShmLink {
                 lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
                 ready = lease.is_some();
             }
-            // A bell may have been read along with the region.
+            // The read that found a region may have taken a bell from the socket as well.
             self.notify_room();
             if ready {
                 break lease;
             }
             if !whole {
-                // The record stays where it is, and what was taken in of the region is counted.
+                // The record stays in the ring, and the memory taken so far stays charged.
                 *unfinished = charge;
                 return Err(LinkError::Unfinished);
             }
@@ -331,7 +331,7 @@ impl ShmLink {
         let mut lent = borrowed.take(&lent).into_iter();
         let mut handed_over = HandedOver::new();
         for Reference { at, whose, number, offset, len } in references {
-            // What the reader hands back is held by it until the record is consumed.
+            // The peer holds what it hands back until this record is consumed.
             let lease = match whose {
                 Whose::Sender => lent.next().expect("as many as there are references"),
                 Whose::Reader => {
@@ -356,7 +356,7 @@ impl ShmLink {
             let limit = self.limit;
             return Err(LinkError::Broken(format!("the peer sent a message of {total} bytes, the limit is {limit}")));
         }
-        // What comes back is this side's own.
+        // Memory that is handed back is this side's own.
         let returned = references.iter().filter(|one| one.whose != Whose::Sender).map(|one| one.len).sum::<u64>();
         Ok(record.len.saturating_add(usize::try_from(total - returned).unwrap_or(usize::MAX)))
     }
@@ -370,7 +370,7 @@ impl ShmLink {
     }
 }
 
-/// Mappings that a message may take, at most: those of the peer's memory.
+/// The most mappings of the peer's memory that a message may take.
 fn mappings_of(note: Option<Note>, references: &[Reference]) -> usize {
     let Some(note) = note else { return 0 };
     let lent = references.iter().filter(|one| one.whose == Whose::Sender).count();
@@ -395,7 +395,8 @@ impl Link for ShmLink {
 
     fn flush(&self) -> Result<Flushed, LinkError> {
         let (done, waited) = self.outbox.flush_and_tell()?;
-        // Nobody is woken for nothing: where both sides flush whenever they are woken, they would wake each other for ever.
+        // A peer with nothing to do is not woken: two sides that flush whenever they wake would wake each other for
+        // ever.
         if waited {
             self.wake_peer();
         }
@@ -452,16 +453,16 @@ impl Link for ShmLink {
                 other => other,
             };
         }
-        // SeqCst, both: counted before the last look at what the waker writes.
+        // SeqCst, both: this thread is counted before its last look at `bells_heard`, which `notify_room` writes first.
         self.room_waiters.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.0.lock();
         if self.shared.bells_heard.load(Ordering::SeqCst) == self.shared.bells_seen.load(Ordering::Relaxed) {
-            // No longer, because it may be that nobody receives just now, and so nobody hears the bell.
+            // Not longer: perhaps no thread receives just now, and then none hears the bell.
             self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
         }
         drop(guard);
         self.room_waiters.fetch_sub(1, Ordering::SeqCst);
-        // For the same reason a sender must notice the end by itself.
+        // For the same reason a sending thread has to notice the end by itself.
         if self.is_closed() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
     }
 
@@ -522,7 +523,7 @@ impl Link for ShmLink {
 
     fn close(&self) {
         if self.generation != fork::generation() {
-            // It is our parent's, who goes on using it.
+            // The connection belongs to the parent process, which goes on using it.
             return;
         }
         // Release: pairs with the acquire in `is_closed`.
@@ -530,7 +531,7 @@ impl Link for ShmLink {
         self.outbox.close();
         self.lending.close();
         self.shared.segment.own_side().leave();
-        // Both sides' sleepers wake with an end of file; the descriptor itself stays ours until drop.
+        // The sleeping threads of both sides wake with an end of file. The descriptor stays open until drop.
         let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
         self.notify_room();
     }

@@ -1,4 +1,4 @@
-//! What a note says of parts of the payload that lie in buffers: they are named, not carried.
+//! How a note names parts of the payload that lie in buffers, instead of carrying them.
 //!
 //! ```text
 //! u8 count | count × (u64 at | u8 whose | u32 number | u64 offset | u64 length)
@@ -6,30 +6,30 @@
 
 use smallvec::SmallVec;
 
-/// References one message may have. Further parts are copied.
+/// The most references that one message may have. Further parts are copied.
 pub(super) const MOST: usize = 32;
-/// Bytes of one.
+/// Bytes of one reference.
 const LEN: usize = 29;
 
-/// Whose memory it is, and which number counts.
+/// Whose memory a reference names, and so whose numbers it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     /// A buffer that the sender of the note has lent to its reader.
     Sender = 0,
     /// A buffer that the reader of the note has lent to its sender, who hands it back.
     Reader = 1,
-    /// A region of the reader's, with a message that the sender has not let go of.
+    /// A region of the reader's, with a message in it that the sender of the note still holds.
     ReaderRegion = 2,
 }
 
 /// A part of a payload that lies in memory of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reference {
-    /// Where in the payload it belongs.
+    /// Where in the payload the part belongs.
     pub(super) at: u64,
     pub(super) whose: Whose,
     pub(super) number: u32,
-    /// Where in the memory it begins.
+    /// Where in the memory the part begins.
     pub(super) offset: u64,
     pub(super) len: u64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Reference {
 /// References of a message, in the order of the payload.
 pub(super) type References = SmallVec<[Reference; 2]>;
 
-/// Bytes of so many in a note.
+/// Bytes that `count` references take in a note.
 pub(super) const fn encoded_len(count: usize) -> usize {
     1 + count * LEN
 }
@@ -56,8 +56,8 @@ pub(super) fn encode(references: &[Reference]) -> SmallVec<[u8; 64]> {
     out
 }
 
-/// The references at the start of `bytes`, and how many bytes they take. None is empty, and they are in order and do not
-/// overlap; whether they fit the rest of the payload shows when that is known.
+/// Returns the references at the start of `bytes`, and how many bytes they take. Checks that none is empty, and that
+/// they are in order and do not overlap. Whether they fit the rest of the payload is checked when that is known.
 pub(super) fn decode(bytes: &[u8]) -> Result<(References, usize), &'static str> {
     const SHORT: &str = "a note ends inside its references";
     let (&count, mut left) = bytes.split_first().ok_or(SHORT)?;

@@ -1,4 +1,4 @@
-//! Memory for long payloads, each in a sealed file of its own, used again once the reader has let go of it.
+//! Memory for long payloads, each in a sealed file of its own. It is used again once the reader has released it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -14,21 +14,22 @@ use crate::errors::LinkError;
 use crate::link::PART;
 use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 
-/// Memory kept mapped for the next long payloads, bytes per direction; beyond it a region serves one message only.
+/// Bytes of memory that stay mapped for the next long payloads, per direction. A region beyond that serves one message
+/// only.
 const KEPT: usize = 32 << 20;
 /// Smallest region.
 const SMALLEST: usize = 64 << 10;
-/// Regions announced before the reader has come to the first of them: fewer than it allows, and far fewer than descriptors
-/// fit into a socket.
+/// Regions that may be announced before the reader has come to the first of them: fewer than the reader allows, and far
+/// fewer than the descriptors that fit into a socket.
 const MOST_UNDER_WAY: usize = 32;
 /// Bytes of a note in the ring.
 const NOTE_LEN: usize = 13;
-/// Bits of a note's last byte.
+/// Bits in a note's last byte.
 const LAST_USE: u8 = 1;
 const NAMES: u8 = 2;
 const REST_IN_RING: u8 = 4;
 
-/// What the ring says of a long payload: which region, how long, and whether the region is used again.
+/// What the ring says of a long payload: its region, its length, and whether the region is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) id: u32,
@@ -39,7 +40,7 @@ pub(super) struct Note {
     pub(super) rest: Rest,
 }
 
-/// Where the payload is, but for what a note has references to.
+/// Where the part of the payload is that no reference names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     /// In the region.
@@ -65,7 +66,7 @@ impl Note {
         out
     }
 
-    /// `None` if it has flags that nobody knows.
+    /// `None` if it has unknown flags.
     pub(super) fn decode(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
         let bits = bytes[12];
         let known = bits & !(LAST_USE | NAMES | REST_IN_RING) == 0;
@@ -84,18 +85,19 @@ impl Note {
 struct OwnRegion {
     id: u32,
     memory: Arc<RegionMemory>,
-    /// For the peer, who does not know the region yet.
+    /// To be sent to a peer that does not know the region yet.
     fd: Option<OwnedFd>,
-    /// It is used for one message only.
+    /// The region is used for one message only.
     used_once: bool,
 }
 
-/// Those regions of this side that are used again, for whoever takes in what the peer hands back.
+/// The regions of this side that are used again, for the receiving thread when the peer hands a message back.
 #[derive(Debug, Default)]
 pub(super) struct OwnRegions(InnerMutex<HashMap<u32, Weak<RegionMemory>>>);
 
 impl OwnRegions {
-    /// A message that the peer hands back: of a region that it has, `len` bytes from `offset`.
+    /// Pins the region in which the peer hands back a message: `len` bytes from `offset`. Checks that the peer has the
+    /// region.
     pub(super) fn pin(&self, id: u32, offset: u64, len: u64) -> Result<Pin, LinkError> {
         let memory = self.0.lock().get(&id).and_then(Weak::upgrade);
         let Some(memory) = memory.filter(|memory| !memory.head().is_free()) else {
@@ -116,8 +118,8 @@ pub(super) struct SentRegions {
     kept: Vec<OwnRegion>,
     kept_bytes: usize,
     next: u32,
-    /// Regions announced that the reader has not come to yet: where in the ring their note ends, and the bytes that are
-    /// not ours to use again.
+    /// Announced regions that the reader has not come to yet: where in the ring their note ends, and how many of their
+    /// bytes this side cannot use again.
     under_way: VecDeque<(u64, usize)>,
 }
 
@@ -129,7 +131,7 @@ pub(super) struct Spot {
 }
 
 impl SentRegions {
-    /// Those that are used again.
+    /// The regions that are used again.
     pub(super) fn own(&self) -> Arc<OwnRegions> {
         Arc::clone(&self.own)
     }
@@ -153,8 +155,8 @@ impl SentRegions {
         fitting.min_by_key(|(_, region)| region.memory.mapping().len()).map(|(at, _)| at)
     }
 
-    /// Finds or makes a region for a payload of `len` bytes. It is to be [announced](SentRegions::announce),
-    /// [filled](SentRegions::fill), and when its note is in the ring, [accounted for](SentRegions::sent).
+    /// Finds or makes a region for a payload of `len` bytes. The caller has to [announce](SentRegions::announce) and
+    /// [fill](SentRegions::fill) it, and to [report](SentRegions::sent) when its note is in the ring.
     pub(super) fn place(&mut self, len: usize) -> io::Result<Spot> {
         let need = len + REGION_HEAD;
         if let Some(at) = self.free(need) {
@@ -163,7 +165,7 @@ impl SentRegions {
         let mut size = need.next_power_of_two().max(SMALLEST);
         let used_once = self.kept_bytes + size > KEPT;
         if used_once {
-            // No room to grow into.
+            // The size need not suit later messages.
             size = need.next_multiple_of(4096);
         }
         let (mapping, fd) = Mapping::create("nearcall-message", size, true)?;
@@ -188,7 +190,7 @@ impl SentRegions {
         Ok(true)
     }
 
-    /// Copies a payload of `len` bytes, in pieces, into its region; the note for the ring.
+    /// Copies a payload of `len` bytes, in pieces, into its region. Returns the note for the ring.
     pub(super) fn fill(&self, place: Spot, pieces: &[&[u8]], len: usize) -> Note {
         let region = &self.kept[place.at];
         let mapping = region.memory.mapping();
@@ -201,7 +203,7 @@ impl SentRegions {
         Note { id: region.id, len: len as u64, last_use: region.used_once, rest: Rest::InRegion, names: false }
     }
 
-    /// A number that no living region has: they are used up one by one, but a kept region keeps its own.
+    /// A number that no living region has. Numbers are used up one by one, but a kept region keeps its own.
     fn fresh_id(&mut self) -> u32 {
         loop {
             let id = self.next;
@@ -212,7 +214,7 @@ impl SentRegions {
         }
     }
 
-    /// The note of the region is in the ring, which was written up to `position` by that.
+    /// The region's note is in the ring, which was written up to `position`.
     pub(super) fn sent(&mut self, place: Spot, position: u64) {
         let region = &self.kept[place.at];
         let lent = if region.used_once { region.memory.mapping().len() } else { 0 };
@@ -230,10 +232,10 @@ impl SentRegions {
 pub(super) struct Mapped {
     regions: HashMap<u32, Arc<Pages>>,
     bytes: u64,
-    /// A message is taken in from this one, part by part.
+    /// The region of which a message is being made present, part by part.
     filling: Option<u32>,
     account: Arc<Account>,
-    /// Of the connection.
+    /// The number of the connection.
     link: u64,
 }
 
@@ -242,8 +244,8 @@ impl Mapped {
         Self { regions: HashMap::new(), bytes: 0, filling: None, account, link }
     }
 
-    /// The payload that a note speaks of; `None` if that takes more time: ask again. `limit` is the longest message this
-    /// side takes.
+    /// The payload that a note names. `None` if that takes more time: call again. `limit` is the longest message that
+    /// this side accepts.
     pub(super) fn open(
         &mut self,
         note: Note,
@@ -257,7 +259,7 @@ impl Mapped {
                 note.len
             )));
         }
-        // A peer that changes its note in between does not get more of them filled.
+        // A peer that changes its note in between does not get more regions filled.
         if let Some(other) = self.filling.take().filter(|id| *id != note.id)
             && let Some(pages) = self.regions.get(&other)
         {
@@ -286,7 +288,8 @@ impl Mapped {
 
     fn map(&mut self, announced: &Announced, limit: u64) -> Result<Arc<Pages>, LinkError> {
         let size = usize::try_from(announced.size).unwrap_or(usize::MAX);
-        // A peer may keep what the library keeps, and one message more; everything else is an attack on our memory.
+        // A peer may keep as much as this library keeps, and one message more. Anything beyond is an attack on this
+        // side's memory.
         let most = limit.max(SMALLEST as u64).saturating_mul(2).saturating_add(KEPT as u64 + 4096);
         if size <= REGION_HEAD || self.bytes.saturating_add(announced.size) > most {
             return Err(LinkError::Broken("the peer sent more shared memory than it may".into()));

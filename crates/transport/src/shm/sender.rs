@@ -44,7 +44,7 @@ impl Sink for Sender {
     }
 
     fn ask_for_room(&mut self) -> bool {
-        // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
+        // SeqCst: `bells_heard` is read before the last look for room, so `wait_room` notices every later bell.
         self.shared.bells_seen.store(self.shared.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
         self.producer.declare_starved();
         self.starved = true;
@@ -62,7 +62,7 @@ impl Sender {
         self.regions.own()
     }
 
-    /// Lets go of what was handed back and the peer has by now.
+    /// Releases what was kept for messages that the peer has read by now.
     pub(super) fn let_go(&mut self) {
         if self.handover.has_unread()
             && let Ok(consumed) = self.producer.consumed()
@@ -89,14 +89,15 @@ impl Sender {
         })
     }
 
-    /// Whether it is worth trying again. A ring that is broken is looked at, too.
+    /// Whether the frame may fit now. Also true for a broken ring, so that the next attempt reports it.
     pub(super) fn may_have_room(&mut self, frame: &Frame<'_>) -> bool {
         let len = frame.head.len() + frame.payload_len;
         let record = if len > self.producer.longest() / 2 { Note::LEN + frame.head.len() } else { len };
         self.producer.fits(record).unwrap_or(true)
     }
 
-    /// Writes a frame whose payload lies beside the ring: in buffers, as far as it can be handed over, and in a region.
+    /// Writes a frame that is too long for the ring: parts of the payload that can be handed over stay in their
+    /// buffers, the rest goes into a region, or into the ring if it is short.
     fn try_put_beside(&mut self, head: &[u8], payload: &[&[u8]], len: usize) -> Result<bool, LinkError> {
         let Self { shared, producer, regions, handover, .. } = self;
         let shortest = Note::LEN + head.len();
@@ -140,7 +141,7 @@ impl Sender {
         Ok(true)
     }
 
-    /// Copies bytes into a region. The note of it, which is to be written next; none if there is no room.
+    /// Copies bytes into a region. Returns the region's note, to be written next; `None` if there is no room.
     fn to_region(
         shared: &Shared,
         producer: &mut Producer<MappedLane>,

@@ -20,10 +20,10 @@ const REGION: u8 = b'R';
 const SHOWN: u8 = b'S';
 const ANNOUNCEMENT: usize = 13;
 
-/// Regions a peer may announce before it uses them.
+/// Regions that a peer may announce before it uses them.
 const MOST_ANNOUNCED: usize = 64;
 
-/// A region that the peer has made, or a buffer that it shows, not mapped yet.
+/// A region that the peer has made, or a buffer that it shows, before it is mapped.
 #[derive(Debug)]
 pub(super) struct Announced {
     pub(super) id: u32,
@@ -41,24 +41,24 @@ pub(super) struct Inbox {
     shown: Vec<Announced>,
 }
 
-/// What a read has left in the socket.
+/// What a read left in the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// It was empty before.
+    /// The socket was empty before the read.
     Empty,
-    /// Nothing: it took all there was. A bell costs one system call to hear, not two.
+    /// Nothing: the read took everything. So hearing a bell costs one system call, not two.
     Nothing,
     /// There may be more.
     Perhaps,
 }
 
-/// Reads at most so often in a row: a peer that never stops writing must not keep the reader for ever.
+/// The most reads in a row: a peer that never stops writing must not keep the receiving thread for ever.
 const MOST_READS: usize = 64;
-/// Reads until an announced region must have come: more messages than a socket holds.
+/// The most reads for a region that must have been announced: more messages than a socket holds.
 const MOST_READS_FOR_REGION: usize = 4096;
 
 impl Inbox {
-    /// Reads what is there. Waits for something if `wait`, else only looks.
+    /// Reads what has arrived. Waits for something if `wait` is set.
     pub(super) fn read(&mut self, socket: &OwnedFd, wait: bool) -> Result<(), LinkError> {
         let mut left = self.read_once(socket, if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT })?;
         for _ in 1..MOST_READS {
@@ -66,7 +66,7 @@ impl Inbox {
                 break;
             }
             left = match self.read_once(socket, RecvFlags::DONTWAIT) {
-                // The end will be found again by the next read, which has nothing to tell but that.
+                // The next read finds the end again, and has nothing else to report.
                 Err(LinkError::Closed) => break,
                 read => read?,
             };
@@ -84,7 +84,7 @@ impl Inbox {
                 Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
             }
             Ok(Received { bytes, .. }) => {
-                // A read ends with the message that brought a descriptor. Otherwise one that is short has found the end.
+                // A read ends behind a message with a descriptor. Any other short read has emptied the socket.
                 let more = bytes == buffer.len() || self.fds.len() > fds;
                 self.sort(&buffer[..bytes])?;
                 if self.fds.len() > 1 {
@@ -128,13 +128,13 @@ impl Inbox {
         Ok(())
     }
 
-    /// The announced region `id`. The peer sent it before the record that uses it, so it is there already, though it may
-    /// have hung up since.
+    /// The announced region `id`. The peer sent the announcement before the record that uses the region, so it has
+    /// arrived already, even if the peer has hung up since.
     pub(super) fn region(&mut self, socket: &OwnedFd, id: u32) -> Result<Announced, LinkError> {
         self.find(socket, id, |inbox| &mut inbox.announced)
     }
 
-    /// The buffer that was shown under a number, as a [region](Inbox::region).
+    /// The buffer that was shown under this number. As for a [region](Inbox::region), it has arrived already.
     pub(super) fn shown(&mut self, socket: &OwnedFd, number: u32) -> Result<Announced, LinkError> {
         self.find(socket, number, |inbox| &mut inbox.shown)
     }
@@ -181,7 +181,7 @@ fn send_memory(socket: &OwnedFd, what: u8, id: u32, size: u64, fd: BorrowedFd<'_
     match sys::send_with_fds(socket.as_fd(), &note, &[fd]) {
         Ok(ANNOUNCEMENT) => Ok(true),
         Ok(_) => Err(LinkError::Broken("the system sent a part of a few bytes".into())),
-        // Also when too many descriptors of this user are under way in sockets: its readers will take them.
+        // Also when too many of this user's descriptors are in flight in sockets: their readers will take them.
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::TOOMANYREFS) => Ok(false),
         Err(error) => Err(error.into()),
     }
