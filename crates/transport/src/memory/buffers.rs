@@ -1,4 +1,4 @@
-//! Memory of this process that peers can be shown, and where it waits for its next use.
+//! Memory of this process that can be shown to peers, and the pools in which it waits for its next use.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,10 +14,10 @@ use super::places::Registration;
 /// Sizes are rounded up to eighths of a power of two, so that messages of about one length find the same memory.
 const STEPS: usize = 8;
 const PAGE: usize = 4096;
-/// Bytes kept for further uses in one pool; the memory that has waited longest goes first.
+/// Bytes that one pool keeps for further uses. Beyond that, memory that has waited longest goes first.
 const KEPT: usize = 64 << 20;
 
-/// Memory that peers can be shown. It outlives its uses, of which there is one at a time.
+/// Memory that can be shown to peers. It is used many times, once at a time.
 #[derive(Debug)]
 pub(crate) struct Memory {
     // First: it must be gone before the mapping.
@@ -25,7 +25,7 @@ pub(crate) struct Memory {
     mapping: Mapping,
     fd: OwnedFd,
     generation: u32,
-    /// Where it was asked for.
+    /// The pool that made it.
     home: Weak<BufferPool>,
     state: InnerMutex<State>,
 }
@@ -36,16 +36,16 @@ struct State {
     seen: Seen,
 }
 
-/// Who has been shown a memory, and can look at it as long as it pleases. It is used again for their eyes only.
+/// The peers that have been shown a memory, and can look at it at any time. Only they may see its next uses.
 #[derive(Debug, Default)]
 enum Seen {
     #[default]
     Nobody,
-    /// Only by servers, which this process has chosen itself.
+    /// Only servers that this process connected to.
     Servers,
-    /// By one client of a server here.
+    /// One client of a server in this process.
     Client(Weak<BufferPool>),
-    /// By others than these together, or by somebody who may look at it after its connection has ended.
+    /// Several of these, or a peer that may look at the memory after its connection has ended.
     Others,
 }
 
@@ -71,12 +71,12 @@ impl Memory {
         self.mapping.len()
     }
 
-    /// Where an address inside lies, counted from the start.
+    /// The offset of an address in this memory.
     pub(crate) fn offset_of(&self, address: usize) -> usize {
         address - self.mapping.address().as_ptr().addr()
     }
 
-    /// Its use now, if it is this process's and not its parent's.
+    /// The buffer that uses this memory now, if it belongs to this process and not to its parent.
     pub(crate) fn current(&self) -> Option<Arc<Buffer>> {
         if self.is_inherited() { None } else { self.state.lock().current.upgrade() }
     }
@@ -85,7 +85,7 @@ impl Memory {
         self.generation != fork::generation()
     }
 
-    /// A server, or the client whose pool is given, is being shown it.
+    /// Notes that the memory is being shown to a server, or to the client with this pool.
     pub(crate) fn show(&self, client: Option<&Arc<BufferPool>>) {
         let mut state = self.state.lock();
         state.seen = match (&state.seen, client) {
@@ -96,7 +96,7 @@ impl Memory {
         };
     }
 
-    /// Somebody may look at it for longer than is known here: it is not used again.
+    /// A peer may look at the memory for longer than this side knows: it is not used again.
     pub(crate) fn retire(&self) {
         self.state.lock().seen = Seen::Others;
     }
@@ -110,7 +110,7 @@ impl Memory {
         buffer
     }
 
-    /// The use is over.
+    /// The use is over: the memory goes to the pool of the peers that have seen it.
     fn end(self: Arc<Self>) {
         if self.is_inherited() {
             return;
@@ -127,11 +127,11 @@ impl Memory {
     }
 }
 
-/// Memory in use: the user's to write to, and shown to those peers that a message with a part of it goes to. When neither
-/// the user nor a peer has it any more, it is used again.
+/// Memory in use. The user may write to it, and it is shown to the peers that get a message with a part of it. It is
+/// used again when neither the user nor a peer has it any more.
 #[derive(Debug)]
 pub struct Buffer {
-    /// There until it is dropped.
+    /// Present until the buffer is dropped.
     memory: Option<Arc<Memory>>,
     len: usize,
 }
@@ -149,7 +149,7 @@ impl Buffer {
         self.len == 0
     }
 
-    /// Where it starts. Valid while `self` lives; peers may be reading it.
+    /// Where the buffer starts. Valid while `self` lives. Peers may be reading it.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory().mapping.address().as_ptr()
@@ -172,8 +172,8 @@ impl Drop for Buffer {
     }
 }
 
-/// Where memory waits for its next use. Whoever has been shown any of it may be shown what is written to it next: the
-/// servers that this process has chosen, or one client of a server here.
+/// Where memory waits for its next use. A peer that has been shown memory of a pool may see what is written to it next:
+/// the servers that this process connected to, or one client of a server in this process.
 #[derive(Debug, Default)]
 pub struct BufferPool(InnerMutex<Vec<Arc<Memory>>>);
 
@@ -182,15 +182,15 @@ impl BufferPool {
         Arc::default()
     }
 
-    /// That of this process, for what only servers see.
+    /// The pool of this process for memory that only servers see.
     #[must_use]
     pub fn common() -> Arc<Self> {
         static COMMON: LazyLock<Arc<BufferPool>> = LazyLock::new(BufferPool::new);
         Arc::clone(&COMMON)
     }
 
-    /// Memory of `len` bytes that was used before, by those who may see what is written to it, if there is some: no system
-    /// call is made. What is in it is left over.
+    /// Memory of `len` bytes that was used before, if this pool has some. Makes no system call unless peers have given
+    /// memory back. It still holds its old contents.
     #[must_use]
     pub fn reuse(&self, len: usize) -> Option<Arc<Buffer>> {
         let size = size_for(len)?;
@@ -204,7 +204,7 @@ impl BufferPool {
     /// New memory of `len` bytes.
     ///
     /// # Errors
-    /// What the system says: out of descriptors or memory, or `InvalidInput` if it cannot seal memory against writing.
+    /// The system's error: out of descriptors or memory, or `InvalidInput` if it cannot seal memory against writing.
     pub fn create(self: &Arc<Self>, len: usize) -> io::Result<Arc<Buffer>> {
         let size = size_for(len).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Memory::create(size, self)?.begin(len))
@@ -221,15 +221,15 @@ impl BufferPool {
             surplus.push(oldest);
         }
         drop(kept);
-        // Unmapping takes its time: not with the lock held.
+        // Unmapping takes time, so it is done without the lock.
         drop(surplus);
     }
 
-    /// The smallest that has `size` bytes, unless it is much larger.
+    /// The smallest memory that has `size` bytes, unless it is much larger.
     fn take(&self, size: usize) -> Option<Arc<Memory>> {
         let mut kept = self.0.lock();
         if kept.first().is_some_and(|memory| memory.is_inherited()) {
-            // All of it is the parent's, who goes on using it.
+            // All of it belongs to the parent process, which goes on using it.
             let inherited = std::mem::take(&mut *kept);
             drop(kept);
             drop(inherited);

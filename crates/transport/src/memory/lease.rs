@@ -1,4 +1,4 @@
-//! A payload that lies in shared memory, and who may use it.
+//! A payload that lies in shared memory, and the right to use it.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::pages::RegionHold;
 use super::region::{Pin, REGION_HEAD};
 use super::window::{Hold, Window};
 
-/// Parts of a payload that lie in buffers: where in the payload each belongs, in order. They do not overlap, and what is
-/// between them is as long as the rest of the payload.
+/// Parts of a payload that lie in buffers, each with its offset in the payload, in order. They do not overlap, and the
+/// gaps between them are as long as the rest of the payload.
 pub(crate) type HandedOver = SmallVec<[(usize, Lease); 2]>;
 
-/// A payload in shared memory, ours until dropped; then its owner may use the memory again.
+/// A payload in shared memory. While the lease lives, the owner must not use the memory again.
 ///
-/// Its owner could change the bytes at any time, so no Rust reference to them is ever made: they are copied out once, or
-/// shown to the user as a view, whose contents are then the owner's responsibility.
+/// The owner could still change the bytes at any time, so no Rust reference to them is ever made: they are copied out
+/// once, or shown to the user as a view, whose contents are then the owner's responsibility.
 #[derive(Debug)]
 pub struct Lease {
     memory: Leased,
@@ -26,12 +26,12 @@ pub struct Lease {
     len: usize,
 }
 
-/// What keeps the memory of a lease.
+/// The memory of a lease, and what keeps it from going back.
 #[derive(Debug)]
 enum Leased {
-    /// A region of the peer's.
+    /// A region of the peer.
     Region(RegionHold),
-    /// A buffer of the peer's.
+    /// A buffer of the peer.
     Lent(Arc<Window>, #[expect(dead_code, reason = "it is there to be dropped")] Hold),
     /// A buffer of this side that the peer has handed back.
     Own(Arc<Buffer>),
@@ -81,7 +81,7 @@ impl Lease {
         self.len == 0
     }
 
-    /// Where the payload starts. Valid while `self` lives; it may be memory that must not be written to.
+    /// Where the payload starts. Valid while `self` lives. The memory may be read-only.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.mapping().address().as_ptr().wrapping_add(self.offset)
@@ -95,10 +95,10 @@ impl Lease {
         bytes
     }
 
-    /// Copies bytes out of the payload; all of `into` is set afterwards.
+    /// Copies bytes out of the payload. All of `into` is initialized afterwards.
     ///
     /// # Panics
-    /// If the range is not inside.
+    /// If the range is not inside the payload.
     pub fn copy(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the payload");
         self.mapping().read_new(self.offset + offset, into);

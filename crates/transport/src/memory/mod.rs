@@ -1,9 +1,9 @@
 //! Memory that both sides of a connection can see: messages name it instead of carrying a copy.
 //!
-//! Of this side there are buffers that the user fills (`buffers`) and regions into which long payloads are copied (`region`);
-//! of the peer, parts of its buffers (`window`) and its regions (`pages`). A payload in any of them is a [`Lease`]. `places`
-//! finds out in which of them a payload lies, and `lenders` what has come back. What peers know of it is the business of each
-//! connection (`shm/`).
+//! This side has buffers that the user fills (`buffers`) and regions into which long payloads are copied (`region`). Of
+//! the peer's memory it maps parts of buffers (`window`) and regions (`pages`). A payload in any of them is a
+//! [`Lease`]. `places` finds the memory in which a payload lies, and `lenders` what peers have given back. Each
+//! connection keeps track of what its peer knows (`shm/`).
 
 mod buffers;
 mod lease;

@@ -11,25 +11,25 @@ use super::region::{REGION_HEAD, RegionHead};
 use crate::budget::Account;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-/// A region of the peer's, mapped. A peer may make it as long as it likes and never write to it: the pages come from this
-/// side's reading, so they are counted here.
+/// A region of the peer, mapped. The peer may make it as long as it likes and never write to it. Reading it here makes
+/// the pages, so this side counts them.
 #[derive(Debug)]
 pub(crate) struct Pages {
     // First: it must be gone before the mapping.
     _registration: Registration,
     mapping: Mapping,
-    /// Of the connection, and of the region on it.
+    /// The numbers of the connection, and of the region on it.
     link: u64,
     id: u32,
     generation: u32,
-    /// The peer has forgotten the region: it cannot be told of it any more.
+    /// The peer has forgotten the region, so no note can name the region to it any more.
     is_forgotten: AtomicBool,
-    /// Those who read the message in it, or keep it for the peer: when none is left, the region goes back.
+    /// How many threads or messages hold the region, to read it or for the peer. Without holders it goes back.
     holders: AtomicU32,
     account: Arc<Account>,
-    /// So many bytes from the start were asked of the system. The rest may be a hole of any size.
+    /// How many bytes from the start the system was asked for. The rest may be a hole of any size.
     present: AtomicUsize,
-    /// So many of them are counted as kept between messages.
+    /// How many of those bytes are counted as kept between messages.
     kept: AtomicUsize,
 }
 
@@ -50,14 +50,14 @@ impl Pages {
         })
     }
 
-    /// A message in it has arrived.
+    /// A message in the region has arrived.
     pub(crate) fn take(self: &Arc<Self>) -> RegionHold {
-        // Relaxed: whoever drops its hold orders what it has read before that.
+        // Relaxed: dropping a hold orders what was read before.
         self.holders.fetch_add(1, Ordering::Relaxed);
         RegionHold(Arc::clone(self))
     }
 
-    /// Keeps the region from going back, if somebody holds it.
+    /// Keeps the region from going back, unless it has gone back already.
     pub(crate) fn hold(self: &Arc<Self>) -> Option<RegionHold> {
         if self.generation != fork::generation() {
             return None;
@@ -68,16 +68,16 @@ impl Pages {
         held.is_ok().then(|| RegionHold(Arc::clone(self)))
     }
 
-    /// No other note will name it.
+    /// No other note will name the region.
     pub(crate) fn forget(&self) {
-        // Relaxed: known before the message is.
+        // Relaxed: stored before the message is handed out.
         self.is_forgotten.store(true, Ordering::Relaxed);
     }
 
-    /// The number under which the peer at the other end of that connection knows it, and where in it the address lies; none
-    /// if it is another peer's, or forgotten there.
+    /// The region's number for the peer at the other end of connection `link`, and where in the region the address
+    /// lies. `None` if the region belongs to another peer, or that peer has forgotten it.
     pub(crate) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
-        // Relaxed: as where it is stored.
+        // Relaxed: see `forget`.
         let known = self.link == link && !self.is_forgotten.load(Ordering::Relaxed);
         known.then(|| (self.id, (address - self.mapping.address().as_ptr().addr()) as u64))
     }
@@ -86,9 +86,9 @@ impl Pages {
         &self.mapping
     }
 
-    /// Asks the system for the first `needed` bytes, at most `part` of them at once. Whether all are here.
+    /// Asks the system for the first `needed` bytes, at most `part` more of them at once. Whether all are present.
     pub(crate) fn ask_for(&self, needed: usize, part: usize) -> io::Result<bool> {
-        // Relaxed, here and below: counts. What is read of the memory is ordered by the ring and the region's head.
+        // Relaxed, here and below: counts. The ring and the region's head order what is read of the memory.
         let present = self.present.load(Ordering::Relaxed);
         if needed > present {
             let end = needed.min(present + part);
@@ -99,17 +99,17 @@ impl Pages {
         Ok(true)
     }
 
-    /// The message in it is through: the pages are kept for the next one if this side may, else given back. To be called
-    /// before the peer may write to them again.
+    /// The message in the region is finished. Keeps the pages for the next one if this side may, else gives them back
+    /// to the system. To be called before the peer may write to the region again.
     pub(crate) fn let_go(&self) {
         let present = self.present.load(Ordering::Relaxed);
         if present <= self.kept.load(Ordering::Relaxed) {
             return;
         }
-        // Two messages in one region are a peer's mistake; the swaps count right all the same.
+        // Two messages in one region are a peer's mistake. The swaps keep the count right even then.
         let before = self.kept.swap(present, Ordering::Relaxed);
         if !self.account.keep(present.wrapping_sub(before)) {
-            // All but the page with the region's head, by which the peer is told.
+            // All but the page with the region's head, which tells the peer that the region is free.
             self.mapping.discard(REGION_HEAD);
             self.present.store(0, Ordering::Relaxed);
             self.account.give_back(self.kept.swap(0, Ordering::Relaxed));
@@ -130,8 +130,8 @@ impl RegionHold {
 impl Drop for RegionHold {
     fn drop(&mut self) {
         let pages = &*self.0;
-        // AcqRel: what any holder has read, it has read before the last one gives the region back. A child by fork has copies
-        // of holds: they are its parent's.
+        // AcqRel: every holder has read before the last one gives the region back. In a forked child, the copies of
+        // holds belong to the parent.
         if pages.generation == fork::generation() && pages.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             pages.let_go();
             RegionHead::of(&pages.mapping).give_back();

@@ -1,4 +1,5 @@
-//! Which memory an address belongs to: so a payload can be handed over whatever object of Python shows it.
+//! Finds the memory that an address belongs to, so that a payload can be handed over whichever Python object exposes
+//! it.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -8,21 +9,21 @@ use nearcall_platform::lock::InnerMutex;
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// Memory that may be handed over: whoever looks for it knows the types that it can have.
+/// Memory that can be handed over. Callers of [`find`] know the types that it can have.
 type Place = Weak<dyn Any + Send + Sync>;
 
-/// By where it starts: its length, and what it is.
+/// By start address: the length of the memory, and the memory.
 static PLACES: InnerMutex<BTreeMap<usize, (usize, Place)>> = InnerMutex::new(BTreeMap::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// An address range is known as long as this lives, which must not be longer than the mapping.
+/// Registers an address range while it lives. It must not outlive the mapping.
 #[derive(Debug)]
 pub(crate) struct Registration(usize);
 
 impl Registration {
     pub(crate) fn new(start: usize, len: usize, place: Place) -> Self {
         PLACES.lock().insert(start, (len, place));
-        // Relaxed: who has a pointer into the range has it from who mapped it, and so comes after this.
+        // Relaxed: a pointer into the range comes from the thread that mapped it, and so after this.
         COUNT.fetch_add(1, Ordering::Relaxed);
         Self(start)
     }
@@ -31,15 +32,15 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let gone = PLACES.lock().remove(&self.0);
-        // Relaxed: a hint from here on.
+        // Relaxed: only a hint from here on.
         COUNT.fetch_sub(1, Ordering::Relaxed);
         drop(gone);
     }
 }
 
-/// Whether there is anything to be found.
+/// Whether any memory is registered.
 pub(crate) fn any() -> bool {
-    // Relaxed: as where it is counted.
+    // Relaxed: see `Registration::new`.
     COUNT.load(Ordering::Relaxed) > 0
 }
 

@@ -1,4 +1,4 @@
-//! Regions: memory for one long payload at a time, used again once the reader has let go of it.
+//! Regions: memory for one long payload at a time. It is used again once the reader has released it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use nearcall_ring::Mapping;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The first bytes of a region of shared memory: who has it.
+/// The first bytes of a region of shared memory: whether the reader has the region.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct RegionHead {
@@ -33,12 +33,12 @@ impl RegionHead {
     }
 
     pub(crate) fn give_back(&self) {
-        // Release: our reads of the payload happen before the sender's next writes.
+        // Release: this side's reads of the payload happen before the sender's next writes.
         self.state.store(0, Ordering::Release);
     }
 }
 
-/// What a region of this side lies in. The peer may hand the message in it back.
+/// The memory of a region of this side. The peer may hand back the message in it.
 #[derive(Debug)]
 pub(crate) struct RegionMemory {
     mapping: Mapping,
@@ -54,15 +54,15 @@ impl RegionMemory {
         &self.mapping
     }
 
-    /// Who has it.
+    /// Says whether the peer has the region.
     pub(crate) fn head(&self) -> &RegionHead {
         RegionHead::of(&self.mapping)
     }
 
     /// Whether the next message may be written to it.
     pub(crate) fn is_free(&self) -> bool {
-        // Acquire: pairs with the release in `Pin::drop`; this side is done with the bytes as well. The head is looked at
-        // first: the peer holds the region until what it has handed back is pinned.
+        // Acquire: pairs with the release in `Pin::drop`, after which this side is done with the bytes, too. The head
+        // is looked at first: the peer holds the region until the message that it hands back is pinned.
         self.head().is_free() && self.pins.load(Ordering::Acquire) == 0
     }
 }
@@ -73,7 +73,7 @@ pub(crate) struct Pin(Arc<RegionMemory>);
 
 impl Pin {
     pub(crate) fn new(memory: Arc<RegionMemory>) -> Self {
-        // Relaxed: the peer is told by the ring, and that orders it.
+        // Relaxed: the ring tells the peer, and that orders it.
         memory.pins.fetch_add(1, Ordering::Relaxed);
         Self(memory)
     }
@@ -85,7 +85,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // Release: what was read, was read before the region is written to again.
+        // Release: what this side reads, it reads before the region is written to again.
         self.0.pins.fetch_sub(1, Ordering::Release);
     }
 }

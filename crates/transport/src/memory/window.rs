@@ -1,4 +1,4 @@
-//! Buffers of peers, mapped to be read, and what this side owes for them.
+//! Buffers of peers, mapped for reading, and the loans that this side owes for them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -11,11 +11,11 @@ use super::places::Registration;
 use crate::budget::Kept;
 use crate::errors::LinkError;
 
-/// What this side owes for one of the peer's buffers. Loans go back when nobody here holds any of it.
+/// The loans that this side owes for one of the peer's buffers. They go back when nothing here holds any part of it.
 #[derive(Debug)]
 pub(crate) struct Debt {
     segment: Segment,
-    /// Of the connection.
+    /// The number of the connection.
     link: u64,
     number: u32,
     generation: u32,
@@ -28,12 +28,12 @@ struct Owed {
     loans: u32,
 }
 
-/// Keeps one of the peer's buffers from going back.
+/// Keeps one of the peer's buffers from going back while it lives.
 #[derive(Debug)]
 pub(crate) struct Hold(Arc<Debt>);
 
 impl Debt {
-    /// For the buffer that the peer has shown under a number; `link` tells its connection from others.
+    /// For the buffer that the peer has shown under this number. `link` is the number of the connection.
     pub(crate) fn new(segment: Segment, link: u64, number: u32) -> Arc<Self> {
         Arc::new(Self { segment, link, number, generation: fork::mark(), state: InnerMutex::default() })
     }
@@ -43,7 +43,7 @@ impl Debt {
         self.number
     }
 
-    /// One more message with the buffer has come.
+    /// Notes that one more message with the buffer has arrived.
     pub(crate) fn borrow(self: &Arc<Self>) -> Hold {
         let mut owed = self.state.lock();
         owed.loans = owed.loans.wrapping_add(1);
@@ -56,7 +56,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let Debt { segment, number, generation, state, .. } = &*self.0;
         if *generation != fork::generation() {
-            // The parent has it still.
+            // A forked child: the hold belongs to its parent.
             return;
         }
         let mut owed = state.lock();
@@ -67,16 +67,16 @@ impl Drop for Hold {
     }
 }
 
-/// A buffer of the peer's, or a part of one, mapped to be read.
+/// A buffer of the peer, or a part of one, mapped for reading.
 #[derive(Debug)]
 pub(crate) struct Window {
     // First: it must be gone before the mapping.
     _registration: Registration,
     mapping: Mapping,
-    /// Where in the buffer it begins.
+    /// Where in the buffer the mapping begins.
     from: u64,
     debt: Arc<Debt>,
-    /// Counts what stays mapped between messages.
+    /// Counts memory that stays mapped between messages.
     _kept: Option<Kept>,
 }
 
@@ -84,7 +84,7 @@ impl Window {
     /// Maps a part of a buffer.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn open(
         fd: &OwnedFd,
         from: u64,
@@ -103,12 +103,12 @@ impl Window {
         }))
     }
 
-    /// Whether `len` bytes of the buffer from `offset` on are inside.
+    /// Whether the mapping has `len` bytes of the buffer from `offset` on.
     pub(crate) fn shows(&self, offset: u64, len: u64) -> bool {
         offset >= self.from && offset + len <= self.from + self.mapping.len() as u64
     }
 
-    /// Where in the buffer it begins.
+    /// Where in the buffer the mapping begins.
     pub(crate) fn from(&self) -> u64 {
         self.from
     }
@@ -117,14 +117,14 @@ impl Window {
         &self.mapping
     }
 
-    /// The number under which the peer at the other end of that connection knows the buffer, and where in it the address
-    /// lies; none if it is another peer's.
+    /// The buffer's number for the peer at the other end of connection `link`, and where in the buffer the address
+    /// lies. `None` if the buffer belongs to another peer.
     pub(crate) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
         let inside = address - self.mapping.address().as_ptr().addr();
         (self.debt.link == link).then_some((self.debt.number, self.from + inside as u64))
     }
 
-    /// Keeps the buffer from going back, if somebody holds it.
+    /// Keeps the buffer from going back, unless it has gone back already.
     pub(crate) fn hold(&self) -> Option<Hold> {
         let mut owed = self.debt.state.lock();
         if owed.holders == 0 || self.debt.generation != fork::generation() {

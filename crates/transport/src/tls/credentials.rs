@@ -1,4 +1,4 @@
-//! Certificates and keys: what a side of TLS shows, and whom it trusts.
+//! Certificates and keys: the certificate that a side of TLS shows, and the authorities that it trusts.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,10 +16,10 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use super::trouble::words;
 
-/// A text with certificates or a key, and what to call it in a sentence.
+/// A text with certificates or a key, and its name for messages.
 #[derive(Clone)]
 pub struct Pem {
-    /// The file's name, or what option it came with.
+    /// The file's name, or the option that gave the text.
     pub name: String,
     /// The text.
     pub text: Vec<u8>,
@@ -60,7 +60,7 @@ impl Pem {
     }
 }
 
-/// What one side of TLS needs.
+/// The configuration of one side of TLS.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     pub(crate) client: Option<ClientSide>,
@@ -74,8 +74,8 @@ pub(crate) struct ClientSide {
 }
 
 impl Credentials {
-    /// A client that trusts the authorities in `ca`, or those of the system, and shows a certificate if there is one. The
-    /// server's certificate must be for `server_name`, or for the host of the URL.
+    /// A client that trusts the authorities in `ca`, or those of the system, and shows its `own` certificate if it has
+    /// one. The server's certificate must be for `server_name`, or for the host of the URL.
     ///
     /// # Errors
     /// A sentence for the user.
@@ -104,7 +104,8 @@ impl Credentials {
         Ok(Self { client, server: None })
     }
 
-    /// A server with a certificate, that wants one signed by an authority in `client_ca` of every client, if there is that.
+    /// A server with a certificate. With `client_ca`, every client must show a certificate signed by an authority in
+    /// it.
     ///
     /// # Errors
     /// A sentence for the user.
@@ -124,7 +125,7 @@ impl Credentials {
         };
         let mut config =
             builder.with_single_cert(cert.certificates()?, key.key()?).map_err(|error| unusable(cert, key, &error))?;
-        // Connections live long: a quicker second handshake is not worth what would have to be kept for it.
+        // Connections live long: a quicker second handshake is not worth the memory for tickets.
         config.send_tls13_tickets = 0;
         Ok(Self { client: None, server: Some(Arc::new(config)) })
     }
@@ -148,7 +149,7 @@ fn unusable(cert: &Pem, key: &Pem, error: &rustls::Error) -> String {
 /// The authorities that this machine trusts.
 fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    // What cannot be read or parsed is left out, as other programs do.
+    // Certificates that cannot be read or parsed are left out, as in other programs.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err("this machine has no trusted authorities: install its ca-certificates, or give TLS(ca=...)".into());
@@ -156,7 +157,7 @@ fn system_roots() -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Whom a certificate stands for: its subject, and its alternative names.
+/// The names in a certificate: its subject, and its alternative names.
 pub(crate) fn names_in(certificate: &[u8]) -> (String, Vec<String>) {
     let Ok(certificate) = Certificate::from_der(certificate) else {
         return Default::default();

@@ -1,4 +1,4 @@
-//! Certificates for trying TLS out, from an authority that exists only for them.
+//! Certificates for trying TLS out, signed by an authority that exists only for them.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,10 +7,10 @@ use rcgen::{
 };
 use rustls::pki_types::ServerName;
 
-/// PEM texts.
+/// Certificates and keys as PEM texts.
 #[derive(Debug, Clone)]
 pub struct DevCerts {
-    /// The authority's certificate. Its key is thrown away: nobody can sign anything more with it.
+    /// The authority's certificate. Its key is thrown away, so it cannot sign anything more.
     pub ca: String,
     /// The server's certificate and key.
     pub server: (String, String),
@@ -20,8 +20,8 @@ pub struct DevCerts {
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Makes an authority, and a server's and a client's certificate. The server's is for `names`: host names and addresses.
-/// They end so many days from now, or have ended if that is negative.
+/// Makes an authority, and a certificate for a server and for a client. The server's is for `names`: host names and
+/// addresses. The certificates expire in `days` days, or have expired if `days` is negative.
 ///
 /// # Errors
 /// A sentence for the user: a name cannot be in a certificate.

@@ -1,4 +1,4 @@
-//! TLS: certificates and keys, a socket with encryption on top, and why it failed, in words.
+//! TLS: certificates and keys, a socket with encryption on top, and sentences that say why TLS failed.
 
 mod credentials;
 mod dev_certs;

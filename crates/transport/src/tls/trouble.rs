@@ -5,7 +5,7 @@ use std::fmt;
 use nearcall_wire::shown;
 use rustls::{AlertDescription as Alert, CertificateError as Bad, Error, PeerIncompatible as Differs};
 
-/// What went wrong and what mends it, in one line. `first` is the first byte that the peer sent.
+/// What went wrong and how to fix it, in one line. `first` is the first byte that the peer sent.
 pub(crate) fn explain(error: &Error, client: bool, first: Option<u8>) -> String {
     let there = if client { "the server" } else { "the client" };
     match error {
@@ -72,7 +72,7 @@ pub(crate) fn certificate(bad: &Bad, client: bool) -> String {
         | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             format!("{their} certificate is signed in a way that is not accepted; use ECDSA, Ed25519, or RSA with SHA-2")
         }
-        // What the verifier adds in words of its own: an authority's certificate that is used as one's own, mostly.
+        // The verifier's own error: mostly an authority's certificate that is used as one's own.
         Bad::Other(other) if words(other).contains("ca used as end entity") => format!(
             "{their} certificate is an authority's, and so no server's or client's own; make one that it signs, without \
              CA:TRUE"
@@ -81,13 +81,13 @@ pub(crate) fn certificate(bad: &Bad, client: bool) -> String {
     }
 }
 
-/// A name out of the library's way to write it: `DnsName("localhost")`, `IpAddress(127.0.0.1)`.
+/// The bare name in the library's way to write it: `DnsName("localhost")`, `IpAddress(127.0.0.1)`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
     inner.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(inner)
 }
 
-/// What the peer said before it hung up.
+/// What an alert from the peer means.
 fn told(alert: Alert, client: bool) -> String {
     let there = if client { "the server" } else { "the client" };
     match alert {
@@ -130,7 +130,7 @@ fn nothing_in_common(differs: &Differs, there: &str) -> String {
     }
 }
 
-/// The name that the library has for something, in lower-case words: those names say what they mean.
+/// The library's name for something, in lower-case words: those names say what they mean.
 pub(crate) fn words(name: impl fmt::Debug) -> String {
     let mut out = String::new();
     let mut after_lower = false;

@@ -1,6 +1,6 @@
 //! Encryption over a TCP socket: [`TlsWire`] carries a stream link's bytes in TLS 1.2 or 1.3.
 //!
-//! The handshake is a state machine that is pushed on whenever the socket is ready; nothing here waits unless asked to.
+//! The handshake is a state machine that advances whenever the socket is ready. Nothing here waits unless asked to.
 
 use std::cell::Cell;
 use std::fmt;
@@ -28,26 +28,27 @@ use crate::wire::Wire;
 const BUFFER: usize = 64 << 10;
 
 thread_local! {
-    /// A buffer for the next connection that something comes on: one that rests keeps none, and there may be thousands.
+    /// A buffer for the next connection of this thread that receives something: idle connections, perhaps thousands,
+    /// keep none.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A socket with TLS on top, on either side.
+/// A socket with TLS on top, for either side.
 pub(crate) struct TlsWire {
     socket: OwnedFd,
-    /// Held only as long as bytes are moved and encrypted, never while waiting.
+    /// Locked only while bytes are moved and encrypted, never while waiting.
     state: InnerMutex<State>,
 }
 
 struct State {
     session: rustls::Connection,
-    /// What came from the socket and was not decrypted yet: `at..end`. Without memory while the socket is empty.
+    /// Bytes from the socket that are not decrypted yet: `at..end`. Without memory while the socket is empty.
     arrived: Vec<u8>,
     at: usize,
     end: usize,
-    /// The first byte that came.
+    /// The first byte that arrived.
     first: Option<u8>,
-    /// Why it cannot go on, for the user.
+    /// Why the connection cannot go on, for the user.
     trouble: Option<String>,
 }
 
@@ -83,7 +84,7 @@ impl TlsWire {
         Self { socket, state: InnerMutex::new(state) }
     }
 
-    /// Goes on with the handshake as far as the socket allows. Whether it is complete.
+    /// Continues the handshake as far as the socket allows. Whether the handshake is complete.
     pub(crate) fn advance(&self) -> Result<bool, LinkError> {
         let mut state = self.state.lock();
         loop {
@@ -97,12 +98,12 @@ impl TlsWire {
         }
     }
 
-    /// Whether something waits for room in the socket.
+    /// Whether encrypted bytes wait for room in the socket.
     pub(crate) fn wants_room(&self) -> bool {
         self.state.lock().session.wants_write()
     }
 
-    /// What both sides have agreed to speak, if they have.
+    /// The protocol that both sides have agreed on by ALPN, if they have.
     pub(crate) fn agreed(&self) -> Option<Vec<u8>> {
         self.state.lock().session.alpn_protocol().map(<[u8]>::to_vec)
     }
@@ -112,7 +113,7 @@ impl TlsWire {
         self.state.lock().trouble.clone()
     }
 
-    /// Adds to a peer what its certificate says, which was verified if the handshake is complete.
+    /// Adds the names in the peer's certificate to `peer`. A complete handshake has verified the certificate.
     pub(crate) fn identify(&self, peer: Peer) -> Peer {
         match (peer, self.peer_certificate()) {
             (Peer::Remote(address), Some(certificate)) => {
@@ -123,12 +124,13 @@ impl TlsWire {
         }
     }
 
-    /// The peer's own certificate, DER.
+    /// The peer's own certificate, as DER.
     fn peer_certificate(&self) -> Option<Vec<u8>> {
         self.state.lock().session.peer_certificates()?.first().map(|certificate| certificate.to_vec())
     }
 
-    /// Looks for decrypted bytes, and lets `take` have them. How many it took; 0 at the end.
+    /// Gives decrypted bytes to `take`. Returns how many it took; 0 at the end of the stream; `None` if there are none
+    /// yet.
     fn take(&self, wait: bool, mut take: impl FnMut(&[u8]) -> usize) -> Result<Option<usize>, LinkError> {
         let mut waited = !wait;
         loop {
@@ -152,7 +154,7 @@ impl TlsWire {
 }
 
 impl State {
-    /// Sends what is encrypted. Whether all of it is out.
+    /// Sends encrypted bytes. Whether all of them are out.
     fn push(&mut self, socket: &OwnedFd) -> Result<bool, LinkError> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Socket(socket)) {
@@ -165,7 +167,7 @@ impl State {
         Ok(true)
     }
 
-    /// Takes encrypted bytes from the socket, if there are any, and decrypts them. `false` if there are none.
+    /// Reads encrypted bytes from the socket and decrypts them. `false` if there are none.
     fn pull_some(&mut self, socket: &OwnedFd) -> Result<bool, LinkError> {
         if self.at == self.end {
             if self.arrived.is_empty() {
@@ -178,7 +180,7 @@ impl State {
                 Ok((_, got)) => self.end = got,
                 Err(rustix::io::Errno::AGAIN) => {
                     let buffer = mem::take(&mut self.arrived);
-                    // In a thread that is ending there is no such place any more.
+                    // A thread that is ending has no such buffer any more.
                     let _ = SPARE.try_with(|spare| spare.set(buffer));
                     return Ok(false);
                 }
@@ -191,7 +193,7 @@ impl State {
         if let Err(error) = self.session.process_new_packets() {
             let why = explain(&error, matches!(self.session, rustls::Connection::Client(_)), self.first);
             self.trouble = Some(why.clone());
-            // The alert that tells the peer why; if it cannot be sent, the peer sees the end.
+            // Sends the alert that tells the peer why. If that fails, the peer sees the end of the stream.
             let _ = self.push(socket);
             return Err(LinkError::Broken(why));
         }
@@ -210,7 +212,7 @@ impl State {
             if !self.pull_some(socket)? {
                 return Ok(Found::Nothing);
             }
-            // An answer to what came, such as fresh keys; what does not fit goes with the next frame.
+            // Answers what arrived, with fresh keys for example. What does not fit goes out with the next frame.
             self.push(socket)?;
         }
     }
@@ -259,7 +261,7 @@ impl Wire for TlsWire {
     fn say_goodbye(&self) {
         let mut state = self.state.lock();
         state.session.send_close_notify();
-        // Without room for it the peer sees the end all the same.
+        // If there is no room for it, the peer still sees the end of the stream.
         let _ = state.push(&self.socket);
     }
 }
