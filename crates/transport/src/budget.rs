@@ -1,7 +1,7 @@
-//! How much memory peers can make this process keep.
+//! Limits how much memory peers can make this process use.
 //!
-//! Whatever a peer sends that is kept, and whatever waits to be sent because a peer does not read, is charged to the
-//! account of its connection, and by that to the budget of the whole server.
+//! What a peer sends, and what waits to be sent because the peer does not read, is charged to the account of its
+//! connection while it is kept, and through the account to the budget of the whole server.
 
 use std::sync::{Arc, Weak};
 
@@ -9,32 +9,35 @@ use nearcall_platform::descriptors::{self, EventDescriptor};
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// What a connection may keep, however full the budget is: nobody can shut the others out. With so many connections that
-/// this would come to more than the budget once again, each may keep its part of that, and [`LEAST`] in any case.
+/// Bytes that each connection may use however full the budget is, so that no peer can shut the others out. With so many
+/// connections that this would come to another whole budget, each may use its share of the budget, but at least
+/// [`LEAST`].
 pub(crate) const ALWAYS: usize = 1 << 20;
-/// As much as any call needs that is not long.
+/// As much as any call without long messages needs.
 const LEAST: usize = 64 << 10;
 
-/// Mappings of peers' memory that messages may keep, of all connections: half of what Linux allows a process by default
-/// (`vm.max_map_count`), where one more fails for everybody. A quarter of them for one connection.
+/// The most mappings of peers' memory that messages may keep, over all connections: half of what Linux allows a process
+/// by default (`vm.max_map_count`), because beyond that limit mappings fail for every thread. One connection may have a
+/// quarter.
 const MOST_MAPPED: usize = 1 << 15;
 /// Mappings that every connection may have, however many the others have: more than one message needs.
 const ALWAYS_MAPPED: usize = 64;
 
-/// In the word of the bytes that are used: somebody waits for some to be freed.
+/// A bit in the word of used bytes: a thread waits for bytes to be freed.
 const AWAITED: usize = 1 << (usize::BITS - 1);
 
-/// The bytes that all connections together may keep.
+/// The bytes that all connections together may use.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
-    /// With the mark [`AWAITED`]: who frees bytes sees it by that very step, and whoever marks it sees what was freed before.
+    /// Bytes in use, and the mark [`AWAITED`] in the same word. A thread that frees bytes sees the mark by the same
+    /// step, and a thread that sets the mark sees what was freed before.
     used: AtomicUsize,
-    /// Wakes who waits for bytes to be freed, if that is there still: what is kept may outlive it.
+    /// Wakes the thread that waits for bytes to be freed. Charges may outlive it.
     wake: Weak<EventDescriptor>,
-    /// Of those, the ones of messages that have begun to arrive and may never end.
+    /// The bytes in use for messages that have begun to arrive and may never end.
     unfinished: AtomicUsize,
-    /// Mappings that messages keep, and how many may be.
+    /// Mappings that messages keep, and the most they may keep.
     mapped: AtomicUsize,
     most_mapped: usize,
     /// Connections that have an account.
@@ -44,13 +47,14 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes; `usize::MAX` is none, nor one of mappings: a client reads whatever it has asked for.
+    /// A budget of `limit` bytes. `usize::MAX` means no limit, on mappings neither: a client reads whatever it has
+    /// asked for.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Self::waking(limit, &Weak::new())
     }
 
-    /// The same; who [waits](Budget::await_room) is woken by that descriptor.
+    /// Like `new`; `wake` wakes the thread that [waits](Budget::await_room).
     #[must_use]
     pub fn waking(limit: usize, wake: &Weak<EventDescriptor>) -> Arc<Self> {
         let most_mapped = if limit == usize::MAX { limit } else { MOST_MAPPED };
@@ -61,21 +65,21 @@ impl Budget {
     /// Bytes kept now.
     #[must_use]
     pub fn used(&self) -> usize {
-        // Relaxed: bounds on memory that need not be exact; nothing is ordered by them.
+        // Relaxed: bounds on memory that need not be exact. They order nothing.
         self.used.load(Ordering::Relaxed) & !AWAITED
     }
 
-    /// From now on whoever frees bytes next wakes the one that waits, once. Whether nobody waited before: then some may have
-    /// been freed since it was refused any, and it is to look once more.
+    /// Asks for a wake-up, once, when bytes are next freed. Returns whether no wake-up was asked for before: then bytes
+    /// may have been freed since the caller was refused, and it has to look once more.
     #[must_use]
     pub fn await_room(&self) -> bool {
         // Acquire: pairs with `freed`.
         self.used.fetch_or(AWAITED, Ordering::AcqRel) & AWAITED == 0
     }
 
-    /// So many bytes are no longer kept; the accounts know already.
+    /// Frees bytes, which the accounts have already subtracted.
     fn free(&self, bytes: usize) {
-        // Release: who marks it after this finds what was freed, in the accounts as well.
+        // Release: a thread that sets the mark after this sees what was freed, in the accounts as well.
         if self.used.fetch_sub(bytes, Ordering::Release) & AWAITED != 0 {
             self.tell();
         }
@@ -83,7 +87,7 @@ impl Budget {
 
     #[cold]
     fn tell(&self) {
-        // Relaxed: of several that have freed some one is enough; it is the event that orders what they did.
+        // Relaxed: one of several threads that freed bytes is enough. The event orders what they did.
         if self.used.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0
             && let Some(wake) = self.wake.upgrade()
         {
@@ -91,13 +95,13 @@ impl Budget {
         }
     }
 
-    /// Bytes that may be kept.
+    /// Bytes that may be used.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Bytes that each connection may keep in any case.
+    /// Bytes that each connection may use in any case.
     fn always(&self) -> usize {
         // Relaxed: a bound on memory that need not be exact.
         let accounts = self.accounts.load(Ordering::Relaxed).max(1);
@@ -105,7 +109,7 @@ impl Budget {
     }
 }
 
-/// What one connection keeps.
+/// The memory that one connection uses.
 #[derive(Debug)]
 pub struct Account {
     total: Arc<Budget>,
@@ -116,28 +120,28 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account of a connection whose longest message has `longest` bytes: it may use a quarter of the budget, or as much
-    /// as one message needs.
+    /// The account of a connection whose longest message has `longest` bytes. It may use a quarter of the budget, or as
+    /// much as one message needs if that is more.
     #[must_use]
     pub fn of(total: &Arc<Budget>, longest: u64) -> Arc<Self> {
         let one = usize::try_from(longest).unwrap_or(usize::MAX).saturating_add(ALWAYS);
         let limit = one.max(total.limit / 4);
         let [used, unfinished, mapped] = [const { 0 }; 3].map(AtomicUsize::new);
-        // Relaxed: nothing is ordered by it.
+        // Relaxed: orders nothing.
         total.accounts.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self { total: Arc::clone(total), limit, used, unfinished, mapped })
     }
 
-    /// Whether so many bytes more may be kept now.
+    /// Whether `bytes` more may be used now.
     #[must_use]
     pub fn allows(&self, bytes: usize) -> bool {
-        // Relaxed: bounds on memory that need not be exact; nothing is ordered by them.
+        // Relaxed: bounds on memory that need not be exact. They order nothing.
         let used = self.used.load(Ordering::Relaxed).saturating_add(bytes);
         let total = self.total.used().saturating_add(bytes);
         (used <= self.limit && total <= self.total.limit) || used <= self.total.always()
     }
 
-    /// How many bytes more may be kept now.
+    /// How many more bytes may be used now.
     #[must_use]
     pub(crate) fn room(&self) -> usize {
         // Relaxed: as in `allows`.
@@ -147,8 +151,8 @@ impl Account {
         here.max(self.total.always().saturating_sub(used))
     }
 
-    /// Whether it is for messages that have not come completely that nothing more may be kept: they are half of it, and
-    /// nothing of them goes by itself.
+    /// Whether memory is full because of messages that have not arrived completely: they take half of it, and none of
+    /// it is freed by itself.
     #[must_use]
     pub(crate) fn is_full_of_unfinished(&self) -> bool {
         // Relaxed: as in `allows`.
@@ -157,16 +161,17 @@ impl Account {
         !self.allows(0) && here > 0 && (here >= self.limit / 2 || total >= self.total.limit / 2)
     }
 
-    /// Counts bytes that are kept as long as the charge lives; `None` if they are too many.
+    /// Charges bytes while the charge lives; `None` if they are too many.
     #[must_use]
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         self.allows(bytes).then(|| self.charge_anyway(bytes))
     }
 
-    /// The same for bytes of a message that lies in so many mappings.
+    /// Charges the bytes of a message that lies in `mappings` mappings.
     #[must_use]
     pub(crate) fn charge_mapped(self: &Arc<Self>, bytes: usize, mappings: usize) -> Option<Charge> {
-        // Nothing is charged only to be freed again: who waits for something to be freed may be the one that asks.
+        // Checked before charging: freeing a charge again would wake a waiting thread, which may be the one that asks
+        // here.
         if mappings > 0 && !self.allows_mappings(mappings) {
             return None;
         }
@@ -186,21 +191,21 @@ impl Account {
         here <= ALWAYS_MAPPED || (here <= most / 4 && total <= most)
     }
 
-    /// Counts bytes more that are kept between messages, or fewer if that wraps. Whether all that are kept may be; they are
-    /// counted until they are [given back](Account::give_back).
+    /// Counts bytes that are kept between messages (a wrapped number subtracts). Whether all that are counted may be
+    /// kept. They are counted until they are [given back](Account::give_back).
     pub(crate) fn keep(&self, bytes: usize) -> bool {
         // Relaxed: as above.
         let kept = self.total.kept.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
         kept <= self.total.limit / 4
     }
 
-    /// Bytes are kept no longer.
+    /// The bytes are no longer kept.
     pub(crate) fn give_back(&self, bytes: usize) {
         // Relaxed: as above.
         self.total.kept.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that must be kept, however many there are, as long as the charge lives.
+    /// Charges bytes while the charge lives, even if they are too many.
     #[must_use]
     pub fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         // Relaxed: as above.
@@ -212,13 +217,13 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        // Relaxed: as in `of`. What each of the others may keep has grown.
+        // Relaxed: as in `of`. The other connections may use more now, so `free` wakes a waiting thread.
         self.total.accounts.fetch_sub(1, Ordering::Relaxed);
         self.total.free(0);
     }
 }
 
-/// Bytes that are kept, as long as it lives.
+/// Bytes that are charged to an account while this lives.
 #[derive(Debug)]
 pub struct Charge {
     account: Arc<Account>,
@@ -228,12 +233,12 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Counts so many more, however many there are.
+    /// Charges `bytes` more, even if they are too many.
     pub(crate) fn grow(&mut self, bytes: usize) {
         self.set(self.bytes + bytes);
     }
 
-    /// Counts so many instead, however many there are.
+    /// Charges `bytes` instead, even if they are too many.
     pub fn set(&mut self, bytes: usize) {
         // Relaxed: as in `Account::allows`.
         if let Some(more) = bytes.checked_sub(self.bytes) {
@@ -246,7 +251,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// Counts so many of them as parts of messages that have not come completely.
+    /// How many of the charged bytes belong to messages that have not arrived completely.
     pub(crate) fn set_unfinished(&mut self, bytes: usize) {
         let more = bytes.wrapping_sub(self.unfinished);
         if more != 0 {
@@ -257,13 +262,13 @@ impl Charge {
         }
     }
 
-    /// How many.
+    /// How many bytes are charged.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Mappings that are counted.
+    /// How many mappings are charged.
     pub(crate) fn mappings(&self) -> usize {
         self.mappings
     }
@@ -277,12 +282,12 @@ impl Drop for Charge {
             self.account.mapped.fetch_sub(self.mappings, Ordering::Relaxed);
             self.account.total.mapped.fetch_sub(self.mappings, Ordering::Relaxed);
         }
-        // The last: whoever is told looks at all of them.
+        // Last: the thread that this wakes looks at all of these counters.
         self.set(0);
     }
 }
 
-/// Bytes that are kept between messages, as long as it lives.
+/// Bytes that are kept between messages, counted while this lives.
 #[derive(Debug)]
 pub(crate) struct Kept {
     account: Arc<Account>,
@@ -290,7 +295,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Counts so many; none if they are too many.
+    /// Counts `bytes`; `None` if they are too many.
     pub(crate) fn of(account: &Arc<Account>, bytes: usize) -> Option<Self> {
         let kept = Self { account: Arc::clone(account), bytes };
         account.keep(bytes).then_some(kept)

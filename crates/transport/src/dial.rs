@@ -1,7 +1,8 @@
-//! Dialling in slices: whoever waits for a connection may stop at any time, and somebody else go on where he was.
+//! Dials in slices: the thread that waits for a connection may stop at any time, and another may continue where it
+//! stopped.
 //!
-//! A URL may lead to several addresses. They are tried in order, and the next one is begun without giving up the one before
-//! if that does not answer soon: the first connection that a server has greeted is the one that counts.
+//! A URL may lead to several addresses. They are tried in order. If one does not answer soon, the next attempt begins
+//! while the first goes on. The first connection with a complete handshake wins.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +16,12 @@ use crate::pace::Steps;
 use crate::transports::{Each, Found};
 use crate::url::Url;
 
-/// An address that has not answered for so long is no reason to wait with the next one; RFC 8305 recommends this time.
+/// How long to wait for an address before the next one is tried, too. RFC 8305 recommends this time.
 const STAGGER: Duration = Duration::from_millis(250);
-/// How long each of several attempts is waited for before the others are looked at.
+/// With several attempts under way, how long to wait for one before looking at the next.
 const TURN: Duration = Duration::from_millis(5);
 
-/// A connection in the making: dialled, but not greeted yet. It goes on only inside [`Dial::advance`], and ends when it is
-/// dropped.
+/// A connection in the making. It proceeds only inside [`Dial::advance`], and ends when it is dropped.
 pub struct Dial {
     url: Url,
     version: &'static str,
@@ -31,23 +31,23 @@ pub struct Dial {
 }
 
 enum Stage {
-    /// Where the servers are is being found out.
+    /// Looks up the servers' addresses.
     Finding(Steps<Vec<Found>>),
     Dialling(Attempts),
 }
 
-/// What is tried of the addresses of a URL.
+/// The attempts at the addresses of a URL.
 struct Attempts {
     waiting: VecDeque<Found>,
     under_way: Vec<Attempt>,
-    /// When the next one is begun if no attempt has been accepted, and when if one has, and greets.
+    /// When the next attempt begins: `soon` if no connection has been accepted, `later` if one has and shakes hands.
     soon: Instant,
     later: Instant,
     failures: Vec<ConnectError>,
 }
 
 struct Attempt {
-    /// Which of the URL's hosts it is for.
+    /// Which of the URL's hosts the attempt is for.
     host: usize,
     steps: Steps<Connected>,
 }
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Dial {
 }
 
 impl Dial {
-    /// A connection to `url` that is to be there within `options.handshake`. `version` is this library's.
+    /// Prepares a connection to `url`, to be complete within `options.handshake`. `version` is this library's.
     #[must_use]
     pub fn new(url: &Url, version: &'static str, options: &Options) -> Self {
         let deadline = Instant::now() + options.handshake;
@@ -67,13 +67,13 @@ impl Dial {
         Self { url: url.clone(), version, options: options.clone(), deadline, stage }
     }
 
-    /// Goes on for at most until then, or until a signal arrives. `None` if it has not come to an end.
+    /// Continues until `until` at most, or until a signal arrives. `None` if the dial is not complete.
     ///
     /// # Errors
     /// [`ConnectError`], with a sentence that names the URL.
     ///
     /// # Panics
-    /// If it has come to an end before.
+    /// If the dial was complete before.
     pub fn advance(&mut self, until: Instant) -> Result<Option<Connected>, ConnectError> {
         if let Stage::Finding(steps) = &mut self.stage {
             let Some(mut found) = steps.advance(until)? else { return Ok(None) };
@@ -116,7 +116,7 @@ pub fn connect(url: &Url, version: &'static str, options: &Options) -> Result<Co
     }
 }
 
-/// The servers at `url`, each by a URL of its own, within `options.handshake`. A URL that leads to one only is itself.
+/// The servers at `url`, each with a URL of its own, within `options.handshake`. A URL of a single server gives itself.
 ///
 /// # Errors
 /// [`ConnectError`], with a sentence that names the URL.
@@ -139,13 +139,13 @@ impl Attempts {
         Self { waiting: found.into(), under_way, soon: now, later: now, failures }
     }
 
-    /// Whether the next address is to be tried: nothing else is, or what is has had its time.
+    /// Whether to try the next address: no attempt is under way, or those under way have had their time.
     fn is_time_for_next(&self, now: Instant) -> bool {
         self.under_way.is_empty() || now >= self.next()
     }
 
     fn next(&self) -> Instant {
-        // Who is connected, and greets, is slow for another reason than that nobody is there.
+        // An attempt whose connection was accepted is slow for another reason than a missing server.
         let greets = self.under_way.iter().any(|attempt| attempt.steps.is_reached());
         if greets { self.later } else { self.soon }
     }
@@ -160,12 +160,12 @@ impl Attempts {
         self.later = self.soon.max(now + share);
     }
 
-    /// Whether one attempt is under way, and is the last.
+    /// Whether only one attempt is left.
     fn is_last(&self) -> bool {
         self.waiting.is_empty() && self.under_way.len() == 1
     }
 
-    /// Goes on with all that are under way, for at most until then.
+    /// Continues all attempts under way, until `until` at most.
     fn advance(&mut self, until: Instant) -> Option<Connected> {
         let end = match &self.under_way[..] {
             [_] if self.waiting.is_empty() => until,
@@ -180,7 +180,7 @@ impl Attempts {
                 Err(error) => {
                     let host = self.under_way.remove(index).host;
                     if !may_pass(&error) {
-                        // Its other addresses lead to the same server.
+                        // The host's other addresses lead to the same server.
                         self.under_way.retain(|attempt| attempt.host != host);
                         self.waiting.retain(|found| found.host != host);
                         index = 0;
@@ -194,7 +194,7 @@ impl Attempts {
         None
     }
 
-    /// Why none of them led to a connection.
+    /// Why no attempt led to a connection.
     fn failure(&mut self, url: &Url) -> ConnectError {
         let mut failures = std::mem::take(&mut self.failures);
         let mut said: Vec<String> = Vec::new();
@@ -203,7 +203,7 @@ impl Attempts {
                 said.push(text);
             }
         }
-        // What may pass counts for more than what will not, and that nobody is there for more than that somebody is slow.
+        // Errors that may pass come before others, and a missing server before a slow one.
         let rank = |error: &ConnectError| match error {
             ConnectError::Unavailable(_) => 0,
             ConnectError::TimedOut(_) => 1,

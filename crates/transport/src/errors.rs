@@ -1,8 +1,8 @@
-//! Why a connection cannot go on, or none comes about.
+//! Why a connection cannot be made or go on, or a message cannot be sent.
 
 use std::io;
 
-/// Why a link cannot go on.
+/// Why a link cannot go on, or cannot send or receive a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// The peer hung up or died, or this side closed.
@@ -19,7 +19,7 @@ pub enum LinkError {
         /// The receiver's limit, bytes.
         limit: u64,
     },
-    /// What goes beside the payload is more than a frame can carry. The connection goes on.
+    /// Metadata and tables beside the payload are more than a frame can carry. The connection goes on.
     #[error(
         "the metadata and the lengths of buffers beside the message take {len} bytes, {limit} is the most; \
          send less metadata, or pass it as an argument"
@@ -27,7 +27,7 @@ pub enum LinkError {
     HeadTooLong {
         /// The frame's head, bytes.
         len: usize,
-        /// What a head may have on this connection, bytes.
+        /// The most that a head may have on this connection, bytes.
         limit: u64,
     },
     /// The metadata has more entries than a frame may carry. The connection goes on.
@@ -35,24 +35,24 @@ pub enum LinkError {
     TooManyPairs {
         /// Entries of the metadata.
         pairs: usize,
-        /// The most there may be.
+        /// The most entries that a frame may carry.
         limit: usize,
     },
-    /// The wire cannot carry this, in words. The connection goes on.
+    /// The transport cannot carry this frame; the text says why. The connection goes on.
     #[error("{0}")]
     Unfit(String),
-    /// There is no room to send, and nobody waits for it.
+    /// There is no room to send, and the sender does not wait.
     #[error("there is no room to send")]
     Full,
-    /// The system has no descriptors or memory left for this message. To a sender nothing has happened, and the connection
-    /// goes on; to a receiver the message is lost, and the connection with it.
+    /// The system has no descriptors or memory left for this message. A sender has sent nothing, and its connection
+    /// goes on. A receiver has lost the message, and the connection with it.
     #[error("{0}")]
     Exhausted(String),
-    /// The next frame cannot be taken in before something that is kept of this peer, or of all, has been let go of. The
-    /// connection goes on.
+    /// The next frame can be read only when less memory is used for this peer, or for all peers. The connection goes
+    /// on.
     #[error("as much is kept of what this peer has sent as may be")]
     OverBudget,
-    /// A part of a long frame was taken in, and more may be there: others have their turn first.
+    /// A part of a long frame was read, and more may be there. Other links have their turn first.
     #[error("a part of a long message has arrived")]
     Unfinished,
     /// There was no room to send until the deadline; nothing was sent, and the connection goes on.
@@ -64,7 +64,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// That of a message of `len` bytes for which the system gives no shared memory.
+    /// The error for a message of `len` bytes when the system gives no shared memory.
     pub(crate) fn no_memory(len: usize, error: io::Error) -> Self {
         if is_exhaustion(&error) {
             return Self::Exhausted(format!("no shared memory for a message of {len} bytes: {error}"));
@@ -72,7 +72,7 @@ impl LinkError {
         error.into()
     }
 
-    /// Whether a send failed with it before anything was sent, so that only its own call is lost.
+    /// Whether a send with this error sent nothing, so that only its own call is lost.
     #[must_use]
     pub fn spares_connection(&self) -> bool {
         matches!(
@@ -88,11 +88,12 @@ impl LinkError {
     }
 }
 
-/// Why a descriptor that a peer sent did not arrive, if that was not the peer's fault.
+/// Why a peer's descriptor did not arrive when the peer is not at fault.
 pub(crate) const NO_DESCRIPTOR: &str =
     "this process has no descriptor left to receive shared memory with; raise its limit (ulimit -n)";
 
-/// Whether the system has no descriptors or memory left. Files in memory fall under the limit for the size of files, too.
+/// Whether the system has no descriptors or memory left. The limit on the size of files also applies to files in
+/// memory.
 fn is_exhaustion(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOSPC, libc::EFBIG].iter().any(|&one| number == Some(one))
@@ -105,7 +106,7 @@ impl From<io::Error> for LinkError {
         };
         match error.kind() {
             BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected
-            // What keep-alive ends a connection with.
+            // Keep-alive ends connections with these.
             | TimedOut | HostUnreachable | NetworkUnreachable => Self::Closed,
             io::ErrorKind::Interrupted => Self::Interrupted,
             _ => Self::Broken(error.to_string()),
@@ -131,16 +132,16 @@ impl From<nearcall_ring::Corrupt> for LinkError {
     }
 }
 
-/// Why no connection came about; written for the user.
+/// Why a connection could not be made; written for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody serves there.
+    /// No server is there.
     #[error("{0}")]
     Unavailable(String),
-    /// Client and server do not fit together.
+    /// Client and server do not fit together, by protocol or options.
     #[error("{0}")]
     Mismatch(String),
-    /// The server does not want this client.
+    /// The server rejects this client.
     #[error("{0}")]
     Refused(String),
     /// The handshake took too long.
@@ -149,13 +150,13 @@ pub enum ConnectError {
     /// One side's certificate does not satisfy the other.
     #[error("{0}")]
     Untrusted(String),
-    /// The options of this side do not allow it, or do not go together.
+    /// This side's options do not allow the connection, or contradict each other.
     #[error("{0}")]
     Options(String),
 }
 
 impl ConnectError {
-    /// The same in other words.
+    /// The same kind of error with another text.
     pub(crate) fn saying(self, text: String) -> Self {
         match self {
             Self::Unavailable(_) => Self::Unavailable(text),

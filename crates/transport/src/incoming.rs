@@ -16,82 +16,82 @@ use crate::spares;
 /// Frames up to this many bytes are kept without an allocation.
 pub const INLINE: usize = 64;
 
-/// Frames up to this many bytes cost nothing: how many of them are kept is limited by other means.
+/// Frames up to this many bytes are not charged. Their number has other limits.
 const FREE: usize = 1024;
 
-/// A bit of a head's flags that no frame has on the wire: the message came compressed, over HTTP.
+/// A bit of a head's flags that no frame has on the wire: the message arrived compressed, over HTTP.
 const COMPRESSED: u8 = 128;
-/// The same bit, of an error: the connection of its call was lost.
+/// In an error frame, the same bit says that the call's connection was lost.
 const LOST: u8 = COMPRESSED;
 const _: () = assert!(COMPRESSED & flags::ALL == 0);
 
-/// Bytes of a ping: it is answered by whoever receives, while others wait.
+/// The most bytes of a ping: the receiving thread answers it itself, and other work waits.
 const MOST_PING: usize = 1024;
 
-/// Whether a frame of so many bytes costs nothing.
+/// Whether a frame of this length is not charged.
 #[inline]
 pub(crate) fn is_free(len: usize) -> bool {
     len <= FREE
 }
 
-/// A frame as it was received, whatever the wire: its head, and its payload.
+/// A received frame of any transport: its head, and its payload.
 #[derive(Debug)]
 pub struct Incoming {
-    /// What it says.
+    /// The kind of the frame, its call and its options.
     pub head: FrameHead,
-    /// What it carries.
+    /// The frame's contents.
     pub payload: Payload,
 }
 
-/// The payload of a frame: private bytes, or shared memory on lease, and parts of it in buffers that were handed over.
+/// The payload of a frame: private bytes, shared memory on lease, and parts that lie in buffers that were handed over.
 #[derive(Debug)]
 pub struct Payload {
-    /// Without what is on lease or handed over.
+    /// The bytes that are neither on lease nor handed over.
     bytes: SmallVec<[u8; INLINE]>,
-    /// Where in them the payload begins.
+    /// Where in `bytes` the payload begins.
     at: usize,
-    /// Apart, because a short frame has none of it and passes through many hands.
+    /// Boxed, because a short frame has none of it and is moved often.
     long: Option<Box<Long>>,
 }
 
-/// What only few frames have, long ones above all.
+/// Parts of a payload that only few frames have, above all long ones.
 #[derive(Debug, Default)]
 pub(crate) struct Long {
-    /// What the frame costs its sender's account as long as it is kept.
+    /// Charges the frame to its sender's account while it lives.
     pub(crate) charge: Option<Charge>,
-    /// The payload, if that was handed over in memory of its own.
+    /// The payload, if it lies in memory of its own.
     pub(crate) lease: Option<Lease>,
     /// Parts of the payload that lie in buffers.
     pub(crate) handed_over: HandedOver,
     pub(crate) kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
-// Each call moves it through many hands, and what has more bytes is moved by calls of `memcpy`.
+// A call moves this often, and more bytes than this would be moved by calls of `memcpy`.
 const _: () = assert!(size_of::<Result<Option<Incoming>, LinkError>>() <= 128);
 
 impl Long {
-    /// What a frame costs, and nothing else.
+    /// A frame with a charge, and nothing else.
     pub(crate) fn charged(charge: Charge) -> Self {
         Self { charge: Some(charge), ..Self::default() }
     }
 }
 
 impl Incoming {
-    /// A frame in the native encoding: its bytes, and what there is of it beside them.
+    /// Decodes a frame in nearcall's own encoding: its bytes, and memory beside them.
     ///
     /// # Errors
-    /// [`LinkError::Broken`]: it is malformed.
+    /// [`LinkError::Broken`]: the frame is malformed.
     #[inline]
     pub(crate) fn decode(bytes: SmallVec<[u8; INLINE]>, long: Option<Long>) -> Result<Self, LinkError> {
         let (head, at) = FrameHead::decode(&bytes)?;
-        // The usual frame is neither long nor divided.
+        // The usual frame is neither long nor divided into parts.
         if long.is_none() && head.extras().is_none() && !head.kind.is_ping() {
             return Ok(Self { head, payload: Payload { bytes, at, long: None } });
         }
         Self { head, payload: Payload { bytes, at, long: long.map(Box::new) } }.checked()
     }
 
-    /// The same, if head and payload fit together.
+    /// Checks that head and payload fit together.
     #[inline(never)]
     fn checked(mut self) -> Result<Self, LinkError> {
         if let Some(metadata) = self.head.metadata()
@@ -116,26 +116,26 @@ impl Incoming {
         Ok(self)
     }
 
-    /// A frame that costs nothing, whatever it was received as.
+    /// A frame without a charge.
     #[must_use]
     pub fn new(head: FrameHead, payload: &[u8]) -> Self {
         Self { head, payload: Payload { bytes: SmallVec::from_slice(payload), at: 0, long: None } }
     }
 
-    /// A frame of another wire than nearcall's own, and what it costs the peer's account.
+    /// A frame of another protocol than nearcall's own, with its charge.
     pub(crate) fn charged(head: FrameHead, payload: SmallVec<[u8; INLINE]>, charge: Option<Charge>) -> Self {
         let long = charge.map(|charge| Box::new(Long::charged(charge)));
         Self { head, payload: Payload { bytes: payload, at: 0, long } }
     }
 
-    /// The end of a call that was not received but happened here, such as the loss of the connection.
+    /// The end of a call that this side makes itself, for example when the connection is lost.
     #[must_use]
     pub fn local(call: u32, failure: &Failure) -> Self {
         let payload = Payload { bytes: failure.encode().into(), at: 0, long: None };
         Self { head: FrameHead::new(Kind::Error, call), payload }
     }
 
-    /// The same for a call that the server has certainly not begun, so that it may be sent again.
+    /// The end of a call that the server has certainly not begun, so that it may be sent again.
     #[must_use]
     pub fn refused(call: u32, failure: &Failure) -> Self {
         let mut end = Self::local(call, failure);
@@ -143,7 +143,7 @@ impl Incoming {
         end
     }
 
-    /// The same for a call whose connection was lost while others of the link go on.
+    /// The end of a call whose connection was lost while the link's other connections go on.
     #[must_use]
     pub(crate) fn lost(call: u32, failure: &Failure) -> Self {
         let mut end = Self::local(call, failure);
@@ -151,19 +151,19 @@ impl Incoming {
         end
     }
 
-    /// Whether the call that this ends has lost its connection: the server may have begun with it.
+    /// Whether the call that this frame ends has lost its connection. The server may have begun the call.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.head.kind == Kind::Error && self.head.flags & LOST != 0
     }
 
-    /// Whether the server has certainly not begun with the call that this ends.
+    /// Whether the server has certainly not begun the call that this frame ends.
     #[must_use]
     pub fn is_unbegun(&self) -> bool {
         self.head.kind == Kind::Error && self.head.flags & flags::UNBEGUN != 0
     }
 
-    /// The same frame, of a message that came compressed if it `was`.
+    /// The same frame, marked as one whose message arrived compressed if `was` is set.
     pub(crate) fn that_was_compressed(mut self, was: bool) -> Self {
         if was {
             self.head.flags |= COMPRESSED;
@@ -171,13 +171,13 @@ impl Incoming {
         self
     }
 
-    /// Whether the message with that head came compressed.
+    /// Whether the message with this head arrived compressed.
     #[must_use]
     pub fn was_compressed(head: &FrameHead) -> bool {
         head.flags & COMPRESSED != 0
     }
 
-    /// Takes the payload out. What else there is of the frame stays.
+    /// Takes the payload out. The head, and what the frame [keeps](Self::keep), stay.
     pub fn take_payload(&mut self) -> Payload {
         let mut payload = self.payload.take();
         if let Some(kept) = payload.take_kept() {
@@ -186,24 +186,24 @@ impl Incoming {
         payload
     }
 
-    /// Keeps something for as long as the frame.
+    /// Keeps a value alive as long as the frame.
     pub fn keep(&mut self, what: Box<dyn Any + Send + Sync>) {
         self.payload.long.get_or_insert_default().kept = Some(what);
     }
 
-    /// The part of the payload that is msgpack, if the message has the form of values: what is beside it are buffers.
+    /// The msgpack part of the payload, if the message holds values. The rest of the payload is buffers.
     #[must_use]
     pub fn values(&self) -> Cow<'_, [u8]> {
         self.payload.values(&self.head)
     }
 
-    /// Whether the server says nothing more about the call after this.
+    /// Whether this is the server's last frame of the call.
     #[must_use]
     pub fn ends_call(&self) -> bool {
         matches!(self.head.kind, Kind::Reply | Kind::End | Kind::Error)
     }
 
-    /// The failure that a frame carries which ends a call.
+    /// The failure in a frame that ends a call.
     ///
     /// # Errors
     /// [`Malformed`] if the payload is no failure.
@@ -227,7 +227,7 @@ impl Incoming {
 impl Drop for Payload {
     #[inline]
     fn drop(&mut self) {
-        // What is short is nothing but its bytes.
+        // A payload without `long` is short, and its memory is not worth keeping.
         if self.long.is_some() {
             spares::give_back(&mut self.bytes);
         }
@@ -239,7 +239,7 @@ impl Payload {
         Self { bytes: SmallVec::new(), at: 0, long: None }
     }
 
-    /// Whether it is nothing but its bytes.
+    /// Whether the payload is only its private bytes.
     #[inline]
     fn is_plain(&self) -> bool {
         self.long.is_none()
@@ -249,38 +249,38 @@ impl Payload {
         self.long.as_mut()?.kept.take()
     }
 
-    /// All of it, if it was handed over in memory of its own.
+    /// The whole payload, if it lies in memory of its own.
     #[must_use]
     #[inline]
     pub fn lease(&self) -> Option<&Lease> {
         self.long.as_ref()?.lease.as_ref()
     }
 
-    /// Parts of it that lie in buffers, and where in the payload: in order, without overlaps.
+    /// The parts of the payload that lie in buffers, each with its offset in the payload: in order, without overlaps.
     #[must_use]
     #[inline]
     pub fn handed_over(&self) -> &[(usize, Lease)] {
         self.long.as_ref().map_or(&[], |long| &long.handed_over)
     }
 
-    /// What of it was copied out, without what is on lease or handed over.
+    /// The private bytes of the payload: everything that is neither on lease nor handed over.
     #[must_use]
     #[inline]
     pub fn copied(&self) -> &[u8] {
         &self.bytes[self.at..]
     }
 
-    /// Takes all of it: an empty one is left.
+    /// Takes the payload and leaves an empty one.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::empty())
     }
 
-    /// The part of it that is msgpack, if the message of that head has the form of values: what is beside it are buffers.
+    /// The msgpack part of the payload, if the message with this head holds values. The rest of the payload is buffers.
     #[must_use]
     pub fn values(&self, head: &FrameHead) -> Cow<'_, [u8]> {
         let parts = head.extras().and_then(|extras| extras.parts.as_ref());
-        // A table that does not fit was refused when the frame came.
+        // A table that does not fit was refused when the frame arrived.
         let len = parts.and_then(|parts| parts.ranges(self.len()).ok()).map_or(self.len(), |(body, _)| body);
         if let Some(bytes) = self.inline() {
             return Cow::Borrowed(&bytes[..len]);
@@ -290,7 +290,7 @@ impl Payload {
         Cow::Owned(bytes)
     }
 
-    /// Lets go of all of it: the sender may use memory again that it has handed over.
+    /// Releases the payload. Its sender may then use memory again that it handed over.
     #[inline]
     pub fn clear(&mut self) {
         if self.is_plain() {
@@ -301,7 +301,7 @@ impl Payload {
         }
     }
 
-    /// Takes out what it costs its sender's account, to be kept for longer than the payload.
+    /// Takes out the payload's charge, to keep it for longer than the payload.
     #[inline]
     pub fn take_charge(&mut self) -> Option<Charge> {
         self.long.as_mut()?.charge.take()
@@ -317,7 +317,7 @@ impl Payload {
         self.rest_len() + handed_over
     }
 
-    /// The same without what was handed over.
+    /// Length without the parts that were handed over.
     fn rest_len(&self) -> usize {
         self.lease().map_or(self.copied().len(), Lease::len)
     }
@@ -328,7 +328,7 @@ impl Payload {
         self.len() == 0
     }
 
-    /// What was handed over lies inside, and each buffer of the payload in one piece.
+    /// Checks that the parts that were handed over lie inside, and that each buffer of the payload is in one piece.
     fn check_handed_over(&self, parts: Option<&PartsTable>) -> Result<(), Malformed> {
         const OUTSIDE: Malformed = Malformed("a part that is handed over lies outside its message");
         let len = self.len();
@@ -343,7 +343,8 @@ impl Payload {
         if whole { Ok(()) } else { Err(Malformed("a buffer of a message is handed over in pieces")) }
     }
 
-    /// Where the byte at `offset` is: in what was handed over, or in the rest, and how many more are there from it on.
+    /// Where the byte at `offset` is, in a part that was handed over or in the rest, and how many bytes follow there in
+    /// one piece.
     fn find(&self, offset: usize) -> (Spot<'_>, usize) {
         let mut before = 0;
         for (at, lease) in self.handed_over() {
@@ -359,17 +360,17 @@ impl Payload {
         (Spot::Rest(offset), self.rest_len() - offset)
     }
 
-    /// The bytes, if they are private to this process.
+    /// The payload, if it is private to this process.
     #[must_use]
     pub fn inline(&self) -> Option<&[u8]> {
         let private = self.is_plain() || self.lease().is_none() && self.handed_over().is_empty();
         private.then(|| self.copied())
     }
 
-    /// Copies `into.len()` bytes from `offset`: all of `into` is set afterwards.
+    /// Copies `into.len()` bytes from `offset`. All of `into` is initialized afterwards.
     ///
     /// # Panics
-    /// If the range is not inside.
+    /// If the range is not inside the payload.
     pub fn copy(&self, mut offset: usize, mut into: &mut [MaybeUninit<u8>]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len()), "read past the payload");
         while !into.is_empty() {
@@ -379,7 +380,7 @@ impl Payload {
                 (Spot::HandedOver(lease, inside), _) | (Spot::Rest(inside), Some(lease)) => lease.copy(inside, now),
                 (Spot::Rest(inside), None) => {
                     let from = &self.copied()[inside..][..now.len()];
-                    // SAFETY: the same bytes, as ones that need not be set.
+                    // SAFETY: the same bytes, seen as bytes that may be uninitialized.
                     now.copy_from_slice(unsafe { &*(std::ptr::from_ref(from) as *const [MaybeUninit<u8>]) });
                 }
             }
@@ -394,13 +395,13 @@ impl Payload {
         let mut bytes: Vec<u8> = Vec::with_capacity(self.len());
         let len = self.len();
         self.copy(0, &mut bytes.spare_capacity_mut()[..len]);
-        // SAFETY: so many bytes were reserved, and copying has set all of them.
+        // SAFETY: `len` bytes were reserved, and copying has initialized all of them.
         unsafe { bytes.set_len(len) };
         bytes
     }
 
-    /// Where the byte at `offset` lies, for a view that keeps `self` alive. A buffer of the message, or all of it if it has
-    /// none, follows in one piece.
+    /// Where the byte at `offset` lies, for a view that keeps `self` alive. The buffer of the message that begins there
+    /// follows in one piece; so does the whole payload if the message has no buffers.
     #[must_use]
     pub fn address(&self, offset: usize) -> *const u8 {
         let rest = || self.lease().map_or(self.copied().as_ptr(), Lease::as_ptr);
@@ -411,7 +412,7 @@ impl Payload {
     }
 }
 
-/// Where a byte of a payload is.
+/// Where a byte of a payload is, with its offset there.
 enum Spot<'a> {
     HandedOver(&'a Lease, usize),
     Rest(usize),

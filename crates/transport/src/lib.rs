@@ -1,18 +1,18 @@
-//! Ways for two processes to exchange frames, all behind one trait.
+//! Transports: ways for two processes to exchange frames, all behind one trait.
 //!
 //! - [`Url`] says where a server is and by which transport;
-//! - [`connect`] dials it and shakes hands, or a [`Dial`] does so bit by bit; [`Listener`] accepts;
+//! - [`connect`] dials it and shakes hands, or a [`Dial`] does so in slices; [`Listener`] accepts;
 //! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
 //!
-//! The files stand on each other, from the ground up; each uses those above it in this list only:
+//! The files have an order. Each uses only those above it in this list:
 //!
-//! - what a connection is made of: `errors`, `budget` (bytes that may be kept), `peer`, `paths`, `proxy`, `tls/`, `options`;
-//! - frames: `memory/` (what both sides can see), `spares` (memory for the next long ones), `incoming`, `outgoing`, and
-//!   [`Link`], the trait that carries them;
-//! - links: `wire` (a socket, plain or encrypted), `native` and `outbox` (nearcall's own frames, and those that wait), on
-//!   them `stream` and `shm/`; `http/` beside these;
-//! - where servers are: `transports/`, one file for each scheme and a table of them, and [`Url`];
-//! - connections: `handshake/` makes a link of a socket, a [`Dial`] and a [`Listener`] get there.
+//! - basics of a connection: `errors`, `budget` (limits on memory), `peer`, `paths`, `proxy`, `tls/`, `options`;
+//! - frames: `memory/` (memory that both sides can see), `spares` (memory kept for the next long frames), `incoming`,
+//!   `outgoing`, and [`Link`], the trait that carries frames;
+//! - links: `wire` (a socket, plain or encrypted), `native` and `outbox` (nearcall's own frames, and the queue of
+//!   waiting ones), on these `stream` and `shm/`; `http/` beside them;
+//! - addresses of servers: `transports/`, one file for each scheme and a table of them, and [`Url`];
+//! - connections: `handshake/` makes a link from a socket; [`Dial`] and [`Listener`] get the socket.
 
 mod budget;
 mod dial;

@@ -1,4 +1,4 @@
-//! Where a server listens, and who comes there.
+//! Where a server listens, and accepts clients.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::peer::{Admission, Peer};
 use crate::transports::{Bound, Clients, ConnectionPermit, Handed, SharedMemory, Speaks};
 use crate::url::Url;
 
-/// Where clients come in.
+/// Accepts a server's clients.
 #[derive(Debug)]
 pub struct Listener {
     url: Url,
@@ -28,15 +28,15 @@ impl Listener {
     /// Listens at `url`.
     ///
     /// # Errors
-    /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
-    /// refuses.
+    /// With a sentence that names the URL: the URL is in use, the options do not allow it (`InvalidInput`), or the
+    /// system refuses.
     pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
         let Bound { clients, place, memory, tls, admission, speaks } = url.place().bind(options)?;
         Ok(Self { url: Url::of(place), clients, memory, tls, admission, speaks })
     }
 
-    /// What serves the same URL in another process: the clients that this listener [accepts](Listener::accept_socket) are
-    /// to come through `channel`, each as a descriptor beside one byte. What is through with is counted in the eventfd
+    /// A listener for the same URL in another process. The sockets that `self` [accepts](Listener::accept_socket) come
+    /// to it through `channel`, each as a descriptor beside one byte. It counts finished connections in the eventfd
     /// `returned`.
     #[must_use]
     pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Self {
@@ -50,7 +50,7 @@ impl Listener {
         }
     }
 
-    /// Where this listens; a port of 0 has become the real one.
+    /// The URL that this listens at, with the real port in place of 0.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
@@ -62,7 +62,7 @@ impl Listener {
         self.clients.fd()
     }
 
-    /// What a client that may not connect is told.
+    /// The message for a client that may not connect.
     fn refusal(&self, peer: &Peer) -> String {
         let Peer::Local { uid, .. } = peer else { return "you may not connect".into() };
         if self.admission.is_closed() {
@@ -74,8 +74,8 @@ impl Listener {
     /// The next client, if one is there.
     ///
     /// # Errors
-    /// What the system says; out of descriptors is the one to expect. [`is_end_of_clients`](crate::is_end_of_clients) tells
-    /// whether none will come any more.
+    /// The system's error, mostly that there are no descriptors left. [`is_end_of_clients`](crate::is_end_of_clients)
+    /// tells whether no more clients will come.
     pub fn accept(&self) -> io::Result<Option<Handshake>> {
         let Some((socket, permit)) = self.next_socket()? else { return Ok(None) };
         let peer = self.memory.peer_of(socket.as_fd());

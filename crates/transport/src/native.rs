@@ -1,5 +1,5 @@
-//! Frames as nearcall's own wires carry them, sockets and shared memory alike: a head of `nearcall_wire`, then the payload.
-//! A byte stream has each frame's length in front of it, `u32`, little-endian.
+//! nearcall's own encoding of frames, for sockets and shared memory: a head of `nearcall_wire`, then the payload. In a
+//! byte stream, each frame follows its length, `u32`, little-endian.
 
 use nearcall_wire::{FrameHead, HEAD_LEN, Metadata, PartsTable};
 
@@ -14,16 +14,16 @@ pub(crate) const PREFIX: usize = 4;
 /// How a reader knows where a frame ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delimited {
-    /// By its length in front of it.
+    /// By the length in front of the frame.
     ByPrefix,
-    /// By the record that it is.
+    /// By the ring's record that holds the frame.
     ByRecord,
 }
 
 /// Encodes a frame, and hands it to `send`. A frame without options needs no allocation.
 ///
 /// # Errors
-/// [`LinkError::TooManyPairs`], or what `send` says.
+/// [`LinkError::TooManyPairs`], or the error of `send`.
 #[inline]
 pub(crate) fn encoded(
     delimited: Delimited,
@@ -32,7 +32,7 @@ pub(crate) fn encoded(
     send: impl FnOnce(&Frame<'_>) -> Result<Sent, LinkError>,
 ) -> Result<Sent, LinkError> {
     let flags = frame.flags | call.side;
-    // The prefix is always made room for, and left out where there is none.
+    // There is always room for the prefix in front. `ByRecord` leaves it out.
     let from = if delimited == Delimited::ByPrefix { 0 } else { PREFIX };
     if let (Body::Whole(bytes), None, None) = (frame.body, frame.deadline_us, &frame.metadata) {
         let payload = [bytes];
@@ -57,14 +57,14 @@ pub(crate) fn encoded(
     send(&Frame::new(&head[from..], &pieces))
 }
 
-/// Sets the length in front of a head, for a frame with so many bytes of payload.
+/// Sets the length in front of a head, for a frame with `payload` bytes of payload.
 #[inline]
 fn put_prefix(head: &mut [u8], payload: usize) {
     let len = (head.len() - PREFIX + payload) as u32;
     head[..PREFIX].copy_from_slice(&len.to_le_bytes());
 }
 
-/// The head of a frame with options, behind room for its prefix; the pieces of its payload are added to `pieces`.
+/// The head of a frame with options, behind room for its prefix. Adds the pieces of the payload to `pieces`.
 #[inline(never)]
 fn head<'a>(call: CallKey, frame: &Outgoing<'a>, pieces: &mut Vec<&'a [u8]>) -> Result<Vec<u8>, LinkError> {
     if let Some(metadata) = &frame.metadata

@@ -1,4 +1,4 @@
-//! What the user may choose about a connection.
+//! The options of a connection that the user may choose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,34 +12,34 @@ use crate::peer::Admission;
 use crate::proxy::Proxy;
 use crate::tls::Credentials;
 
-/// What the user may choose about a connection.
+/// The options of a connection that the user may choose.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How to wait.
     pub spin: SpinPolicy,
-    /// Size of each ring on shared memory, bytes, a power of two. The client's choice counts.
+    /// Size of each ring in shared memory, in bytes, a power of two. The client's choice counts.
     pub ring_size: usize,
-    /// Longest message this side is willing to receive, bytes.
+    /// The longest message that this side accepts, in bytes.
     pub max_message: u64,
     /// How long connecting and shaking hands may take.
     pub handshake: Duration,
     /// Whether `tcp://` may be used beyond this machine, where others can read along and pretend to be the peer.
     pub allow_plaintext: bool,
-    /// What `tls://` needs.
+    /// Certificates and keys for `tls://`.
     pub tls: Option<Credentials>,
-    /// What all connections together may keep, if that is limited.
+    /// The limit on the memory of all connections together, if there is one.
     pub budget: Option<Arc<Budget>>,
-    /// Whom a `unix://` server lets in besides its own user; whose servers a client uses.
+    /// Users and groups that a `unix://` server admits besides its own user, or whose servers a client uses.
     pub admission: Admission,
     /// The methods that clients may call by their paths, over HTTP.
     pub paths: Arc<Paths>,
-    /// How clients ask for calls at `http://`, where they speak Connect.
+    /// The codec of clients' calls at `http://`, which use Connect.
     pub codec: Codec,
-    /// Whether they ask by GET for what changes nothing.
+    /// Whether clients call methods that change nothing by GET.
     pub by_get: bool,
-    /// How messages are compressed over HTTP, if they are.
+    /// How messages are compressed over HTTP, if at all.
     pub compression: Option<Encoding>,
-    /// Where the web pages are from that may call.
+    /// The origins of web pages that may call.
     pub origins: Arc<Origins>,
     /// The proxy that a client connects through, if there is one.
     pub proxy: Option<Arc<Proxy>>,

@@ -1,11 +1,13 @@
 //! The outgoing queue of a connection.
 //!
-//! A frame is written directly, under a lock that is held for the copy only. What there is no room for waits here, in order,
-//! until somebody who sees that the peer reads again [flushes](Outbox::flush) it. Nobody waits while holding the lock.
-//! A sender that wants to wait can send a long frame without a copy: while it does, other frames queue up behind.
+//! A frame is written directly, under a lock that is held only for the copy. Frames without room wait here, in order,
+//! until a thread that sees that the peer reads again [flushes](Outbox::flush) them. No thread waits while it holds the
+//! lock. A sender that is willing to wait can send a long frame without a copy: meanwhile, other frames queue up behind
+//! it.
 //!
-//! Whoever receives may know that more requests are at hand. Then short frames are kept back here, although there is room, and
-//! go out together: with the last of them, when the first is [too old](TOGETHER_NS), or when the receiver says so.
+//! The receiving thread may know that more requests have arrived. Then short frames are kept back even with room, and
+//! go out together: with the last reply, when the first is [too old](TOGETHER_NS), or when the receiving thread says
+//! so.
 
 use crate::sync::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
@@ -17,11 +19,12 @@ use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
 use crate::link::{Flushed, PART, Room, Sent, TOGETHER_BYTES, TOGETHER_NS};
 
-/// What a frame that waits costs beside its bytes.
+/// What a waiting frame costs in addition to its bytes.
 const OVERHEAD: usize = 64;
-/// Frames up to this many bytes wait whatever the budget says: they end calls, or keep streams going, and are few.
+/// Frames up to this many bytes may wait whatever the budget says: they end calls or keep streams going, and are few.
 const SMALL: usize = 4096;
-/// What a socket may take of a longer frame is not its end, and the rest must wait: there has to be room for it before.
+/// A socket may take only the start of a longer frame, and the rest has to wait: the budget must have room for the
+/// frame before it begins.
 const LONG: usize = 256 << 10;
 
 /// A frame to be written: its head, and its payload in pieces.
@@ -40,28 +43,28 @@ impl<'a> Frame<'a> {
 
 /// Writes frames: a ring, or a socket.
 pub(crate) trait Sink {
-    /// Whether it writes bytes end to end, so that frames which wait may be joined and go out in one piece.
+    /// Whether it writes bytes end to end, so that waiting frames may be joined and written in one piece.
     const JOINS: bool = false;
 
-    /// Nanoseconds on the monotonic clock, if it joins.
+    /// Nanoseconds on the monotonic clock, if it joins frames.
     fn now(&self) -> u64 {
         0
     }
 
-    /// Writes as much of a frame as there is room for, and counts its bytes in `sent`: from there it goes on next time. Whether
-    /// the frame is out. Never waits.
+    /// Writes as much of a frame as there is room for, from byte `sent` on, and adds the bytes written to `sent`.
+    /// Whether the whole frame is out. Never waits.
     ///
     /// # Errors
-    /// One that spares the connection if nothing of the frame is out; else the connection is gone.
+    /// An error that spares the connection if nothing of the frame is out; else the connection is gone.
     fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError>;
 
-    /// There was no room for a frame: from now on its reader is to tell when there is. Whether to look once more.
+    /// There was no room for a frame: asks the reader to tell when there is. Whether to look for room once more.
     fn ask_for_room(&mut self) -> bool {
         false
     }
 }
 
-/// A frame that waits.
+/// A waiting frame.
 #[derive(Debug)]
 struct Kept {
     bytes: Vec<u8>,
@@ -74,12 +77,12 @@ struct Kept {
 struct State<S> {
     sink: S,
     frames: VecDeque<Kept>,
-    /// A sender is in the middle of a frame of its own.
+    /// A sender is in the middle of a frame that it writes itself.
     lent: bool,
     closed: bool,
-    /// Whoever receives has more requests at hand.
+    /// The receiving thread has more requests at hand.
     corked: bool,
-    /// Since when the frames that wait are kept back, if they do not wait for room.
+    /// Since when the waiting frames are kept back, if they do not wait for room.
     kept_since: Option<u64>,
 }
 
@@ -95,13 +98,13 @@ impl<S: Sink> State<S> {
     fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
         let put = self.sink.put(frame, sent);
         if put.as_ref().is_err_and(|error| !error.spares_connection()) {
-            // What came after a part of a frame would be read as its rest.
+            // The reader would take the next frame for the rest of this one.
             self.closed = true;
         }
         put
     }
 
-    /// The same for a frame that nobody waits with: without room, the reader is asked to tell of it.
+    /// Like `put`, for a frame whose sender does not wait: if there is no room, asks the reader to tell when there is.
     #[inline]
     fn put_or_ask(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
         Ok(self.put(frame, sent)? || (self.sink.ask_for_room() && self.put(frame, sent)?))
@@ -121,12 +124,12 @@ impl<S: Sink> Outbox<S> {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Looks at the sink, if nobody uses it just now.
+    /// Looks at the sink, unless another thread uses it now.
     pub(crate) fn peek<T>(&self, look: impl FnOnce(&mut S) -> T) -> Option<T> {
         self.state.try_lock().map(|mut state| look(&mut state.sink))
     }
 
-    /// Forgets what waits, and takes no more.
+    /// Drops what waits, and accepts no more frames.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -178,17 +181,17 @@ impl<S: Sink> Outbox<S> {
         }
     }
 
-    /// More is to come: short frames that can [wait](Room::Later) are kept back, and go out together.
+    /// More frames are to come: short ones that can [wait](Room::Later) are kept back, to go out together.
     pub(crate) fn cork(&self) {
         self.state.lock().corked = true;
     }
 
-    /// The frame to come is the last for now.
+    /// The next frame is the last for now.
     pub(crate) fn uncork(&self) {
         self.state.lock().corked = false;
     }
 
-    /// Sends what is kept back, as far as there is room; from now on nothing is.
+    /// Sends frames that are kept back, as far as there is room. No more frames are kept back.
     pub(crate) fn release(&self) -> Result<Sent, LinkError> {
         let mut state = self.state.lock();
         state.corked = false;
@@ -200,9 +203,9 @@ impl<S: Sink> Outbox<S> {
         Ok(if all { Sent::Out } else { Sent::Queued })
     }
 
-    /// Keeps a frame back behind others, or sends it with them: more is to come from whoever receives, or from its sender, who
-    /// sees to it that it goes out. `None` if it has to go by itself: there is nothing in front of it then but what waits for
-    /// room.
+    /// Keeps a short frame back behind others, or sends it with them, while more is to come from the receiving thread,
+    /// or from the sender, who then has to release it. `None` if the frame has to go by itself: then the only frames in
+    /// front of it wait for room.
     fn send_together(
         &self,
         state: &mut State<S>,
@@ -234,7 +237,7 @@ impl<S: Sink> Outbox<S> {
         self.release_from(state).map(Some)
     }
 
-    /// Others wait, or are at it.
+    /// Sends a frame while other frames wait, or another sender writes.
     #[cold]
     fn send_behind(&self, frame: &Frame<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         match room {
@@ -263,7 +266,8 @@ impl<S: Sink> Outbox<S> {
         }
     }
 
-    /// Sends a frame, of which `sent` bytes are out, as `blocked` makes room. While it is in the middle, it is `lent`.
+    /// Sends the rest of a frame, of which `sent` bytes are out, as `blocked` makes room. In the middle of the frame,
+    /// `lent` is set.
     #[cold]
     fn send_patiently(
         &self,
@@ -282,7 +286,7 @@ impl<S: Sink> Outbox<S> {
                 if !begun {
                     return Err(why);
                 }
-                // What has begun must end: the rest waits, in front of those who came later.
+                // A frame that has begun must end: the rest waits, in front of later frames.
                 state.lent = false;
                 return self.keep(&mut state, frame, sent, true);
             }
@@ -304,7 +308,7 @@ impl<S: Sink> Outbox<S> {
         }
     }
 
-    /// Keeps what of a frame is not `sent`.
+    /// Keeps the part of a frame that is not sent.
     #[cold]
     fn keep(&self, state: &mut State<S>, frame: &Frame<'_>, sent: usize, in_front: bool) -> Result<Sent, LinkError> {
         let len = frame.head.len() + frame.payload_len;
@@ -318,7 +322,7 @@ impl<S: Sink> Outbox<S> {
         if bytes.try_reserve_exact(len).is_err() {
             let why = LinkError::Exhausted(format!("no memory for a message of {len} bytes that has to wait"));
             if sent > 0 {
-                // Half a frame is out: there is no way back.
+                // Half a frame is out, so it cannot be taken back.
                 state.closed = true;
                 return Err(LinkError::Broken(why.to_string()));
             }
@@ -336,14 +340,14 @@ impl<S: Sink> Outbox<S> {
         Ok(Sent::Queued)
     }
 
-    /// Sends what waits, as far as there is room, or a part of it: whoever flushes for many connections turns to the others
-    /// then, and finds that there is room again. What is left for the caller to do: what a sender in the middle of a frame leaves, it
-    /// sees to by itself.
+    /// Sends waiting frames as far as there is room, or a part of them, so that a thread that flushes many connections
+    /// can turn to the others first. Returns what is left for the caller. If a sender is in the middle of a frame, it
+    /// flushes the rest itself.
     pub(crate) fn flush(&self) -> Result<Flushed, LinkError> {
         self.flush_and_tell().map(|(done, _)| done)
     }
 
-    /// The same; and whether anything waited here, so that the reader may have to be told.
+    /// Like `flush`; also whether anything waited, so that the reader may have to be told.
     pub(crate) fn flush_and_tell(&self) -> Result<(Flushed, bool), LinkError> {
         let mut state = self.state.lock();
         state.kept_since = None;
@@ -352,7 +356,7 @@ impl<S: Sink> Outbox<S> {
         Ok((done, waited))
     }
 
-    /// Sends what waits, `most` bytes of it where a frame may be cut, and as far as there is room.
+    /// Sends waiting frames as far as there is room, and at most `most` bytes if frames may be cut.
     fn drain(&self, state: &mut State<S>, most: usize) -> Result<Flushed, LinkError> {
         let (mut asked, mut left) = (false, if S::JOINS { most } else { usize::MAX });
         while let Some(kept) = state.frames.front_mut() {
@@ -371,7 +375,7 @@ impl<S: Sink> Outbox<S> {
                 }
                 Ok(false) if !asked && state.sink.ask_for_room() => asked = true,
                 Ok(false) => return Ok(Flushed::Full),
-                // Its sender cannot be told any more, so it must not be left out in silence.
+                // The sender has returned already, so the frame must not be lost in silence.
                 Err(error) => {
                     state.closed = true;
                     return Err(if error.spares_connection() { LinkError::Broken(error.to_string()) } else { error });

@@ -10,11 +10,11 @@ use crate::paths::MethodPath;
 /// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'a> {
-    /// The payload as it is.
+    /// The payload in one piece.
     Whole(&'a [u8]),
-    /// The payload, end to end.
+    /// The payload in pieces, sent end to end.
     Pieces(&'a [&'a [u8]]),
-    /// A body, and buffers beside it.
+    /// The codec's body, and buffers beside it.
     Parts(&'a [u8], &'a [&'a [u8]]),
 }
 
@@ -29,7 +29,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -42,43 +42,43 @@ pub enum Compress {
     /// As the connection's options say.
     #[default]
     AsUsual,
-    /// If that makes it shorter.
+    /// Compress the message if that makes it shorter.
     Yes,
-    /// It is not, and neither is any other of its call, as far as is known.
+    /// Do not compress it. As far as is known, the call has no compressed message.
     No,
-    /// It is not, and others of its call are: the call's headers say how.
+    /// Do not compress it, but others of its call are compressed: the call's headers say how.
     NotThis,
 }
 
-/// Which call of a connection a frame belongs to.
+/// Identifies a call of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallKey {
     /// Chosen by the side that began the call.
     pub number: u32,
-    /// Which side that was: [`flags::BACK`] if the accepting one, or 0.
+    /// That side: [`flags::BACK`] for the accepting one, 0 for the other.
     pub side: u8,
 }
 
-/// A frame to send, but for the call that it belongs to: each wire encodes it in its own way.
+/// A frame to send, without its call. Each transport encodes it in its own way.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
-    /// What it is for.
+    /// The kind of the frame.
     pub kind: Kind,
     /// [`Outgoing::NAMED`], [`Outgoing::ONEWAY`], [`Outgoing::UNBEGUN`] and [`Outgoing::LAST`].
     pub flags: u8,
     /// Index of the method, for calls.
     pub method: u16,
-    /// The same for gRPC's servers, if the method can be called there.
+    /// The method's path for calls over HTTP, if it has one.
     pub path: Option<&'a MethodPath>,
-    /// The object that is called, if it is no service.
+    /// The object that is called, unless the call is to a service.
     pub target: Option<NonZeroU64>,
     /// Time left, microseconds.
     pub deadline_us: Option<u64>,
     /// Keys and values beside the payload.
     pub metadata: Option<Metadata>,
-    /// Whether the payload is compressed where the wire can do that and the peer reads it.
+    /// Whether to compress the payload, if the transport can do that and the peer reads it.
     pub compress: Compress,
-    /// With what, of a call that a client begins, in the place of what the connection's options say.
+    /// For a call that a client begins: the compression to use in place of the connection's options.
     pub encoding: Option<Encoding>,
     /// The payload.
     pub body: Body<'a>,
@@ -87,11 +87,11 @@ pub struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     /// The arguments are a map by name.
     pub const NAMED: u8 = flags::NAMED;
-    /// Of an error: the call was not begun.
+    /// In an error: the call was not begun.
     pub const UNBEGUN: u8 = flags::UNBEGUN;
     /// See [`flags::LAST`].
     pub const LAST: u8 = flags::LAST;
-    /// Nobody waits for a reply.
+    /// The caller does not wait for a reply.
     pub const ONEWAY: u8 = flags::ONEWAY;
 
     /// A frame without options.

@@ -1,4 +1,4 @@
-//! What is done over a socket bit by bit, because whoever waits for it may stop at any time.
+//! Work on a socket that is done in slices, because the thread that waits for it may stop at any time.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -16,7 +16,7 @@ use crate::errors::{ConnectError, LinkError};
 use crate::sync::{AtomicBool, Ordering};
 use crate::wire::Wire;
 
-/// How long a dial may go on: in one go, and in all.
+/// How long a dial may continue: in one slice, and in all.
 #[derive(Debug)]
 pub(crate) struct Pace {
     deadline: Instant,
@@ -29,28 +29,29 @@ impl Pace {
         Self { deadline, slice: Mutex::new(deadline), reached: AtomicBool::new(false) }
     }
 
-    /// Somebody has accepted the connection.
+    /// The connection was accepted at the other end.
     pub(crate) fn reach(&self) {
-        // Relaxed: only how long is waited depends on it.
+        // Relaxed: only the length of waits depends on it.
         self.reached.store(true, Ordering::Relaxed);
     }
 
     fn is_reached(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed: see `reach`.
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// Until when it may go on in all.
+    /// When the dial has to be complete.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Lets `attempt` wait until the end of a slice, again and again until it has something. `None` if time ran out.
+    /// Calls `attempt`, which may wait until the end of the slice, again and again until it returns something. `None`
+    /// if time ran out.
     pub(crate) async fn wait<T>(&self, mut attempt: impl FnMut(Instant) -> Option<T>) -> Option<T> {
         self.wait_until(self.deadline, &mut attempt).await
     }
 
-    /// The same, but no longer than until then.
+    /// Like `wait`, but no longer than `until`.
     pub(crate) async fn wait_until<T>(
         &self,
         until: Instant,
@@ -103,7 +104,7 @@ impl Pace {
         }
     }
 
-    /// Reads so many bytes. The error is `None` when time ran out.
+    /// Reads until `into` is full. The error is `None` when time ran out.
     pub(crate) async fn receive_exactly(&self, wire: &impl Wire, mut into: &mut [u8]) -> Result<(), Option<LinkError>> {
         while !into.is_empty() {
             match wire.read(into, false) {
@@ -122,7 +123,7 @@ impl Pace {
     }
 }
 
-/// Something that is done bit by bit.
+/// Work that is done in slices.
 pub(crate) struct Steps<T> {
     future: Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>>,
     pace: Arc<Pace>,
@@ -137,7 +138,7 @@ impl<T> Steps<T> {
         Self { future: Box::pin(begin(Arc::clone(&pace))), pace }
     }
 
-    /// Goes on for at most until then. `None` if it has not come to an end.
+    /// Continues until `until` at most. `None` if the work is not complete.
     pub(crate) fn advance(&mut self, until: Instant) -> Result<Option<T>, ConnectError> {
         *self.pace.slice.lock() = until;
         match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -146,7 +147,7 @@ impl<T> Steps<T> {
         }
     }
 
-    /// Goes on to its end.
+    /// Continues until the work is complete.
     pub(crate) fn finish(mut self) -> Result<T, ConnectError> {
         loop {
             if let Some(result) = self.advance(self.pace.deadline)? {
@@ -155,7 +156,7 @@ impl<T> Steps<T> {
         }
     }
 
-    /// Whether somebody has accepted the connection that it makes.
+    /// Whether the connection was accepted at the other end.
     pub(crate) fn is_reached(&self) -> bool {
         self.pace.is_reached()
     }

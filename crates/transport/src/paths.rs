@@ -1,10 +1,10 @@
-//! Methods as they are called over HTTP: by their paths.
+//! Methods as HTTP calls them: by paths.
 
 use std::collections::HashMap;
 
 use nearcall_http::Codec;
 
-/// What messages a client sends in a call.
+/// The messages that a client sends in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Messages {
     /// Exactly one: the arguments.
@@ -15,16 +15,16 @@ pub enum Messages {
     ArgumentsFirst,
 }
 
-/// A method as it is called by its path.
+/// What a server knows of a method with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// Its index among the server's methods.
     pub entry: u16,
-    /// What the client sends.
+    /// The messages that the client sends.
     pub messages: Messages,
     /// The server sends a stream.
     pub streams_out: bool,
-    /// It changes nothing, so that it may be called by GET.
+    /// The method changes nothing, so it may be called by GET.
     pub is_safe: bool,
 }
 
@@ -36,16 +36,16 @@ impl Path {
     }
 }
 
-/// A method as a client calls it over HTTP.
+/// What a client knows of a method that it calls over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MethodPath {
     /// `/package.Service/Method`
     pub path: String,
     /// The client sends a stream of messages.
     pub streams_in: bool,
-    /// The server does.
+    /// The server sends a stream of messages.
     pub streams_out: bool,
-    /// It changes nothing, so that it may be called by GET.
+    /// The method changes nothing, so it may be called by GET.
     pub is_safe: bool,
 }
 
@@ -54,19 +54,19 @@ pub struct MethodPath {
 pub struct Paths(HashMap<Codec, HashMap<String, Path>>);
 
 impl Paths {
-    /// These.
+    /// A table of these paths.
     #[must_use]
     pub fn new(paths: HashMap<Codec, HashMap<String, Path>>) -> Self {
         Self(paths)
     }
 
-    /// The method of that path.
+    /// The method with that path.
     #[must_use]
     pub fn get(&self, codec: Codec, path: &str) -> Option<Path> {
         self.0.get(&codec)?.get(path).copied()
     }
 
-    /// The path that was probably meant by one that there is not: `/Calculator/Add` by `/Calculator/add`.
+    /// The known path that an unknown one probably means: `/Calculator/Add` for `/Calculator/add`.
     #[must_use]
     pub fn meant(&self, codec: Codec, path: &str) -> Option<&str> {
         let meant = |known: &&String| letters(known).eq(letters(path));
@@ -74,7 +74,7 @@ impl Paths {
     }
 }
 
-/// What two spellings of a name in Python and in Protobuf have in common.
+/// The letters that a name's spellings in Python and in Protobuf have in common.
 fn letters(path: &str) -> impl Iterator<Item = u8> + '_ {
     path.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
 }

@@ -5,33 +5,33 @@ use std::os::fd::BorrowedFd;
 
 use nearcall_platform::sys::{self, own_uid, peer_groups};
 
-/// The peer's identity, as the kernel or a certificate vouches for it.
+/// The peer's identity, as the kernel or a verified certificate gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// A process of this machine.
     Local {
-        /// Process id, when the connection was made; 0 if it lives where this process cannot see it (in a container, say).
+        /// Process id when the connection was made; 0 if the process is invisible here (in a container, say).
         pid: i32,
         /// User id.
         uid: u32,
         /// Group id.
         gid: u32,
     },
-    /// Someone at an address.
+    /// A peer at this address, not identified further.
     Remote(SocketAddr),
-    /// Someone at an address who has shown a certificate that was verified.
+    /// A peer with a certificate that was verified.
     Certified {
-        /// Where they are.
+        /// The peer's address.
         address: SocketAddr,
-        /// Whom the certificate is for, as in `CN=worker 1,O=Example`.
+        /// The certificate's subject, as in `CN=worker 1,O=Example`.
         subject: String,
-        /// Its alternative names: host names, addresses, mail addresses and URIs.
+        /// The certificate's alternative names: host names, addresses, mail addresses and URIs.
         names: Vec<String>,
     },
 }
 
 impl Peer {
-    /// Who the kernel says is at the other end of a socket.
+    /// The peer at the other end of a socket, as the kernel knows it.
     pub(crate) fn of(socket: BorrowedFd<'_>) -> Self {
         if let Ok(Some(address)) = rustix::net::getpeername(socket)
             && let Ok(address) = SocketAddr::try_from(address)
@@ -44,8 +44,8 @@ impl Peer {
         }
     }
 
-    /// Of a pair of sockets the system knows only who made it, at both ends: that is no news of the other end if it was this
-    /// process.
+    /// For an end of a pair of sockets. The kernel knows only the process that made the pair, for both ends. If this
+    /// process made it, the process at the other end is unknown.
     pub(crate) fn of_pair(self) -> Self {
         match self {
             Self::Local { pid, uid, gid } if pid.unsigned_abs() == std::process::id() => {
@@ -56,22 +56,24 @@ impl Peer {
     }
 }
 
-/// Whom a `unix://` server lets in besides its own user; or whose servers a client uses besides its own and root's.
+/// The users and groups that a `unix://` server admits besides its own user; or whose servers a client uses besides
+/// those of its own user and root.
 #[derive(Debug, Clone, Default)]
 pub struct Admission {
     /// User ids.
     pub users: Vec<u32>,
-    /// Ids of groups; any of their members will do.
+    /// Ids of groups; any of their members is admitted.
     pub groups: Vec<u32>,
 }
 
 impl Admission {
-    /// Whether nobody else is let in.
+    /// Whether no other user is admitted.
     pub(crate) fn is_closed(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// Whether the process at the other end of a socket is the own user's or one of those named.
+    /// Whether the process at the other end of a socket belongs to this process's user, or to a user or group named
+    /// here.
     pub(crate) fn admits(&self, peer: &Peer, socket: BorrowedFd<'_>) -> bool {
         let Peer::Local { uid, gid, .. } = peer else { return true };
         if *uid == own_uid() || self.users.contains(uid) || self.groups.contains(gid) {

@@ -1,25 +1,25 @@
-//! A proxy, and for which hosts it is.
+//! A proxy, and the hosts that are reached through it.
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
 
-/// A proxy, and for whom it is.
+/// A proxy, and the hosts that are reached through it.
 #[derive(Clone)]
 pub struct Proxy {
-    /// A name or an address; IPv6 without its brackets.
+    /// The proxy's name or address; IPv6 without brackets.
     pub host: String,
-    /// Its port.
+    /// The proxy's port.
     pub port: u16,
-    /// What it is told of who asks: the value of the header `proxy-authorization`.
+    /// The client's credentials: the value of the header `proxy-authorization`.
     pub authorization: Option<String>,
-    /// Hosts that are connected to directly, as `no_proxy` lists them, besides this machine itself; `None` if there are none,
-    /// not even this machine.
+    /// Hosts that are reached directly, as `no_proxy` lists them, in addition to this machine. `None`: all hosts, even
+    /// this machine, are reached through the proxy.
     pub bypass: Option<Vec<String>>,
 }
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the password.
+        // Without the password.
         f.debug_struct("Proxy").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
     }
 }
@@ -32,7 +32,7 @@ impl Display for Proxy {
 }
 
 impl Proxy {
-    /// Whether a host is reached through it.
+    /// Whether the host is reached through the proxy.
     pub(crate) fn is_for(&self, host: &str, port: u16) -> bool {
         match &self.bypass {
             None => true,
@@ -41,7 +41,7 @@ impl Proxy {
     }
 }
 
-/// Whether a host is this machine by its name alone.
+/// Whether the host's name or address alone says that it is this machine.
 pub(crate) fn is_this_machine(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     host == "localhost"
@@ -49,8 +49,8 @@ pub(crate) fn is_this_machine(host: &str) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// Whether an entry of `no_proxy` is for a host: `*`, a name with all below it, an address, a network such as
-/// `10.0.0.0/8`; all but the first and the last with a port, if they like.
+/// Whether an entry of `no_proxy` fits a host. An entry is `*`, a name (with all names below it), an address, or a
+/// network such as `10.0.0.0/8`. Names and addresses may have a port.
 fn fits(entry: &str, host: &str, port: u16) -> bool {
     let entry = entry.trim().to_ascii_lowercase();
     let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -64,7 +64,7 @@ fn fits(entry: &str, host: &str, port: u16) -> bool {
     }
     let plain = entry.strip_prefix('[').and_then(|entry| entry.strip_suffix(']')).unwrap_or(&entry);
     let (entry, wanted) = match entry.rsplit_once(':') {
-        // An address of IPv6 has colons of its own.
+        // An IPv6 address has colons of its own.
         _ if plain.parse::<IpAddr>().is_ok() => (plain, None),
         Some((entry, wanted)) => match wanted.parse::<u16>() {
             Ok(wanted) => (entry.trim_matches(['[', ']']), Some(wanted)),
@@ -82,7 +82,7 @@ fn fits(entry: &str, host: &str, port: u16) -> bool {
     !name.is_empty() && (host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// Whether an address is in a network of so many leading bits.
+/// Whether an address is in a network with `bits` leading bits.
 fn within(address: IpAddr, network: &str, bits: &str) -> Option<bool> {
     let bits: u32 = bits.parse().ok()?;
     let network: IpAddr = network.parse().ok()?;

@@ -1,7 +1,7 @@
-//! Memory of long messages that have been read, kept for the next ones.
+//! Keeps the memory of long messages that have been read, for the next ones.
 //!
-//! An allocator may give such memory back to the system when it is freed, or not: that depends on what else lies behind it. Then
-//! every page of the next message comes anew, which takes longer than all that is done with its bytes.
+//! Whether an allocator returns such memory to the system when it is freed depends on what lies behind it. If it does,
+//! every page of the next message has to be made anew, which takes longer than all other work on its bytes.
 
 use std::collections::TryReserveError;
 
@@ -10,15 +10,15 @@ use smallvec::{Array, SmallVec};
 
 /// Shorter pieces are kept by the allocator itself.
 const SHORTEST: usize = 64 << 10;
-/// What is kept in this process, bytes.
+/// The most bytes that this process keeps.
 const MOST: usize = 4 << 20;
 
 static SPARES: Spares = Spares(Mutex::new(Vec::new()));
 
-/// Pieces of memory that nobody uses, the oldest first.
+/// Unused pieces of memory, the oldest first.
 struct Spares(Mutex<Vec<Vec<u8>>>);
 
-/// An empty vector with room for so many bytes.
+/// An empty vector with room for `len` bytes.
 ///
 /// # Errors
 /// There is no memory.
@@ -26,7 +26,7 @@ pub(crate) fn reserve(len: usize) -> Result<Vec<u8>, TryReserveError> {
     SPARES.reserve(len)
 }
 
-/// Takes memory back that nobody needs any more, if it is worth keeping.
+/// Takes back memory that is no longer needed, if it is worth keeping.
 #[inline]
 pub(crate) fn give_back<A: Array<Item = u8>>(bytes: &mut SmallVec<A>) {
     if (SHORTEST..=MOST).contains(&bytes.capacity()) {
@@ -36,7 +36,7 @@ pub(crate) fn give_back<A: Array<Item = u8>>(bytes: &mut SmallVec<A>) {
 
 impl Spares {
     fn reserve(&self, len: usize) -> Result<Vec<u8>, TryReserveError> {
-        // Who would have to wait takes new memory: a child by fork would wait for ever.
+        // A locked list is not waited for, here and below: in a forked child it could stay locked for ever.
         if let Some(mut spares) = self.0.try_lock()
             && let Some(at) = spares.iter().rposition(|spare| fits(spare.capacity(), len))
         {
@@ -58,7 +58,7 @@ impl Spares {
     }
 }
 
-/// A message is charged for its own length: it does not hold much more.
+/// A message is charged for its own length, so its memory must not be much larger.
 fn fits(capacity: usize, len: usize) -> bool {
     capacity >= len && capacity - len <= len / 8
 }

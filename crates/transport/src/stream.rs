@@ -27,7 +27,7 @@ use crate::spares;
 use crate::sync::{AtomicBool, Ordering};
 use crate::wire::Wire;
 
-/// What one read takes at most; longer frames are read straight into their own memory.
+/// The most that one read takes. Longer frames are read straight into memory of their own.
 const BUFFER: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -54,17 +54,18 @@ struct Receiver {
     end: usize,
     /// A frame too long for the buffer.
     long: Option<Long>,
-    /// Longest message this side takes.
+    /// Longest message that this side accepts.
     limit: u64,
     account: Arc<Account>,
     budget: SpinBudget,
-    /// Replies are kept together while more requests have been read.
+    /// `corks`: whether to keep replies back while more requests have been read. `corked`: whether the outbox does so
+    /// now.
     corks: bool,
     corked: bool,
 }
 
-/// A frame that is read straight into its own memory. That is reserved at once but touched only as the bytes arrive: a
-/// peer that announces much and sends little costs nothing.
+/// A frame that is read straight into memory of its own. The memory is reserved at once but touched only as bytes
+/// arrive, so a peer that announces much and sends little costs nothing.
 #[derive(Debug)]
 struct Long {
     bytes: Vec<u8>,
@@ -79,7 +80,7 @@ impl Long {
 }
 
 impl<W: Wire> StreamLink<W> {
-    /// `corks`: whether replies are kept together while more requests are at hand, as a server does.
+    /// `corks`: whether to keep replies back while more requests have been read, as a server does.
     pub(crate) fn new(wire: W, peer: Peer, peer_limit: u64, corks: bool, options: &Options) -> Self {
         let (wire, account) = (Arc::new(wire), options.account());
         Self {
@@ -104,7 +105,7 @@ impl<W: Wire> StreamLink<W> {
         }
     }
 
-    /// A frame was taken: says whether another one is here.
+    /// After a frame was taken: tells the outbox whether another one has been read.
     fn cork(&self, receiver: &mut Receiver) {
         let more = receiver.has_frame();
         if std::mem::replace(&mut receiver.corked, more) != more {
@@ -113,7 +114,7 @@ impl<W: Wire> StreamLink<W> {
     }
 
     fn is_closed(&self) -> bool {
-        // Acquire: whoever sees the flag sees the shutdown that came before it.
+        // Acquire: pairs with the release in `close`.
         self.closed.load(Ordering::Acquire)
     }
 }
@@ -142,7 +143,7 @@ impl<W: Wire> Sink for Writer<W> {
 }
 
 impl Receiver {
-    /// A whole frame out of what has been read.
+    /// Takes a whole frame out of what has been read.
     fn take(&mut self) -> Result<Option<Incoming>, LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
             let charged = incoming::Long::charged(long.charge);
@@ -178,8 +179,8 @@ impl Receiver {
         Ok(None)
     }
 
-    /// Reads what is there into whatever is being filled. `false` if nothing was. Never reads into no room at all, which
-    /// would look like the end.
+    /// Reads what has arrived into the long frame or the buffer. `false` if nothing has. Never reads without room: that
+    /// would look like the end of the stream.
     fn fill(&mut self, wire: &impl Wire, wait: bool) -> Result<bool, LinkError> {
         let got = if let Some(long) = &mut self.long {
             let left = long.left();
@@ -211,7 +212,7 @@ impl Receiver {
         }
     }
 
-    /// Whether `take` has something to go on with.
+    /// Whether `take` can do something.
     fn has_frame(&self) -> bool {
         if let Some(long) = &self.long {
             return long.left() == 0;
@@ -219,12 +220,12 @@ impl Receiver {
         let data = &self.buffer[self.start..self.end];
         data.split_first_chunk::<PREFIX>().is_some_and(|(prefix, rest)| {
             let len = u32::from_le_bytes(*prefix) as usize;
-            // One that is too long for the buffer has to be taken out of it.
+            // A frame that is too long for the buffer has to be taken out of it.
             rest.len() >= len || PREFIX + len > BUFFER
         })
     }
 
-    /// Looks again and again, leaving the CPU to others in between: the peer's CPU is not known here, it may be ours.
+    /// Looks again and again, and yields the CPU in between: the peer may need this CPU, which is not known here.
     fn spin(&mut self, wire: &impl Wire, limit_ns: u64) -> Result<bool, LinkError> {
         let begun = clock::monotonic_ns();
         loop {
@@ -242,7 +243,7 @@ impl Receiver {
 impl<W: Wire> Link for StreamLink<W> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let len = frame.len();
-        // What is longer than the prefix can say is longer than any limit.
+        // A payload too long for the prefix is longer than any limit.
         let limit = self.peer_limit.min(u64::from(u32::MAX) - HEAD_ROOM);
         if len as u64 > limit {
             return Err(LinkError::TooLong { len, limit });
@@ -368,7 +369,7 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn close(&self) {
         if self.generation != fork::generation() {
-            // It is our parent's, who goes on using it.
+            // The connection belongs to the parent process, which goes on using it.
             return;
         }
         // Release: pairs with the acquire in `is_closed`.

@@ -23,13 +23,13 @@ impl Url {
         Self(place)
     }
 
-    /// What may become of it while no server is there.
+    /// What to expect of this URL while no server is there.
     #[must_use]
     pub fn comeback(&self) -> Comeback {
         self.0.comeback()
     }
 
-    /// What tells it from the URLs of other servers, even if they are shown alike.
+    /// Tells this URL from those of other servers, even if they are displayed alike.
     #[must_use]
     pub fn key(&self) -> String {
         self.0.key()

@@ -1,4 +1,4 @@
-//! What carries the bytes of a link: a socket as it is, or one with encryption on top.
+//! The layer that carries the bytes of a link: a plain socket, or one with encryption on top.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,31 +7,31 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::errors::LinkError;
 
-/// What carries a link's bytes.
+/// Carries a link's bytes.
 pub(crate) trait Wire: Send + Sync + std::fmt::Debug {
     /// The socket, to poll.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Takes some of the bytes, at most 1024 pieces. How many; `None` without room. Never waits.
+    /// Accepts some of the bytes, from at most 1024 pieces. Returns how many; `None` if there is no room. Never waits.
     fn write(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError>;
 
-    /// Sends what was taken and not sent. Whether all of it is out. Never waits.
+    /// Sends what was accepted and not sent. Whether all of it is out. Never waits.
     fn flush(&self) -> Result<bool, LinkError>;
 
-    /// Reads some bytes. 0 is the end; `None` if there are none, even after a `wait`.
+    /// Reads some bytes. 0 is the end of the stream; `None` if there are no bytes, even after a `wait`.
     fn read(&self, into: &mut [u8], wait: bool) -> Result<Option<usize>, LinkError>;
 
-    /// The same, behind what a vector has, into its capacity and `most` bytes.
+    /// Like `read`, but appends at most `most` bytes to a vector, within its capacity.
     fn append(&self, into: &mut Vec<u8>, most: usize, wait: bool) -> Result<Option<usize>, LinkError>;
 
-    /// Whether it has bytes of its own that the socket no longer shows.
+    /// Whether this layer holds bytes that the socket no longer shows.
     fn holds(&self) -> bool;
 
-    /// Tells the peer that nothing more comes, as well as that can be done without waiting.
+    /// Tells the peer that nothing more comes, as far as that is possible without waiting.
     fn say_goodbye(&self);
 }
 
-/// A socket as it is.
+/// A socket without encryption.
 #[derive(Debug)]
 pub(crate) struct Plain(pub(crate) OwnedFd);
 
