@@ -1,4 +1,4 @@
-//! The client's half of a handshake: of a socket a connection is made.
+//! The client's half of a handshake: makes a connection from a socket.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +25,7 @@ use crate::transports::{Dialled, SharedMemory, Speaks};
 use crate::url::Url;
 use crate::wire::{Plain, Wire};
 
-/// A fresh connection and what the server said of itself.
+/// A new connection, and what the server said of itself.
 #[derive(Debug)]
 pub struct Connected {
     /// The connection.
@@ -34,7 +34,7 @@ pub struct Connected {
     pub welcome: Welcome,
 }
 
-/// Dials `url` and shakes hands: the steps of a dial.
+/// The steps of a dial: connects to `url` and shakes hands.
 ///
 /// # Errors
 /// [`ConnectError`], with a sentence that names the URL.
@@ -54,7 +54,7 @@ pub(crate) async fn establish(
         if speaks != Speaks::Nearcall {
             encrypt(url, &wire, pace).await.map_err(|error| untrusted(url, &wire, error))?;
             let peer = wire.identify(Peer::of(wire.fd()));
-            // A server that does not say what it speaks has no HTTP/2.
+            // A server that agrees on no protocol by ALPN does not speak HTTP/2.
             if speaks == Speaks::Http && wire.agreed().is_none_or(|protocol| protocol != b"h2") {
                 return pooled(url, http1(url, wire, peer, true, options)?, version, options);
             }
@@ -66,7 +66,7 @@ pub(crate) async fn establish(
         let peer = Peer::of(socket.as_fd());
         let spoken = speak_http2(url, Plain(socket), peer, false, speaks, options, pace).await?;
         if matches!(spoken, Spoken::Http1) && speaks == Speaks::Http {
-            // It has taken what HTTP/2 begins with for a bad request, and hung up or is about to.
+            // The server took the start of HTTP/2 for a bad request, and hangs up.
             let Dialled { socket, .. } = url.place().dial(options, pace).await?;
             let peer = Peer::of(socket.as_fd());
             return pooled(url, http1(url, Plain(socket), peer, false, options)?, version, options);
@@ -100,7 +100,7 @@ pub(crate) async fn establish(
 
 /// Lets the socket itself end a sleep, so that reading from it needs no second system call.
 fn limit_sleep(socket: BorrowedFd<'_>) {
-    // A system that cannot do it lets Ctrl-C wait for the next thing that arrives.
+    // On a system without this, Ctrl-C takes effect when the next bytes arrive.
     let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LONGEST_SLEEP));
 }
 
@@ -122,9 +122,9 @@ async fn connect_encrypted(
     Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, false, options)), welcome })
 }
 
-/// Why an encrypted connection did not come about: what TLS has to say, if it is that.
+/// The error of an encrypted connection that failed: TLS's own reason, if there is one.
 fn untrusted(url: &Url, wire: &TlsWire, error: ConnectError) -> ConnectError {
-    // The server may have said why before it hung up.
+    // The server may have sent its reason before it hung up.
     let _ = wire.read(&mut [0], false);
     match wire.trouble() {
         Some(why) => ConnectError::Untrusted(format!("cannot connect to {url}: {why}")),
@@ -132,7 +132,7 @@ fn untrusted(url: &Url, wire: &TlsWire, error: ConnectError) -> ConnectError {
     }
 }
 
-/// What a server of HTTP turned out to speak.
+/// The protocol that an HTTP server turned out to speak.
 enum Spoken {
     Http2(Arc<dyn Link>),
     /// Not HTTP/2.
@@ -148,7 +148,7 @@ impl Spoken {
     }
 }
 
-/// A connection to a server that says nothing of itself.
+/// A connection to a server that does not describe itself.
 fn undescribed(link: Arc<dyn Link>, version: &str) -> Connected {
     let limits = Limits { max_message: u64::MAX };
     let welcome =
@@ -156,7 +156,7 @@ fn undescribed(link: Arc<dyn Link>, version: &str) -> Connected {
     Connected { link, welcome }
 }
 
-/// A connection to a server of gRPC or Connect, which has nothing to say of itself but HTTP/2's settings.
+/// A connection over HTTP/2 to a server of gRPC or Connect. Such servers send HTTP/2's settings, but no welcome.
 async fn speak_http2(
     url: &Url,
     wire: impl Wire + 'static,
@@ -173,7 +173,7 @@ async fn speak_http2(
     while !session.is_settled() {
         let unsent = session.unsent().to_vec();
         match pace.send_all(&wire, &unsent, &[]).await {
-            // A server that does not want us may have said so without reading what we say.
+            // A server that rejects this client may have said so without reading what the client sends.
             Ok(()) | Err(Some(LinkError::Closed)) => session.sent(unsent.len()),
             Err(None) => return Err(out_of_time(url)),
             Err(Some(error)) => return Err(failed(&error)),
@@ -202,7 +202,7 @@ async fn speak_http2(
         }
         let mismatch = |broken: Broken| ConnectError::Mismatch(format!("cannot use {url}: {}", broken.why));
         while let Some(event) = session.next_event().map_err(mismatch)? {
-            // No call is under way that anything else could be for.
+            // No call is under way yet, so no other event matters.
             if let Event::GoAway { code, why, .. } = event {
                 return Err(sent_away(url, code, &why));
             }
@@ -213,7 +213,7 @@ async fn speak_http2(
     Ok(Spoken::Http2(link.map_err(|error| unavailable(url, &error))?))
 }
 
-/// The same to a server of Connect's without HTTP/2, which says nothing before it is asked.
+/// A connection over HTTP/1.1 to a server of Connect, which sends nothing before the first request.
 fn http1(
     url: &Url,
     wire: impl Wire + 'static,
@@ -226,21 +226,21 @@ fn http1(
     link.map_err(|error| unavailable(url, &error))
 }
 
-/// Such a connection, and others to the same server when it is busy.
+/// A pool that begins with this connection, and dials more to the same server when all are busy.
 fn pooled(url: &Url, first: Arc<dyn Link>, version: &str, options: &Options) -> Result<Connected, ConnectError> {
     let (to, more) = (url.clone(), options.clone());
     let pool = http::Pool::new(first, options, Box::new(move || one_more(&to, &more)));
     Ok(undescribed(pool.map_err(|error| unavailable(url, &error))?, version))
 }
 
-/// One more connection to a server at one address that is known to speak HTTP/1.1, within `options.handshake`.
+/// Dials one more connection to a server at one address that speaks HTTP/1.1, within `options.handshake`.
 fn one_more(url: &Url, options: &Options) -> Result<Arc<dyn Link>, ConnectError> {
     let deadline = Instant::now() + options.handshake;
     let (url, options) = (url.clone(), options.clone());
     Steps::new(deadline, |pace| async move { establish_http1(&url, &options, &pace).await }).finish()
 }
 
-/// The steps of one more connection to a server that is known to speak HTTP/1.1.
+/// The steps of one more connection to a server that speaks HTTP/1.1.
 async fn establish_http1(url: &Url, options: &Options, pace: &Pace) -> Result<Arc<dyn Link>, ConnectError> {
     let Dialled { socket, tls, .. } = url.place().dial(options, pace).await?;
     let Some((config, name)) = tls else {
@@ -251,7 +251,7 @@ async fn establish_http1(url: &Url, options: &Options, pace: &Pace) -> Result<Ar
         .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None))))?;
     encrypt(url, &wire, pace).await.map_err(|error| untrusted(url, &wire, error))?;
     if wire.agreed().is_some_and(|protocol| protocol == b"h2") {
-        // Another server answers there by now. Who dials when this pool is gone finds that out.
+        // Another server answers there by now. The next dial, when this pool is gone, finds that out.
         return Err(ConnectError::Mismatch(format!("{url} speaks HTTP/2 now")));
     }
     let peer = wire.identify(Peer::of(wire.fd()));
@@ -266,15 +266,15 @@ fn unavailable(url: &Url, error: &io::Error) -> ConnectError {
     ConnectError::Unavailable(format!("cannot connect to {url}: {error}"))
 }
 
-/// Whom requests are for.
+/// The server's name in requests.
 fn authority_of(url: &Url) -> String {
     let shown = url.to_string();
-    // A Unix socket's path is no name of a server.
+    // The path of a Unix socket is no server name.
     let authority = shown.split_once("://").map_or("", |(_, place)| place);
     if authority.starts_with('/') { "localhost".to_owned() } else { authority.to_owned() }
 }
 
-/// A server's goodbye before anything was begun.
+/// The error for a server's GOAWAY before the first call.
 fn sent_away(url: &Url, code: Code, why: &str) -> ConnectError {
     let why = if why.is_empty() { code.name().to_owned() } else { shown(why) };
     match code {
@@ -321,14 +321,14 @@ async fn shake_hands(
     let mut message = Preamble::Hello(body.len()).encode().to_vec();
     message.extend_from_slice(&body);
     match pace.send_all(wire, &message, fds).await {
-        // A server that does not want us may have said so without reading what we say.
+        // A server that rejects this client may have said so without reading what the client sends.
         Ok(()) | Err(Some(LinkError::Closed)) => {}
         Err(error) => return Err(failed(error)),
     }
 
     let mut preamble = [0; Preamble::LEN];
     let mismatch = |what: String| ConnectError::Mismatch(format!("cannot use {url}: {what}"));
-    // Who speaks something else may wait for us after fewer bytes.
+    // A server with another protocol may send fewer bytes and wait for this client.
     let (telling, rest) = preamble.split_at_mut(TELLING);
     pace.receive_exactly(wire, telling).await.map_err(|error| match error {
         Some(LinkError::Closed) => {

@@ -1,14 +1,14 @@
-//! What a server speaks that its client has not expected, by the first bytes that it sends.
+//! Recognizes a server's protocol by its first bytes, when it is not the one that the client expected.
 
 use nearcall_wire::MAGIC;
 
 use crate::transports::Speaks;
 use crate::url::Url;
 
-/// So many bytes tell.
+/// How many bytes are enough to recognize a protocol.
 pub(crate) const TELLING: usize = 4;
 
-/// Which URL is for nearcall's own protocol and which for gRPC or Connect, at the same place.
+/// Schemes for the same place: nearcall's own protocol, and gRPC or Connect.
 const COUNTERPARTS: [(&str, &str); 6] = [
     ("tcp", "grpc"),
     ("tls", "grpcs"),
@@ -17,19 +17,20 @@ const COUNTERPARTS: [(&str, &str); 6] = [
     ("tls", "https"),
     ("unix", "http+unix"),
 ];
-/// Which is without encryption and which with it.
+/// Schemes for the same protocol: without encryption, and with it.
 const ENCRYPTED: [(&str, &str); 3] = [("tcp", "tls"), ("grpc", "grpcs"), ("http", "https")];
 
-/// What is wrong with `url` for a client that speaks `ours`, and which one to use; `None` if these bytes say nothing.
+/// What is wrong with `url` for a client that speaks `ours`, and which URL to use. `None` if these bytes show nothing
+/// wrong.
 pub(crate) fn other_protocol(url: &Url, ours: Speaks, first: [u8; TELLING]) -> Option<String> {
     let (what, schemes) = match (first, ours) {
         (MAGIC, Speaks::Grpc | Speaks::Http) => ("the server there speaks nearcall's own protocol", &COUNTERPARTS[..]),
-        // An HTTP/2 server begins with settings: three bytes of a length, and the number of that frame's type.
+        // The first frame of an HTTP/2 server is SETTINGS: three bytes of length, and the frame type.
         ([0, 0, _, 4], Speaks::Nearcall) => ("the server there speaks HTTP/2, as gRPC's servers do", &COUNTERPARTS[..]),
         (first, Speaks::Grpc) if first == *b"HTTP" => {
             ("the server there speaks HTTP/1, and gRPC needs HTTP/2", &[][..])
         }
-        // The head of a record of TLS: an alert or a handshake, and the version.
+        // The head of a TLS record: an alert or a handshake, and the version.
         ([21 | 22, 3, ..], _) => ("the server there speaks TLS", &ENCRYPTED[..]),
         (first, Speaks::Grpc) if !begins_http2(first) => {
             ("the server there does not speak HTTP/2, which gRPC needs", &[][..])
@@ -42,20 +43,20 @@ pub(crate) fn other_protocol(url: &Url, ours: Speaks, first: [u8; TELLING]) -> O
     })
 }
 
-/// Whether a server of HTTP/2 may begin so: with the head of settings or of a goodbye.
+/// Whether an HTTP/2 server may begin like this: with the head of SETTINGS or GOAWAY.
 pub(crate) fn begins_http2(first: [u8; TELLING]) -> bool {
     matches!(first, [.., 4 | 7])
 }
 
-/// What may be wrong with `url` for a client that speaks nearcall's own protocol, if the server hangs up without a byte, as
-/// some of gRPC's servers do; empty if there is nothing to say.
+/// What may be wrong with `url` when a client speaks nearcall's own protocol and the server hangs up without a byte, as
+/// some gRPC servers do. Empty if there is nothing to say.
 pub(crate) fn silent(url: &Url) -> String {
     let other = other_url(url, &COUNTERPARTS);
     other
         .map_or(String::new(), |other| format!(" without a word; if a gRPC server listens there, connect with {other}"))
 }
 
-/// The same place by another scheme.
+/// The same place with another scheme.
 fn other_url(url: &Url, schemes: &[(&str, &str)]) -> Option<String> {
     let shown = url.to_string();
     let (scheme, place) = shown.split_once("://")?;

@@ -1,4 +1,4 @@
-//! What both sides say before calls can be made: which [`Link`](crate::Link) a socket becomes.
+//! The handshake before the first call. It decides which [`Link`](crate::Link) a socket becomes.
 
 mod client;
 mod mismatch;

@@ -1,4 +1,4 @@
-//! The server's half of a handshake. Nothing here blocks: a slow client holds nobody up.
+//! The server's half of a handshake. Nothing here blocks, so a slow client holds up no other.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,18 +22,18 @@ use crate::tls::TlsWire;
 use crate::transports::{ConnectionPermit, SharedMemory, Speaks};
 use crate::wire::{Plain, Wire};
 
-/// Longest hello a server reads: it is sent by anyone who can connect.
+/// The longest hello that a server reads. Anyone who can connect can send one.
 const LONGEST_HELLO: usize = 64 << 10;
-/// What a TLS connection begins with.
+/// The first bytes of a TLS connection.
 const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 
 /// A client that has connected.
 pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
-    /// What counts it, if another process handed it over.
+    /// The client's permit, if another process handed it over.
     pub(crate) permit: Option<Arc<ConnectionPermit>>,
     pub(crate) peer: Peer,
-    /// Why it is not wanted.
+    /// Why the client is rejected, if it is.
     pub(crate) stranger: Option<String>,
     pub(crate) memory: SharedMemory,
     pub(crate) speaks: Speaks,
@@ -45,22 +45,22 @@ pub struct Handshake {
     carrier: Carrier,
     stage: Stage,
     peer: Peer,
-    /// Why this client is not wanted.
+    /// Why the client is rejected, if it is.
     stranger: Option<String>,
     memory: SharedMemory,
     speaks: Speaks,
     received: Vec<u8>,
-    /// Bytes of it in which the head of no request ends.
+    /// How many bytes of `received` were searched for the end of a request's head.
     looked_through: usize,
     fds: Vec<OwnedFd>,
     permit: Option<Arc<ConnectionPermit>>,
     welcomed: Option<Welcomed>,
 }
 
-/// What is known of a client that is being welcomed.
+/// The answer to a client's hello, and what the link to it will need.
 #[derive(Debug)]
 struct Welcomed {
-    /// What it has not taken of its welcome.
+    /// The part of the welcome that is not sent yet.
     unsent: Vec<u8>,
     segment: Option<Segment>,
     limits: PeerLimits,
@@ -72,33 +72,33 @@ enum Carrier {
     Tls(Box<TlsWire>),
 }
 
-/// How far an encrypted connection has come.
+/// How far an encrypted connection has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing was looked at.
+    /// No byte was looked at.
     Unknown,
     /// The client speaks nearcall or HTTP/2 without encryption.
     Plaintext,
-    /// TLS is shaking hands, or has failed to.
+    /// The TLS handshake is under way, or has failed.
     Shaking,
     /// Messages can be exchanged.
     Ready,
 }
 
-/// How much has come of what a client of HTTP says first.
+/// How much of an HTTP client's first message has arrived.
 enum FirstRequest {
     Come,
-    /// So many bytes more are to be read, at most.
+    /// At most this many more bytes are to be read.
     Unfinished(usize),
-    /// It speaks something else.
+    /// The client speaks another protocol.
     Foreign,
 }
 
 impl Handshake {
-    /// Of a client that has just connected; encrypted as `tls` says.
+    /// Begins with a client that has just connected. `tls`: encrypts the connection.
     ///
     /// # Errors
-    /// What TLS says.
+    /// The error of TLS.
     pub(crate) fn begin(accepted: Accepted, tls: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
         let Accepted { socket, permit, peer, stranger, memory, speaks } = accepted;
         let (carrier, stage) = match tls {
@@ -132,7 +132,7 @@ impl Handshake {
         }
     }
 
-    /// Whether it has to be polled for writing, too.
+    /// Whether the descriptor has to be polled for writing, too.
     #[must_use]
     pub fn wants_room(&self) -> bool {
         self.is_welcomed()
@@ -142,25 +142,25 @@ impl Handshake {
             }
     }
 
-    /// Whether its hello was answered: from then on it has nothing to say until it has read the answer.
+    /// Whether the client's hello was answered. From then on the client sends nothing until it has read the answer.
     #[must_use]
     pub fn is_welcomed(&self) -> bool {
         self.welcomed.is_some()
     }
 
-    /// What counts this client, to be kept as long as its connection, if another process handed it over.
+    /// The client's permit, if another process handed it over. To be kept as long as the connection.
     #[must_use]
     pub fn permit(&self) -> Option<Arc<ConnectionPermit>> {
         self.permit.clone()
     }
 
-    /// Who connected.
+    /// The client.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Goes on as far as what the client has sent allows. Whether it can be [taken in](Handshake::into_link).
+    /// Continues as far as the received bytes allow. Whether the handshake is [complete](Handshake::into_link).
     ///
     /// # Errors
     /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
@@ -175,7 +175,7 @@ impl Handshake {
         self.send_welcome().map_err(Some)
     }
 
-    /// Looks for the first bytes of an HTTP/2 client. Whether all of them have come.
+    /// Looks for the first bytes of an HTTP client. Whether they have arrived.
     fn preface(&mut self) -> Result<bool, Option<String>> {
         if !self.is_readable()? {
             return Ok(false);
@@ -192,8 +192,8 @@ impl Handshake {
         }
     }
 
-    /// How much has come of what a client of HTTP says first: HTTP/2's preface, or the whole head of a request, which no
-    /// client may take longer to send than others to shake hands.
+    /// How much of an HTTP client's first message has arrived: HTTP/2's preface, or the whole head of a request. The
+    /// head is awaited here because no client may take longer for it than other clients for a handshake.
     fn first_request(&mut self) -> FirstRequest {
         let received = &self.received[..];
         let preface = http::PREFACE;
@@ -206,7 +206,7 @@ impl Handshake {
         if self.speaks == Speaks::Grpc || received.starts_with(&TLS_HANDSHAKE) || received.starts_with(&MAGIC) {
             return FirstRequest::Foreign;
         }
-        // The rest of a head that is too long is refused like any later one.
+        // A head that is too long counts as arrived: the link refuses it, like any later one.
         let new = &received[self.looked_through.saturating_sub(3)..];
         if received.len() >= LONGEST_HELLO || new.windows(4).any(|four| four == b"\r\n\r\n") {
             return FirstRequest::Come;
@@ -215,7 +215,7 @@ impl Handshake {
         FirstRequest::Unfinished(4096)
     }
 
-    /// What a client is told whose first bytes are not HTTP/2's.
+    /// The message for a client whose first bytes are not HTTP/2's.
     fn foreign(&self) -> String {
         match &self.received[..] {
             [first, ..] if *first == MAGIC[0] => {
@@ -228,7 +228,7 @@ impl Handshake {
         }
     }
 
-    /// How URLs of this kind of connection begin: with nearcall's own protocol, and with gRPC.
+    /// The schemes for this kind of connection: with nearcall's own protocol, and with gRPC.
     fn schemes(&self) -> (&'static str, &'static str) {
         match (&self.carrier, &self.peer) {
             (Carrier::Tls(_), _) => ("tls", "grpcs"),
@@ -238,7 +238,7 @@ impl Handshake {
         }
     }
 
-    /// The client's hello, once all of it has arrived.
+    /// The client's hello, once it has arrived completely.
     ///
     /// # Errors
     /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
@@ -256,7 +256,7 @@ impl Handshake {
         Hello::decode(&self.received[Preamble::LEN..]).map(Some).map_err(Some)
     }
 
-    /// Whether what the client says can be read: it is wanted, and its encryption is settled.
+    /// Whether to read from the client: it is not rejected, and its encryption is settled.
     fn is_readable(&mut self) -> Result<bool, Option<String>> {
         match &self.stranger {
             Some(why) => Err(Some(why.clone())),
@@ -264,7 +264,7 @@ impl Handshake {
         }
     }
 
-    /// Reads up to so many bytes of what has arrived. Whether there were any.
+    /// Reads up to `wanted` bytes of what has arrived. Whether there were any.
     fn read_some(&mut self, wanted: usize) -> Result<bool, Option<String>> {
         let mut buffer = [0; 4096];
         let into = &mut buffer[..wanted.min(4096)];
@@ -298,7 +298,7 @@ impl Handshake {
         }
     }
 
-    /// Goes on with the TLS handshake. Whether it is done.
+    /// Continues the TLS handshake. Whether it is complete.
     fn encrypt(&mut self) -> Result<bool, Option<String>> {
         let Carrier::Tls(wire) = &self.carrier else { return Ok(true) };
         if self.stage == Stage::Unknown {
@@ -311,7 +311,7 @@ impl Handshake {
             }
             if first[0] == MAGIC[0] || first[0] == http::PREFACE[0] {
                 self.stage = Stage::Plaintext;
-                // Only to be answered in its own words.
+                // Only to choose the protocol of the rejection.
                 self.received.push(first[0]);
                 let scheme = match self.speaks {
                     Speaks::Nearcall => "tls",
@@ -333,18 +333,18 @@ impl Handshake {
         }
     }
 
-    /// What TLS has to complain about.
+    /// What TLS complains about.
     fn trouble(&mut self) -> Option<String> {
         let Carrier::Tls(wire) = &self.carrier else { return None };
         let why = wire.trouble();
         if why.is_some() {
-            // The peer was told by an alert, and takes no message any more.
+            // An alert has told the client, which accepts no message any more.
             self.stage = Stage::Shaking;
         }
         why
     }
 
-    /// Bytes still to be read, never more: what follows the hello belongs to the link.
+    /// How many bytes are still to be read. Never more: what follows the hello belongs to the link.
     fn wanted(&self) -> Result<usize, Option<String>> {
         let Some(preamble) = self.received.first_chunk::<{ Preamble::LEN }>() else {
             return Ok(Preamble::LEN - self.received.len());
@@ -401,8 +401,8 @@ impl Handshake {
         Ok(())
     }
 
-    /// Sends as much of the welcome as there is room for. Whether all of it is out: then the client is
-    /// [taken in](Handshake::into_link).
+    /// Sends as much of the welcome as there is room for. Whether all of it is out: then the handshake is
+    /// [complete](Handshake::into_link).
     ///
     /// # Errors
     /// A sentence for the server's log: the client is gone.
@@ -415,7 +415,7 @@ impl Handshake {
         sent.map_err(|error| error.to_string())
     }
 
-    /// The connection to a client whose handshake is complete; `None` if it is not.
+    /// The connection to a client whose handshake is complete; `None` if it is not complete.
     #[must_use]
     pub fn into_link(mut self, options: &Options) -> Option<Arc<dyn Link>> {
         if self.speaks != Speaks::Nearcall {
@@ -437,12 +437,13 @@ impl Handshake {
         })
     }
 
-    /// Sends the client away with a sentence, which is returned for the server's own log.
+    /// Rejects the client with a sentence, and returns the sentence for the server's own log.
     pub fn reject(self, why: &str) -> String {
         if let Some(message) = self.rejection(why) {
             self.send_rejection(message);
         }
-        // Closing a socket with something unread in it resets the connection, and the sentence may be lost by that.
+        // Closing a socket with unread bytes resets the connection, and the client could lose the sentence: so reads
+        // them first.
         let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write);
         let mut unread = [0; 4096];
         for _ in 0..=LONGEST_HELLO / unread.len() {
@@ -454,10 +455,10 @@ impl Handshake {
         why.to_owned()
     }
 
-    /// The sentence as the client understands it; `None` if it would not.
+    /// The sentence in the client's own protocol; `None` if the client could not read it.
     fn rejection(&self, why: &str) -> Option<Vec<u8>> {
         if self.is_welcomed() {
-            // In the middle of a welcome there is nothing else to say.
+            // In the middle of a welcome, nothing else can be sent.
             return None;
         }
         if self.speaks == Speaks::Http && self.received.first() != MAGIC.first() {
@@ -465,7 +466,7 @@ impl Handshake {
         }
         let by_goodbye = match &self.received[..] {
             [] => self.speaks == Speaks::Grpc,
-            // Whatever does not begin as TLS does tells such a client that there is none.
+            // A TLS client that reads anything but TLS concludes that the port is not encrypted.
             received if received.starts_with(&TLS_HANDSHAKE) => self.speaks == Speaks::Grpc,
             received => http::PREFACE.starts_with(received),
         };
@@ -482,7 +483,7 @@ impl Handshake {
     }
 
     fn send_rejection(&self, mut message: Vec<u8>) {
-        // A few words, for which a fresh socket has room. It may have hung up already; then there is nobody to tell.
+        // A new socket has room for a few words. If the client has hung up, there is no one to tell.
         let _ = match (&self.carrier, self.stage) {
             (Carrier::Plain(wire), _) => send_some(wire, &mut message),
             (Carrier::Tls(wire), Stage::Ready) => send_some(&**wire, &mut message),
@@ -495,7 +496,7 @@ impl Handshake {
     }
 }
 
-/// Sends what there is room for, and takes it out of `bytes`. Whether all of it is out. Never waits.
+/// Sends as much as there is room for, and removes it from `bytes`. Whether all of it is out. Never waits.
 fn send_some(wire: &impl Wire, bytes: &mut Vec<u8>) -> Result<bool, LinkError> {
     while !bytes.is_empty() {
         match wire.write(&[io::IoSlice::new(bytes)])? {

@@ -1,4 +1,4 @@
-//! `host:port`, or several of them with commas between: where the servers are, and how they are reached.
+//! `host:port`, or several of them separated by commas: finds the servers' addresses, connects and listens.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -16,10 +16,10 @@ use crate::options::Options;
 use crate::pace::Pace;
 use crate::proxy::{Proxy, is_this_machine};
 
-/// How long the name of one of several hosts is looked up at the most, while the others could be tried.
+/// The longest lookup of one of several hosts: meanwhile the others could be tried.
 const LOOKUP: Duration = Duration::from_secs(2);
 
-/// Where servers are.
+/// The hosts of a URL, and how to reach the host if there is only one.
 #[derive(Debug, Clone)]
 pub(super) struct Address {
     hosts: Vec<Host>,
@@ -35,10 +35,10 @@ struct Host {
     port: u16,
 }
 
-/// How the only host is reached.
+/// How to reach the only host.
 #[derive(Debug, Clone)]
 enum Reach {
-    /// Nobody has looked yet.
+    /// It was not looked up yet.
     Unknown,
     /// At this address, which may be a proxy's.
     At(SocketAddr, Option<Arc<Proxy>>),
@@ -73,12 +73,12 @@ impl Address {
         self.hosts.first().map_or("", |host| &host.name)
     }
 
-    /// Where the name was found, if it was.
+    /// The address that was found for the name, as text; empty if none was.
     pub(super) fn place(&self) -> String {
         if let Reach::At(address, _) = &self.reach { format!(" at {address}") } else { String::new() }
     }
 
-    /// The servers there, on behalf of `url`; `place` makes a place of each. Without `anywhere` nothing is to leave this
+    /// Finds the servers, on behalf of `url`; `place` makes a place of each. Unless `anywhere`, nothing may leave this
     /// machine.
     pub(super) fn find<'a>(
         &'a self,
@@ -98,7 +98,7 @@ impl Address {
         })
     }
 
-    /// Each server there, and which host it belongs to.
+    /// Each server, and the index of its host.
     async fn look_up(
         &self,
         url: &(impl Display + Sync),
@@ -113,7 +113,7 @@ impl Address {
         for host in &self.hosts {
             let proxy = options.proxy.clone().filter(|proxy| proxy.is_for(&host.name, host.port));
             let (name, port) = proxy.as_ref().map_or((&*host.name, host.port), |proxy| (&*proxy.host, proxy.port));
-            // All at once: of several names the others are not to wait for one that is slow.
+            // All lookups begin at once, so that a slow one does not delay the others.
             asked.push((host, Lookup::begin(name, port, resolver).map_err(unavailable)?, proxy));
         }
         let is_only = self.hosts.len() == 1;
@@ -134,7 +134,7 @@ impl Address {
                     if is_only {
                         return Err(nowhere(url, in_time, &why));
                     }
-                    // Balanced over, it is looked up again when it is dialled.
+                    // A balanced client looks the name up again when it dials this server.
                     found.push(one(if each == Each::Server {
                         Reach::Unknown
                     } else {
@@ -158,7 +158,7 @@ impl Address {
         Ok(found)
     }
 
-    /// Connects to the one server that was found, on behalf of `url`.
+    /// Connects to the only server, on behalf of `url`.
     pub(super) async fn dial(&self, url: &(impl Display + Sync), pace: &Pace) -> Result<OwnedFd, ConnectError> {
         let (address, proxy) = match &self.reach {
             Reach::At(address, proxy) => (*address, proxy.as_deref()),
@@ -184,7 +184,7 @@ impl Address {
         }
     }
 
-    /// Listens, on behalf of `url`, and where that really is. Without `anywhere` only this machine is to come.
+    /// Listens, on behalf of `url`, and returns the real address. Unless `anywhere`, only this machine may connect.
     pub(super) fn listen(&self, url: &impl Display, anywhere: bool) -> io::Result<(Listening, Self)> {
         let refuse = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
         let [host] = &self.hosts[..] else {
@@ -236,7 +236,7 @@ fn nowhere(url: &impl Display, in_time: bool, why: &str) -> ConnectError {
     if in_time { ConnectError::Unavailable(text) } else { ConnectError::TimedOut(text) }
 }
 
-/// Refuses what would leave this machine.
+/// Refuses connections that would leave this machine.
 fn check_here(
     url: &impl Display,
     name: &str,
@@ -256,7 +256,7 @@ fn check_here(
     )))
 }
 
-/// Whether nothing sent there leaves this machine.
+/// Whether data sent to the address stays on this machine.
 fn is_here(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

@@ -10,10 +10,10 @@ use rustix::net::SocketFlags;
 
 /// Where clients come from.
 pub(crate) trait Clients: Debug + Send + Sync {
-    /// The descriptor that is readable when one is there.
+    /// A descriptor that is readable when a client waits.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// The next one, and what counts it. `AGAIN` if none is there.
+    /// The next client, and its permit if another process handed it over. `AGAIN` if no client waits.
     fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)>;
 }
 
@@ -22,7 +22,7 @@ pub(super) fn accept_from(socket: impl AsFd) -> rustix::io::Result<(OwnedFd, Opt
     rustix::net::accept_with(socket, SocketFlags::CLOEXEC).map(|client| (client, None))
 }
 
-/// What accepting says when the other process has gone or hands out no more.
+/// The error of accepting when the other process has gone or hands out no more clients.
 pub(super) const ENDED: rustix::io::Errno = rustix::io::Errno::PIPE;
 
 /// Whether an error of accepting means that no client will come any more.
@@ -31,7 +31,8 @@ pub fn is_end_of_clients(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ENDED.raw_os_error())
 }
 
-/// One client's place in the count of those that this process was handed; given back when the last owner drops it.
+/// One client's place in the count of clients that another process handed over. Given back when its last owner drops
+/// it.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     returned: Arc<OwnedFd>,
@@ -39,7 +40,7 @@ pub struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// For a client that is counted in the eventfd `returned` when it is through.
+    /// For a client that is counted in the eventfd `returned` when its connection has ended.
     pub(super) fn new(returned: Arc<OwnedFd>) -> Self {
         Self { returned, generation: fork::mark() }
     }

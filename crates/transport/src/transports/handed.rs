@@ -1,4 +1,4 @@
-//! Clients that another process has accepted and hands over, one by one, through a socket.
+//! Clients that another process has accepted and hands over, one at a time, through a socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use rustix::net::RecvFlags;
 
 use super::clients::{Clients, ConnectionPermit, ENDED};
 
-/// The receiving end: every client comes as one descriptor beside one byte.
+/// The receiving end: each client arrives as one descriptor beside one byte.
 #[derive(Debug)]
 pub(crate) struct Handed {
     pub(crate) channel: OwnedFd,
-    /// An eventfd that counts the clients that are through, for the process that hands out more of them.
+    /// An eventfd that counts the clients whose connections have ended, for the process that hands them out.
     pub(crate) returned: Arc<OwnedFd>,
 }
 
@@ -31,7 +31,8 @@ impl Clients for Handed {
                         let permit = ConnectionPermit::new(Arc::clone(&self.returned));
                         return Ok((client, Some(Arc::new(permit))));
                     }
-                    // The descriptor was lost on the way: this process has as many as it may. The client sees a hang-up.
+                    // The descriptor was lost on the way: this process has as many as it may. The client sees the
+                    // connection end.
                     return Err(rustix::io::Errno::MFILE);
                 }
                 Err(rustix::io::Errno::INTR) => {}

@@ -1,5 +1,5 @@
-//! `http://host:port`, `https://host:port` and `http+unix:///path`: whatever browsers, `curl` and gRPC's clients speak, over
-//! HTTP/1.1 and HTTP/2. Clients of nearcall's speak Connect there.
+//! `http://host:port`, `https://host:port` and `http+unix:///path`: the protocols of browsers, `curl` and gRPC's
+//! clients, over HTTP/1.1 and HTTP/2. nearcall's own clients speak Connect here.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! `fd://N` and `stdio:`: a connection that this process was born with. Whoever started it has the other end.
+//! `fd://N` and `stdio:`: a connection that this process inherited. The process that started it has the other end.
 //!
-//! There is one connection, which cannot be made again. A server of it has one client. The descriptor of `fd://N` stays its
-//! owner's, who may close it: a copy is used.
+//! There is one connection, which cannot be made again. A server on it has one client. The descriptor of `fd://N`
+//! belongs to the user's program, which may close it: this file uses a copy.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ use crate::pace::Pace;
 use crate::peer::Admission;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Bytes that a pump moves at once.
+/// Bytes that a pump thread moves at once.
 const PUMPED: usize = 64 << 10;
 /// Descriptors below this number are the standard ones.
 const FIRST_OWN: RawFd = 3;
@@ -64,7 +64,7 @@ impl Transport for Stdio {
 #[derive(Debug)]
 struct Inherited {
     number: Option<RawFd>,
-    /// The connection was used: the number may be another one's by now.
+    /// The connection was used. The number may name another descriptor by now.
     taken: AtomicBool,
 }
 
@@ -94,7 +94,7 @@ impl Place for Inherited {
         let socket = self.take().map_err(refuse)?;
         let memory = memory_over(&socket);
         let event = descriptors::new_event()?;
-        // Its one client is there already.
+        // The only client is there already.
         descriptors::signal(&event);
         let clients = OneClient { event, socket: Mutex::new(Some(socket)) };
         Ok(Bound {
@@ -112,7 +112,7 @@ impl Place for Inherited {
     }
 }
 
-/// Memory can be passed through a Unix socket only.
+/// Shared memory can be passed through Unix sockets only.
 fn memory_over(socket: &OwnedFd) -> SharedMemory {
     match sockopt::socket_domain(socket) {
         Ok(AddressFamily::UNIX) => SharedMemory::IfBothCan,
@@ -159,13 +159,13 @@ impl Inherited {
     }
 
     fn failed(&self, to: &str, trouble: &Trouble) -> String {
-        // One colon is enough.
+        // Avoids a second colon after `stdio:`.
         format!("cannot {to} {}: {trouble}", self.to_string().trim_end_matches(':'))
     }
 
-    /// The connection's socket, which is this process's own from now on.
+    /// The connection's socket, which belongs to this library from now on.
     fn take(&self) -> Result<OwnedFd, Trouble> {
-        // Relaxed: nothing else hangs on it.
+        // Relaxed: orders nothing else.
         if self.taken.swap(true, Ordering::Relaxed) {
             return Err(Trouble::Taken);
         }
@@ -174,7 +174,7 @@ impl Inherited {
             None => take_standard(),
         };
         if taken.is_err() {
-            // It is still the user's.
+            // The descriptor still belongs to the user's program.
             self.taken.store(false, Ordering::Relaxed);
         }
         taken
@@ -186,8 +186,8 @@ fn take_descriptor(number: RawFd) -> Result<OwnedFd, Trouble> {
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(Trouble::NotOpen(number));
     }
-    // SAFETY: it is open, and is not closed by anybody else: until the return the user's program, whose it is, waits in
-    // this call.
+    // SAFETY: the descriptor is open, and is not closed meanwhile: the user's program, which owns it, waits in this
+    // call.
     let lent = unsafe { BorrowedFd::borrow_raw(number) };
     if !is(FileType::Socket, &fstat(lent)?) {
         return Err(Trouble::NoSocket(number));
@@ -196,12 +196,12 @@ fn take_descriptor(number: RawFd) -> Result<OwnedFd, Trouble> {
     if !claim(lent) {
         return Err(Trouble::InUse(number));
     }
-    // Programs that this process starts would hold the connection open.
+    // Otherwise programs that this process starts would hold the connection open.
     fcntl_setfd(lent, FdFlags::CLOEXEC)?;
     Ok(fcntl_dupfd_cloexec(lent, FIRST_OWN)?)
 }
 
-/// Whether it can carry a connection; it waits where it is read from then.
+/// Checks that the socket can carry a connection, and makes it blocking.
 fn check_socket(socket: BorrowedFd<'_>, name: impl Fn() -> String) -> Result<(), Trouble> {
     let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
     if !is_stream || rustix::net::getpeername(socket).is_err() {
@@ -215,8 +215,8 @@ fn is(kind: FileType, found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == kind
 }
 
-/// Standard input, if it is a socket; else both standard input and output. What the program reads and prints afterwards
-/// has nothing to do with the connection: it reads nothing, and prints to standard error where output was taken.
+/// Takes standard input if it is a socket, else standard input and output. What the program reads and prints afterwards
+/// stays apart from the connection: it reads nothing, and prints to standard error where output was taken.
 fn take_standard() -> Result<OwnedFd, Trouble> {
     let input = standard(stdio::stdin())?.ok_or(Trouble::Closed(0, "input"))?;
     let output = standard(stdio::stdout())?;
@@ -249,7 +249,7 @@ fn take_standard() -> Result<OwnedFd, Trouble> {
     Ok(ours)
 }
 
-/// What a standard descriptor is; `None` if it is closed.
+/// The state of a standard descriptor; `None` if it is closed.
 fn standard(fd: BorrowedFd<'_>) -> Result<Option<Stat>, Trouble> {
     match fstat(fd) {
         Ok(found) => Ok(Some(found)),
@@ -262,12 +262,12 @@ fn read_nothing() -> Result<(), Trouble> {
     Ok(stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?)
 }
 
-/// Puts nothing in the place of standard descriptors that are closed: else what is printed would go to whatever is opened
-/// next.
+/// Opens `/dev/null` in place of closed standard descriptors. Otherwise, what the program prints would go to the next
+/// file that is opened.
 fn occupy_standard() -> Result<(), Trouble> {
     loop {
         let nothing = OwnedFd::from(std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?);
-        // The system gives out the lowest number that is free.
+        // The system gives out the lowest free number.
         if nothing.as_raw_fd() >= FIRST_OWN {
             return Ok(());
         }
@@ -275,7 +275,7 @@ fn occupy_standard() -> Result<(), Trouble> {
     }
 }
 
-/// Moves what comes from one descriptor to another, in a thread of its own, until one of them ends.
+/// Moves bytes from one descriptor to another, in a thread of its own, until one of them ends.
 fn pump(name: &str, from: impl AsFd + Send + 'static, to: impl AsFd + Send + 'static) -> Result<(), Trouble> {
     let forward = move || {
         let mut bytes = vec![0; PUMPED];
@@ -294,8 +294,8 @@ fn pump(name: &str, from: impl AsFd + Send + 'static, to: impl AsFd + Send + 'st
                 }
             }
         }
-        // Both ends learn of it; what is on its way in the other direction still comes. A pipe refuses, and ends when it is
-        // dropped.
+        // Tells both ends. What is on its way in the other direction still arrives. A pipe refuses `shutdown`; dropping
+        // it ends it.
         let _ = shutdown(&from, Shutdown::Both);
         let _ = shutdown(&to, Shutdown::Write);
     };
@@ -306,7 +306,7 @@ fn pump(name: &str, from: impl AsFd + Send + 'static, to: impl AsFd + Send + 'st
 /// The one client of an inherited connection.
 #[derive(Debug)]
 struct OneClient {
-    /// Readable until the client was taken.
+    /// Readable until the client has been taken.
     event: OwnedFd,
     socket: Mutex<Option<OwnedFd>>,
 }
@@ -318,7 +318,7 @@ impl Clients for OneClient {
 
     fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let socket = self.socket.lock().take().ok_or(ENDED)?;
-        // Not before: a server may be bound, and a child by fork be the one that serves.
+        // Not earlier: a server may be bound by one process, and served by its forked child.
         keep_from_children(socket.as_fd());
         Ok((socket, None))
     }

@@ -1,4 +1,4 @@
-//! What the transports over a Unix socket of this machine have in common: a place where both sides meet.
+//! The common part of the transports over Unix sockets of this machine: a place where both sides meet.
 
 use std::fmt;
 use std::io;
@@ -22,11 +22,11 @@ pub(super) struct Local {
 /// How both sides find the place.
 #[derive(Debug, Clone)]
 pub(super) enum Found {
-    /// By a name that means something to all processes of this user.
+    /// By a name that is known to all processes of this user.
     ByUser(String),
-    /// By a name that means something to this process.
+    /// By a name that is known in this process only.
     InProcess(String),
-    /// At a path, where others may be let in.
+    /// At a path, where other users may be admitted.
     At(PathBuf),
 }
 
@@ -39,7 +39,7 @@ impl Local {
         }
     }
 
-    /// Whom besides this user's processes the options name.
+    /// The users and groups that the options admit besides this user.
     fn admission(&self, options: &Options) -> Admission {
         if matches!(self.found, Found::At(_)) { options.admission.clone() } else { Admission::default() }
     }
@@ -77,10 +77,10 @@ impl Place for Local {
     }
 }
 
-/// Longest name of a shared memory or in-process server: it must fit a socket's path.
+/// The longest name of a shared memory or in-process server: it must fit into a socket's path.
 const LONGEST_NAME: usize = 64;
 
-/// The name behind `scheme://`, if it is one.
+/// The name behind `scheme://`, if it is a valid one.
 pub(super) fn name_of(scheme: &str, rest: &str) -> Result<String, String> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if rest.is_empty() || rest.len() > LONGEST_NAME || !rest.chars().all(fine) || rest.starts_with('.') {

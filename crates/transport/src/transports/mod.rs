@@ -25,7 +25,7 @@ pub use place::Comeback;
 pub(crate) use place::{Bound, Dialled, Each, Found, Place, SharedMemory, Speaks, Transport};
 pub use rendezvous::named_servers;
 
-/// All of them, in the order in which users are told of them.
+/// All transports, in the order in which messages list them.
 pub(crate) const TABLE: &[&dyn Transport] = &[
     &shm::Shm,
     &unix::Unix,

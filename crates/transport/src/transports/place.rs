@@ -1,4 +1,4 @@
-//! What a transport is: how its URLs are read, and how a socket comes about at either side.
+//! The traits of a transport: how its URLs are parsed, and how each side gets a socket.
 
 use std::fmt::{Debug, Display};
 use std::future::Future;
@@ -18,13 +18,13 @@ use crate::peer::{Admission, Peer};
 
 /// A way to reach a server.
 pub(crate) trait Transport: Sync {
-    /// How its URLs are written, as in `shm://name`.
+    /// The form of its URLs, such as `shm://name`.
     fn form(&self) -> &'static str;
 
     /// The place that `rest` names: a URL of this transport without `scheme://`.
     ///
     /// # Errors
-    /// What is wrong with it, for the user.
+    /// What is wrong with the URL, for the user.
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String>;
 
     /// The part of the URL before the colon.
@@ -33,59 +33,59 @@ pub(crate) trait Transport: Sync {
     }
 }
 
-/// Where a server is. It is shown as its URL.
+/// Where a server is. Displayed as its URL.
 pub(crate) trait Place: Debug + Display + Send + Sync {
     /// Connects a socket to the server there.
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a>;
 
-    /// The servers there, in the order in which to try them: a name has several addresses, a URL may list several hosts.
-    /// Empty if the place is one of them, and can be dialled.
+    /// The servers at this place, in the order in which to try them: a name may have several addresses, and a URL may
+    /// list several hosts. Empty if the place itself is a server that can be dialled.
     fn servers<'a>(&'a self, _options: &'a Options, _each: Each, _pace: &'a Pace) -> Finding<'a> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// What tells it from other servers' places. A name may have several addresses, and is shown for each of them.
+    /// Tells this place from those of other servers. A name with several addresses is displayed alike for each of them.
     fn key(&self) -> String {
         self.to_string()
     }
 
     /// Listens there.
     ///
-    /// # Errors
-    /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
+    /// With a sentence that names the URL: the URL is in use, the options do not allow it (`InvalidInput`), or the
+    /// system refuses.
     /// refuses.
     fn bind(&self, options: &Options) -> io::Result<Bound>;
 
-    /// What may become of it while no server is there.
+    /// What to expect of this place while no server is there.
     fn comeback(&self) -> Comeback;
 }
 
-/// What may become of a place where no server is.
+/// What to expect of a place without a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comeback {
-    /// One may come, and whether it has is known at once: looking costs one system call.
+    /// A server may come, and can be looked for at the cost of one system call.
     Near,
-    /// One may come; to look costs the network and others something.
+    /// A server may come, but looking for it costs the network and others something.
     Far,
-    /// None will: there was one connection.
+    /// No server will come: there was one connection only.
     Never,
 }
 
-/// What counts as one server.
+/// What [`Place::servers`] counts as one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Each {
-    /// Each address that can be connected to, the proxy's if there is one.
+    /// Each address to connect to; behind a proxy, each address of the proxy.
     Address,
-    /// Each address of a server; behind a proxy, which looks names up, each host.
+    /// Each address of a server; behind a proxy, which looks names up itself, each host.
     Server,
 }
 
-/// A server of several.
+/// One of several servers.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Where it is.
     pub(crate) place: Arc<dyn Place>,
-    /// Which of the hosts that were listed it belongs to.
+    /// The index of its host in the URL.
     pub(crate) host: usize,
 }
 
@@ -95,29 +95,29 @@ pub(crate) type Finding<'a> = Pin<Box<dyn Future<Output = Result<Vec<Found>, Con
 /// A dial under way.
 pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Dialled, ConnectError>> + Send + 'a>>;
 
-/// A socket to a server that has not been greeted yet.
+/// A socket to a server, before the handshake.
 #[derive(Debug)]
 pub(crate) struct Dialled {
     pub(crate) socket: OwnedFd,
     pub(crate) memory: SharedMemory,
-    /// How to encrypt it, and the name that the server's certificate has to show.
+    /// The configuration of TLS, and the name that the server's certificate must have.
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(crate) speaks: Speaks,
 }
 
-/// What is spoken on a connection.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
     /// nearcall's own protocol.
     Nearcall,
-    /// gRPC over HTTP/2, without a handshake of ours.
+    /// gRPC over HTTP/2, without a handshake of nearcall.
     Grpc,
-    /// The same, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. Clients speak Connect.
+    /// gRPC, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. nearcall's clients speak Connect.
     Http,
 }
 
 impl Speaks {
-    /// What TLS is to agree on, if that matters.
+    /// The protocols that TLS may agree on (ALPN); empty if none has to be.
     pub(super) fn alpn(self) -> Vec<Vec<u8>> {
         match self {
             Self::Nearcall => Vec::new(),
@@ -132,23 +132,23 @@ impl Speaks {
 pub(crate) enum SharedMemory {
     Never,
     Always,
-    /// Over a pair of sockets: the client offers some, and the server says whether it takes it.
+    /// Over a pair of sockets: the client offers shared memory, and the server says whether it accepts.
     IfBothCan,
 }
 
 impl SharedMemory {
-    /// Who the kernel says is at the other end of such a connection's socket.
+    /// The peer at the other end of such a connection's socket, as the kernel knows it.
     pub(crate) fn peer_of(self, socket: BorrowedFd<'_>) -> Peer {
         let peer = Peer::of(socket);
         if self == Self::IfBothCan { peer.of_pair() } else { peer }
     }
 }
 
-/// What listens at a place.
+/// A listener at a place.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) clients: Box<dyn Clients>,
-    /// Where it really is: the system may have chosen the port.
+    /// The real place: the system may have chosen the port.
     pub(crate) place: Arc<dyn Place>,
     pub(crate) memory: SharedMemory,
     pub(crate) tls: Option<Arc<ServerConfig>>,

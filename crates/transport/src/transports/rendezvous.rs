@@ -1,4 +1,4 @@
-//! Where servers of this machine are found: Unix sockets, their lock files, and the directory for named ones.
+//! Where servers of this machine are found: Unix sockets, their lock files, and the directory for named servers.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -21,17 +21,17 @@ use crate::errors::ConnectError;
 use crate::pace::Pace;
 use crate::peer::{Admission, Peer};
 
-/// Where clients and a Unix-domain server of this machine meet.
+/// Where clients meet a Unix-domain server of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rendezvous {
     /// A socket file.
     File(PathBuf),
-    /// A name of this process in the kernel's abstract namespace.
+    /// A name in the kernel's abstract namespace that contains this process's id.
     Abstract(Vec<u8>),
 }
 
 impl Rendezvous {
-    /// Where a server of that name is found by all processes of this user.
+    /// Where all processes of this user find the server with that name.
     pub(crate) fn named(name: &str) -> io::Result<Self> {
         let path = runtime_dir()?.join(format!("{name}.sock"));
         if path.as_os_str().as_bytes().len() > 107 {
@@ -43,7 +43,7 @@ impl Rendezvous {
         Ok(Self::File(path))
     }
 
-    /// Where a server of that name is found by this process.
+    /// Where this process finds the server with that name.
     pub(crate) fn in_process(name: &str) -> Self {
         Self::Abstract(format!("nearcall/{}/{name}", std::process::id()).into_bytes())
     }
@@ -58,8 +58,8 @@ impl Rendezvous {
 
 /// The private directory for the sockets of named servers, made if it is not there.
 ///
-/// `$XDG_RUNTIME_DIR/nearcall`, else `nearcall-<uid>` in the directory for temporary files. Others must not be able to
-/// write into it: who can, can pretend to be the server.
+/// `$XDG_RUNTIME_DIR/nearcall`, else `nearcall-<uid>` in the directory for temporary files. No other user may be able
+/// to write into it, and so pretend to be a server.
 fn runtime_dir() -> io::Result<PathBuf> {
     let dir = match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(base) if !base.is_empty() && Path::new(&base).is_dir() => PathBuf::from(base).join("nearcall"),
@@ -85,8 +85,8 @@ fn runtime_dir() -> io::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Where named servers of this user are looked for, and the names that are taken there, in order. A name may be left over
-/// from a server that died.
+/// The directory of this user's named servers, and the names in it, in order. A name may be left over from a server
+/// that died.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ pub fn named_servers() -> io::Result<(PathBuf, Vec<String>)> {
     Ok((dir, names))
 }
 
-/// A listening Unix socket, and the lock that says that its server lives.
+/// A listening Unix socket, and the lock that shows that its server lives.
 #[derive(Debug)]
 pub(crate) struct Listening {
     socket: UnixListener,
@@ -122,8 +122,8 @@ impl Clients for Listening {
 }
 
 impl Listening {
-    /// Listens at a place, on behalf of `url`; all users may try to connect if it is `open`. A socket file whose server is
-    /// dead is replaced, a living server keeps its own.
+    /// Listens at a place, on behalf of `url`. With `open`, all users may try to connect. Replaces the socket file of a
+    /// dead server, but not that of a living one.
     pub(crate) fn bind(url: &impl Display, place: io::Result<Rendezvous>, open: bool) -> io::Result<Self> {
         let cannot = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
         let place = place.map_err(cannot)?;
@@ -132,7 +132,7 @@ impl Listening {
             Rendezvous::Abstract(_) => None,
         };
         if let Rendezvous::File(path) = &place {
-            // We hold the lock: a socket that is still there belongs to a dead server, unless it is not ours at all.
+            // This process holds the lock: an existing socket belongs to a dead server, or to another program.
             match fs::symlink_metadata(path) {
                 Ok(found) if !is_socket(&found) => {
                     return Err(io::Error::new(
@@ -160,10 +160,10 @@ impl Listening {
         })?;
         if let (Rendezvous::File(path), Some(lock)) = (&place, &mut lock) {
             lock.guards_socket = true;
-            // Who may connect is decided when he does; the mode only spares the others the trouble.
+            // Clients are checked when they connect. The mode only saves other users the attempt.
             fs::set_permissions(path, fs::Permissions::from_mode(if open { 0o666 } else { 0o600 })).map_err(cannot)?;
         }
-        // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
+        // The kernel queues clients that are not accepted yet, so that a burst of clients is not refused.
         rustix::net::listen(&socket, 1024).map_err(|error| cannot(error.into()))?;
         socket.set_nonblocking(true).map_err(cannot)?;
         Ok(Self { socket, _lock: lock })
@@ -180,19 +180,19 @@ fn lock_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The lock of a socket's path. The kernel lets go of it when the server dies, however it dies; a server that lives on
-/// takes the files away with it.
+/// The lock of a socket's path. The kernel releases it when the server dies, however it dies. A server that ends
+/// normally removes the files.
 #[derive(Debug)]
 struct Lock {
     file: File,
     path: PathBuf,
-    /// The socket's file is this server's.
+    /// The socket's file belongs to this server.
     guards_socket: bool,
     generation: u32,
 }
 
 impl Lock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock. The error says which process has it.
     fn take(path: &Path, url: &impl Display) -> io::Result<Self> {
         let file = lock(path, url)?;
         Ok(Self { file, path: path.to_owned(), guards_socket: false, generation: fork::mark() })
@@ -202,13 +202,13 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if self.generation != fork::generation() {
-            // Our parent serves there.
+            // The parent process serves there.
             return;
         }
         let lock_path = lock_path(&self.path);
-        // A server whose files were cleaned away may have a successor, who needs its own.
+        // If the files were removed, a successor may have made its own.
         if is_still(&self.file, &lock_path) {
-            // Errors: somebody else removed it already.
+            // Errors mean that the files were removed already.
             if self.guards_socket {
                 let _ = fs::remove_file(&self.path);
             }
@@ -232,21 +232,21 @@ fn lock(path: &Path, url: &impl Display) -> io::Result<File> {
     loop {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).mode(0o600);
-        // In a directory that others may write to, somebody may have put a link there, to a file that we would empty.
+        // If others may write to the directory, one may have put a link there to a file that would be emptied here.
         options.custom_flags(libc::O_NOFOLLOW);
         let mut file = options.open(&lock_path).map_err(refuse)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let pid = io::read_to_string((&file).take(20)).unwrap_or_default();
-            // Anybody who may write into the directory may have written into the file.
+            // Another program that may write to the directory may have written this file.
             let who = pid.trim().parse::<u32>().map_or("another process".to_owned(), |pid| format!("process {pid}"));
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
                 format!("cannot serve {url}: {who} already does; stop it or serve another name"),
             ));
         }
-        // The file may have been removed by its last owner between our opening and locking it: then it guards nothing.
+        // The last owner may have removed the file before it was locked here: then the lock guards nothing.
         if is_still(&file, &lock_path) {
-            // Only a courtesy to who finds it locked: a disk that is full must not keep us from serving.
+            // Only a hint for those who find the lock taken: a full disk must not keep this server from serving.
             let _ = file.set_len(0);
             let _ = io::Write::write_all(&mut file, std::process::id().to_string().as_bytes());
             return Ok(file);
@@ -254,7 +254,7 @@ fn lock(path: &Path, url: &impl Display) -> io::Result<File> {
     }
 }
 
-/// Whether an open file is the one that its path names.
+/// Whether the path still names this open file.
 fn is_still(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(ours), Ok(there)) => (ours.ino(), ours.dev()) == (there.ino(), there.dev()),
@@ -262,7 +262,7 @@ fn is_still(file: &File, path: &Path) -> bool {
     }
 }
 
-/// The first few sockets beside one that is not there: one of them may be meant.
+/// Names up to five sockets beside a missing one: the user may mean one of them.
 fn beside(path: &Path) -> String {
     let Some(Ok(folder)) = path.parent().map(fs::read_dir) else { return String::new() };
     let found = folder.flatten().filter(|entry| entry.path().extension().is_some_and(|kind| kind == "sock"));
@@ -276,8 +276,8 @@ fn beside(path: &Path) -> String {
     format!(", but {}{more}", sockets.join(", "))
 }
 
-/// Connects to a Unix-domain server on behalf of `url`, or says why there is none, or none whom this user or `admission`
-/// trusts.
+/// Connects to a Unix-domain server on behalf of `url`. The error says why there is none, or none that this user or
+/// `admission` trusts.
 pub(crate) async fn dial(
     url: &(impl Display + Sync),
     place: io::Result<Rendezvous>,
@@ -326,8 +326,8 @@ pub(crate) async fn dial(
     }
 }
 
-/// Makes sure that the server of a Unix socket is of this user, of root, or of somebody who is named: whoever may write into
-/// a directory can put a socket of his own there.
+/// Checks that the server of a Unix socket belongs to this user, to root, or to a user who is named: anyone who may
+/// write to a directory can put a socket there.
 fn check_server(
     url: &impl Display,
     peer: &Peer,
@@ -344,7 +344,7 @@ fn check_server(
     )))
 }
 
-/// Connects, waiting for a place in the server's queue until time runs out: then it is `WouldBlock`.
+/// Connects, and waits for a place in the server's queue. `WouldBlock` if time ran out.
 async fn connect(address: &SocketAddr, pace: &Pace) -> io::Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
     let address = match (address.as_pathname(), address.as_abstract_name()) {
@@ -354,7 +354,7 @@ async fn connect(address: &SocketAddr, pace: &Pace) -> io::Result<OwnedFd> {
     };
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let attempt = |end: Instant| {
-        // The kernel waits for a place in the queue as long as it would for room to send.
+        // The kernel limits the wait for a place in the queue by the timeout for sending.
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let connected = sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))
             .and_then(|()| connect(&socket, &address));

@@ -1,4 +1,4 @@
-//! From a host's name to its addresses, in the order in which to try them.
+//! Looks up the addresses of a host's name, in the order in which to try them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -10,10 +10,10 @@ use nearcall_platform::lock::{Condvar, Mutex};
 
 use crate::pace::Pace;
 
-/// What finds the addresses of a name. There is no telling how long that takes.
+/// Finds the addresses of a name. May take any time.
 pub(super) type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
-/// The addresses that are taken of one name at the most.
+/// The most addresses of one name that are used.
 const MOST_ADDRESSES: usize = 128;
 
 /// The system's resolver.
@@ -21,13 +21,13 @@ pub(super) fn system(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// A question that was asked.
+/// A lookup that has begun.
 pub(super) enum Lookup {
     Known(SocketAddr),
     Asked(Arc<Answer>),
 }
 
-/// An answer that may not have come yet.
+/// An answer that may not have arrived yet.
 #[derive(Default)]
 pub(super) struct Answer {
     said: Mutex<Option<io::Result<Vec<SocketAddr>>>>,
@@ -50,7 +50,7 @@ impl Lookup {
         Ok(Self::Asked(answer))
     }
 
-    /// The answer, in time: else `TimedOut`.
+    /// The answer, or `TimedOut` if it does not arrive until `until`.
     pub(super) async fn answer(self, until: Instant, pace: &Pace) -> io::Result<Vec<SocketAddr>> {
         let asked = match self {
             Self::Known(address) => return Ok(vec![address]),
@@ -68,7 +68,8 @@ impl Lookup {
     }
 }
 
-/// Both kinds of addresses in turn, as RFC 8305 wants it: where one kind does not work at all, the other has its turn soon.
+/// Alternates the two kinds of addresses, as RFC 8305 recommends: if one kind does not work at all, the other is tried
+/// soon.
 fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (one, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);

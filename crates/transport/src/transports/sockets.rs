@@ -12,13 +12,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use super::clients::{Clients, ConnectionPermit, accept_from};
 use crate::pace::Pace;
 
-/// Silence after which the system asks whether the peer is still there.
+/// Silence after which the system asks the peer for a sign of life (keep-alive).
 const IDLE: Duration = Duration::from_secs(30);
-/// Between two such questions.
+/// Time between two such questions.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Questions without an answer that end the connection.
+/// So many questions without an answer end the connection.
 const QUESTIONS: u32 = 3;
-/// How long what was sent may stay unacknowledged.
+/// How long sent data may stay unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
 /// Takes clients from a TCP socket.
@@ -32,7 +32,7 @@ impl Clients for Listening {
 
     fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let accepted = accept_from(&self.0)?;
-        // It fails only for a client that is gone already, which its handshake will show.
+        // Fails only if the client is gone already, which the handshake will show.
         let _ = prepare(&accepted.0);
         Ok(accepted)
     }
@@ -42,7 +42,7 @@ impl Clients for Listening {
 pub(super) fn prepare(socket: impl AsFd) -> io::Result<()> {
     // A call is small and waits for its reply: Nagle's algorithm would only delay it.
     sockopt::set_tcp_nodelay(&socket, true)?;
-    // A machine that lost its power or its network sends no goodbye.
+    // A machine without power or network sends no goodbye.
     sockopt::set_socket_keepalive(&socket, true)?;
     sockopt::set_tcp_keepidle(&socket, IDLE)?;
     sockopt::set_tcp_keepintvl(&socket, INTERVAL)?;

@@ -1,4 +1,4 @@
-//! `tcp://host:port`: where it may lead, and how a peer is noticed that vanished without a word.
+//! `tcp://host:port`: TCP without encryption.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -24,7 +24,7 @@ impl Transport for Tcp {
     }
 }
 
-/// An address that is spoken to without encryption.
+/// An address that is used without encryption.
 #[derive(Debug, Clone)]
 pub(super) struct Plain {
     pub(super) scheme: &'static str,

@@ -1,4 +1,4 @@
-//! `tls://host:port`: TCP with encryption, and a certificate at least of the server.
+//! `tls://host:port`: TCP with encryption. At least the server shows a certificate.
 
 use std::fmt;
 use std::io;
@@ -98,7 +98,7 @@ impl Place for Encrypted {
 }
 
 impl Encrypted {
-    /// What the options say of TLS; without a word, the system's authorities are trusted.
+    /// The options for TLS. Without any, the system's authorities are trusted.
     fn client_side(&self, options: &Options) -> Result<ClientSide, ConnectError> {
         let refuse = |why: String| ConnectError::Options(format!("cannot connect to {self}: {why}"));
         let credentials = match &options.tls {

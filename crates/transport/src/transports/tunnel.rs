@@ -10,11 +10,11 @@ use crate::pace::Pace;
 use crate::proxy::Proxy;
 use crate::wire::Plain;
 
-/// Bytes of a proxy's answer that are read at the most.
+/// The most bytes that are read of a proxy's answer.
 const LONGEST_ANSWER: usize = 16 << 10;
 
-/// Asks a proxy at the other end of `socket` for a connection to `authority`: a host and a port. `failed` makes a
-/// sentence of a reason.
+/// Asks the proxy at the other end of `socket` for a connection to `authority`, a host and a port. `failed` makes a
+/// sentence from a reason.
 pub(super) async fn tunnel(
     proxy: &Proxy,
     socket: OwnedFd,
@@ -37,7 +37,7 @@ pub(super) async fn tunnel(
     let wire = Plain(socket);
     pace.send_all(&wire, request.as_bytes(), &[]).await.map_err(trouble)?;
     let mut answer = Vec::new();
-    // One by one: what comes after the empty line is the server's.
+    // Byte by byte: what follows the empty line comes from the server.
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() == LONGEST_ANSWER {
             return Err(ConnectError::Mismatch(failed(&"its answer has no end; is that a proxy?")));
