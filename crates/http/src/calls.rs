@@ -1,4 +1,4 @@
-//! What a connection is, whatever version of HTTP it speaks: at a server, and at a client.
+//! Traits of a connection in any version of HTTP: at a server, and at a client.
 
 use std::fmt::Debug;
 
@@ -7,8 +7,8 @@ use crate::event::{Event, RequestHead, SendError, Sent, StreamId};
 use crate::reading::Reads;
 use crate::session::{Out, Session};
 
-/// Bytes that come and go, and how many are kept: what whoever has the socket knows of a connection. The methods are those of
-/// [`Session`].
+/// The bytes of a connection and how many of them are kept: what the owner of the socket needs. The methods are those
+/// of [`Session`].
 #[expect(missing_docs, reason = "they are described where they are")]
 pub trait Connection: Debug + Send {
     fn space(&mut self) -> &mut [u8];
@@ -22,22 +22,22 @@ pub trait Connection: Debug + Send {
     fn unfinished(&self) -> usize;
     fn hold_credit(&mut self, hold: bool);
 
-    /// Whether more should be read now. HTTP/2 has windows instead.
+    /// Whether to read more now. HTTP/2 has windows for this.
     fn takes_more(&self) -> bool {
         true
     }
 
-    /// Whether this side of the connection is to be ended when all is written.
+    /// Whether to shut down this side of the connection when everything is written.
     fn ends(&self) -> bool {
         false
     }
 
-    /// Whether the peer may end the connection between any two calls without a word, as servers of HTTP/1.1 do.
+    /// Whether the peer may end the connection between two calls without notice, as servers of HTTP/1.1 do.
     fn may_end(&self) -> bool {
         false
     }
 
-    /// Whether the connection is to be cut off: HTTP/1.1 has no other way to give up what is under way.
+    /// Whether to cut the connection: HTTP/1.1 has no other way to cancel a request or response under way.
     fn is_cut(&self) -> bool {
         false
     }
@@ -54,13 +54,14 @@ pub trait Requests: Connection {
     fn reset(&mut self, id: StreamId, code: Code);
     fn limit_decompression(&mut self, most: usize);
 
-    /// A part of the body of a request. What is long is written by `out` on the way, where that is possible.
+    /// Sends a part of the body of a request. If possible, `out` writes long parts directly, so that they need not be
+    /// copied whole.
     ///
     /// # Errors
     /// [`SendError::Gone`].
     fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool, out: Out<'_>) -> Result<Sent, SendError>;
 
-    /// The same connection, if it speaks HTTP/2: gRPC needs that, and pings do.
+    /// This connection as one of HTTP/2, if it is one: gRPC and pings need that.
     fn http2(&mut self) -> Option<&mut Session>;
 }
 
@@ -81,17 +82,17 @@ pub trait Calls: Connection {
     fn drain(&mut self);
     fn drain_now(&mut self);
 
-    /// The same connection, if it speaks HTTP/2: gRPC needs that.
+    /// This connection as one of HTTP/2, if it is one: gRPC needs that.
     fn http2(&mut self) -> Option<&mut Session>;
 
-    /// A whole response. Names must be in lower case, values printable.
+    /// Sends a whole response. Names must be in lower case, values printable.
     ///
     /// # Errors
     /// [`SendError::Gone`].
     fn answer(&mut self, id: StreamId, status: u16, headers: &[(&str, &[u8])], body: &[u8]) -> Result<(), SendError> {
         let len = body.len().to_string();
         let mut headers = headers.to_vec();
-        // A response of that status has no body, and says nothing of one.
+        // A response with status 204 has no body, and must not name its length.
         if status != 204 {
             headers.push(("content-length", len.as_bytes()));
         }

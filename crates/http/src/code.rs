@@ -1,4 +1,4 @@
-//! Why a stream or a connection ends.
+//! Error codes that end a stream or a connection.
 
 /// HTTP/2's error codes (RFC 9113, section 7). Unknown ones are kept as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,21 +13,21 @@ impl Code {
     pub const INTERNAL_ERROR: Self = Self(2);
     /// More was sent than a window allows.
     pub const FLOW_CONTROL_ERROR: Self = Self(3);
-    /// Settings were not acknowledged.
+    /// A setting was not acknowledged in time.
     pub const SETTINGS_TIMEOUT: Self = Self(4);
-    /// A frame for a stream whose end had been announced.
+    /// A frame arrived for a stream that its sender had ended.
     pub const STREAM_CLOSED: Self = Self(5);
     /// A frame of a wrong length.
     pub const FRAME_SIZE_ERROR: Self = Self(6);
     /// The stream was not begun: it may be tried again.
     pub const REFUSED_STREAM: Self = Self(7);
-    /// The stream is wanted no longer.
+    /// The stream is not needed any more.
     pub const CANCEL: Self = Self(8);
     /// A header block cannot be read.
     pub const COMPRESSION_ERROR: Self = Self(9);
     /// The tunnel's connection failed.
     pub const CONNECT_ERROR: Self = Self(10);
-    /// The peer asks for more work than it is given.
+    /// The peer causes more work than it is allowed.
     pub const ENHANCE_YOUR_CALM: Self = Self(11);
     /// TLS is weaker than HTTP/2 allows.
     pub const INADEQUATE_SECURITY: Self = Self(12);
@@ -69,11 +69,11 @@ impl Code {
     }
 }
 
-/// The connection is over.
+/// An error that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{why} ({})", code.name())]
 pub struct Broken {
-    /// The code that the peer was told.
+    /// The code that is sent to the peer.
     pub code: Code,
     /// What was wrong.
     pub why: &'static str,

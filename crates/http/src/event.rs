@@ -1,4 +1,4 @@
-//! What a session tells its owner, and what the owner tells it.
+//! Events from a session to its owner, and the arguments of what the owner sends.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::grpc::Encoding;
 /// The number of a stream.
 pub type StreamId = u32;
 
-/// Something that the peer did.
+/// An action of the peer.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Server: a request has begun.
@@ -21,65 +21,66 @@ pub enum Event<'a> {
         stream: StreamId,
         /// Its headers.
         request: Request<'a>,
-        /// Nothing follows: no message, no [`Event::Ended`].
+        /// The request is complete: neither a message nor [`Event::Ended`] follows.
         ended: bool,
     },
-    /// Client: the response has begun. Not for a response that is nothing but a status.
+    /// Client: the response has begun. Not sent for a response that consists of a status only.
     Response {
         /// Its stream.
         stream: StreamId,
         /// Its headers.
         response: Response<'a>,
     },
-    /// A message of gRPC's, decompressed.
+    /// A message of gRPC, decompressed.
     Message {
         /// Its stream.
         stream: StreamId,
-        /// Owned if it came in parts or compressed.
+        /// Owned if the message arrived in parts or compressed.
         message: Cow<'a, [u8]>,
-        /// What to [release](crate::Session::release) when the application has taken it, bytes.
+        /// Bytes to [release](crate::Session::release) when the application has taken the message.
         cost: usize,
-        /// It came compressed.
+        /// The message arrived compressed.
         compressed: bool,
-        /// Server: it is the last one; no [`Event::Ended`] follows.
+        /// Server: this is the last message; no [`Event::Ended`] follows.
         ended: bool,
     },
-    /// A part of a body that is not gRPC's.
+    /// A part of a body in another protocol than gRPC.
     Data {
         /// Its stream.
         stream: StreamId,
-        /// Any part of it.
+        /// The bytes; the division into parts means nothing.
         data: &'a [u8],
-        /// As of a message.
+        /// Bytes to [release](crate::Session::release) when the application has taken them.
         cost: usize,
-        /// It is the last one; no [`Event::Ended`] follows.
+        /// This is the last part; no [`Event::Ended`] follows.
         ended: bool,
     },
     /// The peer sends no more on this stream.
     Ended {
         /// The stream.
         stream: StreamId,
-        /// How.
+        /// How the peer's side ended.
         ending: Ending,
     },
-    /// A call whose messages this side cannot take; the rest of its body is thrown away. A server answers it with
-    /// [`send_status`](crate::Session::send_status), at a client its stream has been reset.
+    /// A call with a message that this side cannot accept. The rest of its body is dropped. A server answers the call
+    /// with [`send_status`](crate::Session::send_status). A client's stream has been reset already.
     Refused {
         /// Its stream.
         stream: StreamId,
         /// gRPC's status.
         code: u8,
-        /// In words.
+        /// The reason, as text.
         why: Cow<'static, str>,
     },
-    /// A stream is gone: the peer has reset it, or broke a rule on it so that this side did. A server says
-    /// [`forget`](crate::Session::forget) when nobody works for it any more. There is none for a stream whose status was sent.
+    /// A stream is gone: the peer has reset it, or this side has because the peer broke a rule on it. A server calls
+    /// [`forget`](crate::Session::forget) when no handler works for it any more. Not sent for a stream whose status was
+    /// sent.
     Reset {
         /// The stream.
         stream: StreamId,
         /// Why.
         code: Code,
-        /// Client: the server has certainly not begun with it, so it may be sent again.
+        /// Client: the server has certainly not begun the call, so it may be sent again.
         unprocessed: bool,
     },
     /// A stream that had no room for messages has some again.
@@ -95,7 +96,7 @@ pub enum Event<'a> {
         last: StreamId,
         /// Why.
         code: Code,
-        /// The same in the peer's own words, if it says any: as they came, but not longer than a few lines.
+        /// The peer's reason as text, if it gives one: as received, but not longer than a few lines.
         why: String,
     },
     /// The answer to a [ping](crate::Session::ping).
@@ -105,15 +106,15 @@ pub enum Event<'a> {
 /// How the peer's side of a stream ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// Server: there are no more messages. Client: there is no more of a body that is not gRPC's.
+    /// Server: no more messages follow. Client: the body, which is not gRPC's, is complete.
     Plain,
-    /// Client: the message that has ended a stream of Connect's.
+    /// Client: the message that ended a stream of Connect.
     Stream(Vec<u8>),
     /// Client: the call's status. The stream is gone.
     Status {
         /// gRPC's status, 0 to 16.
         code: u8,
-        /// In words.
+        /// The status as text.
         message: String,
         /// `grpc-status-details-bin`; empty if there is none.
         details: Vec<u8>,
@@ -136,7 +137,7 @@ pub struct Head<'a> {
 pub struct Outcome<'a> {
     /// gRPC's status, 0 to 16.
     pub code: u8,
-    /// In words.
+    /// The status as text.
     pub message: &'a str,
     /// `google.rpc.Status`, encoded; empty if there is none.
     pub details: &'a [u8],
@@ -149,11 +150,11 @@ pub struct Outcome<'a> {
 pub struct Call<'a> {
     /// `/package.Service/Method`.
     pub path: &'a str,
-    /// The server's name, and its port if that is not the usual one.
+    /// The server's name, with its port unless that is the default.
     pub authority: &'a str,
     /// Whether the connection is encrypted.
     pub is_secure: bool,
-    /// What follows `application/grpc+`; nothing if empty.
+    /// The codec, which follows `application/grpc+`; left out if empty.
     pub codec: &'a str,
     /// How long the caller waits.
     pub timeout: Option<Duration>,
@@ -161,31 +162,32 @@ pub struct Call<'a> {
     pub encoding: Option<Encoding>,
     /// Metadata.
     pub metadata: Option<&'a Metadata>,
-    /// Who this is; nothing if empty.
+    /// The client's name and version; left out if empty.
     pub user_agent: &'a str,
 }
 
-/// The head of a request that is not gRPC's. What it says must be good to be sent: names in lower case, values printable.
+/// The head of a request that is not gRPC's. The caller has to make sure that names are in lower case and values
+/// printable.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'a> {
     /// `POST` or `GET`.
     pub method: &'a str,
-    /// What is asked for, its query included.
+    /// The path, with its query.
     pub path: &'a str,
-    /// The server's name, and its port if that is not the usual one.
+    /// The server's name, with its port unless that is the default.
     pub authority: &'a str,
     /// Whether the connection is encrypted.
     pub is_secure: bool,
-    /// Further headers. If there is a `content-length`, so many bytes follow.
+    /// Further headers. If `content-length` is among them, that many bytes must follow.
     pub headers: &'a [(&'a str, &'a [u8])],
 }
 
-/// What became of a message, which was taken.
+/// Whether to send more after a message, which was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// Little of the stream waits.
+    /// Little of the stream waits to be sent.
     Ready,
-    /// As much of the stream waits as should: [`Event::Room`] comes when there is less.
+    /// As much of the stream waits as should: wait for [`Event::Room`] before sending more.
     Full,
 }
 
@@ -195,13 +197,13 @@ pub enum SendError {
     /// The stream has ended or was reset.
     #[error("the stream is closed")]
     Gone,
-    /// The connection carries one call at a time, and the one under way may last: it is a stream.
+    /// The connection carries one call at a time, and the call under way may last, because it is a stream.
     #[error(
         "over HTTP/1.1 a connection carries one call at a time, and a stream is under way on this one: end it first, or \
          call on another channel; over HTTP/2 there is no such limit"
     )]
     Occupied,
-    /// The server takes no more streams at a time: [`Event::StreamsFree`] comes.
+    /// The server accepts no more streams at present: [`Event::StreamsFree`] tells when it does.
     #[error("as many calls are under way as the server allows")]
     TooManyStreams,
     /// This connection has no numbers left for streams: a new one is needed.
@@ -210,18 +212,18 @@ pub enum SendError {
     /// The server is about to end the connection: a new one is needed.
     #[error("the server ends the connection")]
     GoingAway,
-    /// Something that HTTP cannot carry, in words.
+    /// HTTP cannot carry this; the text says why.
     #[error("{0}")]
     Unfit(String),
-    /// Metadata that is more than the peer takes.
+    /// The metadata is larger than the peer accepts.
     #[error("the metadata has {len} bytes, the peer takes {limit}")]
     TooMuchMetadata {
-        /// As HTTP/2 counts it, bytes.
+        /// The size as HTTP/2 counts it, in bytes.
         len: usize,
-        /// The most that the peer takes, bytes.
+        /// The most that the peer accepts, in bytes.
         limit: usize,
     },
-    /// A message longer than gRPC's framing can say.
+    /// The message is longer than gRPC's framing can express.
     #[error("the message has {len} bytes, gRPC's framing allows 4 GiB")]
     TooLong {
         /// Its length, bytes.

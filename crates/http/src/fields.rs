@@ -1,4 +1,5 @@
-//! What a list of fields must be to make a request, a response or trailers (RFC 9113, sections 8.1 to 8.3), and views of them.
+//! Checks whether a list of fields is a valid request, response or trailers (RFC 9113, sections 8.1 to 8.3), and gives
+//! views of them.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::grpc::{self, BadMetadata, BadTimeout, Encodings};
 use crate::hpack::Fields;
 use crate::names::is_of_connection;
 
-/// What a list of fields is.
+/// The kind of a list of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Request,
@@ -16,17 +17,17 @@ pub(crate) enum Role {
     Trailers,
 }
 
-/// What the connection has to know of a list of fields.
+/// What the connection needs to know of a list of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Checked {
     pub(crate) content_length: Option<u64>,
-    /// Of a response.
+    /// Only of a response.
     pub(crate) status: u16,
 }
 
-/// Whether a value has an octet that none may have. A peer names long values by one byte, again and again: without a way out in
-/// the middle of a chunk, and with numbers in the place of truths, the processor looks at many octets in one step: a ninth of
-/// the time.
+/// Whether a value has an octet that no value may have. A peer can repeat a long value at the cost of one byte, so this
+/// has to be fast. Without an exit in the middle of a chunk, and with numbers instead of booleans, the processor
+/// compares many octets in one step: that takes a ninth of the time.
 fn is_broken(value: &[u8]) -> bool {
     let count = |found, &octet: &u8| found | u8::from(octet == 0) | u8::from(octet == b'\r') | u8::from(octet == b'\n');
     value.chunks(256).any(|chunk| chunk.iter().fold(0, count) != 0)
@@ -35,7 +36,7 @@ fn is_broken(value: &[u8]) -> bool {
 /// Checks a list of fields.
 ///
 /// # Errors
-/// What makes it malformed, in words.
+/// Why the list is malformed, as text.
 pub(crate) fn check(fields: &Fields, role: Role) -> Result<Checked, &'static str> {
     const METHOD: u8 = 1;
     const SCHEME: u8 = 2;
@@ -48,8 +49,8 @@ pub(crate) fn check(fields: &Fields, role: Role) -> Result<Checked, &'static str
         if is_broken(value) {
             return Err("a field's value has characters that it may not have");
         }
-        // gRPC's C core writes status messages as they are, and those of grpcio often end with a space: to refuse them would
-        // hide every such status behind an error of ours.
+        // gRPC's C core writes status messages unchanged, and those of grpcio often end with a space. To refuse them
+        // would replace every such status by an error of this library.
         if let ([b' ' | b'\t', ..] | [.., b' ' | b'\t'], true) = (value, name != b"grpc-message") {
             return Err("a field's value starts or ends with space");
         }
@@ -101,7 +102,7 @@ pub(crate) fn check(fields: &Fields, role: Role) -> Result<Checked, &'static str
     if seen == wanted { Ok(checked) } else { Err("a pseudo-header is missing or too many") }
 }
 
-/// What a field's name may consist of: a token's characters, without capital letters.
+/// The characters of a field's name: those of a token, without capital letters.
 fn is_of_name(octet: u8) -> bool {
     matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
@@ -118,21 +119,21 @@ pub(crate) fn decimal(value: &[u8]) -> Option<u64> {
     Some(value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
-/// A request's headers, which have been checked.
+/// The headers of a request, already checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a>(pub(crate) &'a Fields);
 
-/// A response's headers, which have been checked.
+/// The headers of a response, already checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Response<'a>(pub(crate) &'a Fields, pub(crate) u16);
 
-/// A value that may be any bytes, as text: nothing if it is none.
+/// A value as text; empty if it is missing or not UTF-8.
 fn text(value: Option<&[u8]>) -> &str {
     value.and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("")
 }
 
 impl<'a> Request<'a> {
-    /// What is asked for, as it was sent; empty for CONNECT.
+    /// The path as it was sent; empty for CONNECT.
     #[must_use]
     pub fn path(&self) -> &'a str {
         text(self.0.get(":path"))
@@ -144,7 +145,7 @@ impl<'a> Request<'a> {
         text(self.0.get(":method"))
     }
 
-    /// Whom the client means to talk to; empty if it does not say.
+    /// The server that the client means to reach; empty if the request does not say.
     #[must_use]
     pub fn authority(&self) -> &'a str {
         text(self.0.get(":authority").or_else(|| self.0.get("host")))
@@ -156,7 +157,7 @@ impl<'a> Request<'a> {
         text(self.0.get(":scheme"))
     }
 
-    /// The whole value; empty if there is none.
+    /// The whole content type; empty if there is none.
     #[must_use]
     pub fn content_type(&self) -> &'a str {
         text(self.0.get("content-type"))
@@ -168,7 +169,7 @@ impl<'a> Request<'a> {
         grpc::codec(self.content_type())
     }
 
-    /// How long the client will wait, from when the request was sent.
+    /// How long the client will wait, counted from when it sent the request.
     ///
     /// # Errors
     /// The header is malformed: `INVALID_ARGUMENT`, or 400, is the answer.
@@ -176,7 +177,7 @@ impl<'a> Request<'a> {
         self.0.get("grpc-timeout").map(grpc::read_timeout).transpose()
     }
 
-    /// What the client can decompress.
+    /// The encodings that the client can decompress.
     #[must_use]
     pub fn accepts(&self) -> Encodings {
         self.0.get("grpc-accept-encoding").map(Encodings::read).unwrap_or_default()
@@ -191,7 +192,7 @@ impl<'a> Request<'a> {
     /// The headers that are neither HTTP's nor gRPC's, `-bin` ones decoded. `None` if there are none.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// One of them cannot be decoded.
     pub fn metadata(&self) -> Result<Option<Metadata>, BadMetadata> {
         grpc::read_metadata(self.0)
     }
@@ -210,10 +211,10 @@ impl<'a> Response<'a> {
         self.0.get(name)
     }
 
-    /// As [`Request::metadata`].
+    /// See [`Request::metadata`].
     ///
     /// # Errors
-    /// One cannot be read.
+    /// One of them cannot be decoded.
     pub fn metadata(&self) -> Result<Option<Metadata>, BadMetadata> {
         grpc::read_metadata(self.0)
     }

@@ -4,11 +4,11 @@ use crate::code::{Broken, Code};
 
 /// Bytes of a frame's head.
 pub(crate) const HEAD: usize = 9;
-/// The longest payload that this side takes: the default, which every peer may send.
+/// The longest payload that this side accepts: the default, which every peer may send.
 pub(crate) const LONGEST: usize = 16384;
-/// The highest stream, and the largest window.
+/// The highest stream number, and the largest window.
 pub(crate) const HIGHEST: u32 = 0x7fff_ffff;
-/// The first bytes of a client.
+/// The first bytes that a client sends.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) mod kind {
@@ -78,7 +78,7 @@ pub(crate) fn without_padding(head: FrameHead, payload: &[u8]) -> Result<&[u8], 
     Ok(&rest[..len])
 }
 
-/// Exactly four bytes, as a number.
+/// Reads exactly four bytes as a number.
 pub(crate) fn number(payload: &[u8]) -> Result<u32, Broken> {
     payload.try_into().map(u32::from_be_bytes).map_err(|_| wrong_size())
 }

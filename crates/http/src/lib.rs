@@ -1,11 +1,11 @@
 //! HTTP/2, HTTP/1.1 and the framing of gRPC, gRPC-Web and Connect, without sockets: state machines over bytes.
 //!
-//! [`Session`] is one connection of HTTP/2, for servers and clients, and [`Http1`] one of HTTP/1.1, for
-//! servers, with [`Http1Client`] at its other end. Everything from the peer is checked; what it can make this side keep is limited by
-//! [`Options`]. Written from RFC 9113 (HTTP/2), RFC 7541 (HPACK) and gRPC's description of itself; why it is not the `h2`
-//! crate says `docs/adr/0032-http2.md`.
+//! [`Session`] is one connection of HTTP/2, for servers and clients. [`Http1`] is the server's end of a connection of
+//! HTTP/1.1, [`Http1Client`] the client's. Everything from the peer is checked, and [`Options`] limits the memory that
+//! the peer can make this side use. Written from RFC 9113 (HTTP/2), RFC 7541 (HPACK) and gRPC's description of itself.
+//! `docs/adr/0032-http2.md` says why this is not the `h2` crate.
 //!
-//! A call, with both sides in one place of memory:
+//! A call, with both ends in one program:
 //!
 //! ```
 //! use nearcall_http::{Call, Ending, Event, Options, Outcome, Session};
@@ -15,7 +15,7 @@
 //! let id = client.begin(&call)?;
 //! client.send_last_message(id, &[b"Ada"], false)?;
 //!
-//! // A socket lies between them elsewhere: `flush` on this side, `fill` on the other one.
+//! Usually a socket lies between the two: `flush` on this side, `fill` on the other.
 //! server.feed(client.unsent());
 //! client.sent(client.queued());
 //! let mut name = None;

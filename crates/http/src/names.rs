@@ -1,11 +1,11 @@
-//! Names of header fields that are not the user's.
+//! Names of header fields that belong to protocols, not to the user.
 
-/// Fields that are about one connection, which HTTP/2 does not have.
+/// Fields about a single connection, which HTTP/2 does not have.
 pub(crate) fn is_of_connection(name: &[u8]) -> bool {
     matches!(name, b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade")
 }
 
-/// Whether a field belongs to HTTP, gRPC or Connect, so that it is no metadata of the user's.
+/// Whether a field belongs to HTTP, gRPC or Connect, and so is not metadata of the user.
 pub(crate) fn is_own(name: &[u8]) -> bool {
     matches!(
         name,

@@ -1,10 +1,11 @@
-//! How many frames without use a peer may send.
+//! Limits how many useless frames a peer may send.
 
 use std::time::{Duration, Instant};
 
 use crate::code::{Broken, Code};
 
-/// A bucket of tokens. Frames without use take one out; time and use put some in. The clock is asked only when it is empty.
+/// A bucket of tokens. Useless frames take one out; time and useful traffic put some in. The clock is read only when
+/// the bucket is empty.
 #[derive(Debug)]
 pub(crate) struct Patience {
     left: u32,
@@ -18,13 +19,13 @@ impl Patience {
         Self { left: most, most, per_second, filled: Instant::now() }
     }
 
-    /// Something useful came or went.
+    /// Something useful was received or sent.
     #[inline]
     pub(crate) fn earn(&mut self, worth: u32) {
         self.left = (self.left + worth).min(self.most);
     }
 
-    /// Something came that is of no use.
+    /// Something useless was received.
     pub(crate) fn spend(&mut self, why: &'static str) -> Result<(), Broken> {
         if self.left == 0 {
             self.refill(self.filled.elapsed());

@@ -1,4 +1,4 @@
-//! How the bytes of a body become messages, the same in both versions of HTTP.
+//! Turns the bytes of a body into messages, in the same way for both versions of HTTP.
 
 use std::borrow::Cow;
 
@@ -7,24 +7,24 @@ use nearcall_wire::Failure;
 
 use crate::grpc::{Assembler, Decompressor, Encoding, Piece, TooLong};
 
-/// How a body is handed out.
+/// How the bytes of a body are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// Message by message: each has a flag and its length in front of it, as in gRPC.
+    /// Message by message. As in gRPC, a flag and a length precede each.
     Messages,
-    /// The same, and the last one ends the stream: a response of Connect's.
+    /// Like `Messages`, and the last message ends the stream: a response of Connect.
     Stream,
-    /// As in gRPC, in base64 (gRPC-Web's text).
+    /// Like `Messages`, in base64 (gRPC-Web's text).
     Text,
-    /// All of it is one message.
+    /// The whole body is one message.
     Whole,
-    /// As it comes.
+    /// As the bytes arrive.
     Raw,
     /// Not at all: the call has been refused.
     Discarded,
 }
 
-/// How the peer said that its messages may be compressed.
+/// How the peer may compress its messages, as it has declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Declared {
     Nothing,
@@ -41,15 +41,15 @@ impl Declared {
     }
 }
 
-/// How a body is to be read that is not gRPC's: an owner says so, [at a server](crate::Calls::read_as) and
-/// [at a client](crate::Requests::read_as), before it asks for the next event.
+/// How to read a body that is not gRPC's. The owner sets it, [at a server](crate::Calls::read_as) and [at a
+/// client](crate::Requests::read_as), before it asks for the next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reads {
     pub(crate) body: Body,
     pub(crate) declared: Declared,
 }
 
-/// The most that a message may have, bytes.
+/// The most bytes that a message may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// As it arrives.
@@ -58,18 +58,18 @@ pub(crate) struct Limits {
     pub(crate) decompressed: usize,
 }
 
-/// What the next bytes of a body gave.
+/// The result of reading the next bytes of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// All bytes are taken; no message is complete.
+    /// All bytes were taken; no message is complete yet.
     Nothing,
-    /// A message, which is the last so many of the bytes that were taken.
+    /// A message: the last so many of the bytes that were taken.
     Here(usize),
-    /// A message that came in several parts, or compressed, and how many bytes of the body it was.
+    /// A message that arrived in several parts or compressed. `len` is its length in the body.
     Message { message: Vec<u8>, len: usize, compressed: bool },
-    /// The body is over, and ended with this: see [`Body::Stream`].
+    /// The body is complete, and this message ended it: see [`Body::Stream`].
     End(Vec<u8>),
-    /// The call cannot go on: gRPC's status, and why.
+    /// The call cannot go on: gRPC's status, and the reason.
     Refused(u8, Cow<'static, str>),
 }
 
@@ -79,10 +79,10 @@ pub(crate) struct Reader {
     pub(crate) body: Body,
     pub(crate) declared: Declared,
     assembler: Assembler,
-    /// What has come of a body that is one message.
+    /// The bytes so far of a body that is one message.
     whole: Vec<u8>,
     text: Text,
-    /// What has ended a stream.
+    /// The message that has ended a stream.
     end: Option<Vec<u8>>,
 }
 
@@ -92,12 +92,13 @@ struct Text {
     characters: [u8; 4],
     got: usize,
     bytes: [u8; 3],
-    /// Those of `bytes` that no message has taken: `at..end`.
+    /// The bytes of `bytes` that belong to no message yet: `at..end`.
     at: usize,
     end: usize,
 }
 
-/// Memory that is reserved for a body before its bytes arrive: announcing it costs its sender nothing.
+/// Memory that is reserved for a body before its bytes arrive. Little, because announcing a length costs the sender
+/// nothing.
 const AT_FIRST: usize = 64 << 10;
 
 impl Reader {
@@ -112,13 +113,13 @@ impl Reader {
         }
     }
 
-    /// The body is read in that way from here on.
+    /// Reads the body in this way from here on.
     pub(crate) fn read_as(&mut self, reads: Reads) {
         (self.body, self.declared) = (reads.body, reads.declared);
         self.assembler.takes_end = reads.body == Body::Stream;
     }
 
-    /// Takes the next message out of `bytes`, and says how many it took. `last`: the body ends with them.
+    /// Takes the next message from `bytes`, and returns how many bytes it took. `last`: the body ends with these bytes.
     pub(crate) fn take(&mut self, bytes: &[u8], last: bool, limits: Limits) -> (usize, Given) {
         match self.body {
             Body::Stream if self.end.is_some() && !bytes.is_empty() => {
@@ -184,7 +185,7 @@ impl Reader {
         if last { self.end(limits) } else { Given::Nothing }
     }
 
-    /// Messages in base64: four characters at a time, as no message need end where four of them do.
+    /// Reads messages in base64, four characters at a time: a message may end between two groups of four.
     fn take_text(&mut self, bytes: &[u8], limits: Limits) -> (usize, Given) {
         let mut taken = 0;
         loop {
@@ -211,7 +212,8 @@ impl Reader {
         }
     }
 
-    /// The body is over. Its only message, if all of it is one; a refusal, if it ends inside of one.
+    /// The body is complete. Returns its only message if the whole body is one, or a refusal if the body ends inside a
+    /// message.
     pub(crate) fn end(&mut self, limits: Limits) -> Given {
         match self.body {
             Body::Whole => {
@@ -230,22 +232,22 @@ impl Reader {
         }
     }
 
-    /// Whether a message has begun and not ended.
+    /// Whether a message has begun and is not complete.
     pub(crate) fn is_inside(&self) -> bool {
         self.assembler.is_inside() || self.text.got > 0 || self.text.at < self.text.end
     }
 
-    /// Bytes of the message under way that are still to come, if its length is known.
+    /// Bytes of the current message that are still to arrive, if its length is known.
     pub(crate) fn missing(&self) -> usize {
         self.assembler.missing()
     }
 
-    /// Bytes of memory it keeps for what is not complete.
+    /// Bytes of memory that incomplete messages take.
     pub(crate) fn held(&self) -> usize {
         self.assembler.held() + self.whole.capacity() + self.end.as_ref().map_or(0, Vec::capacity)
     }
 
-    /// Throws away what is there, and what comes.
+    /// Drops the current message, and everything that follows.
     pub(crate) fn discard(&mut self) {
         *self = Self::new(Body::Discarded);
     }
@@ -255,7 +257,7 @@ fn too_long(len: usize, limit: usize) -> Given {
     Given::Refused(Failure::RESOURCE_EXHAUSTED, format!("the message has {len} bytes, the limit is {limit}").into())
 }
 
-/// A compressed message, or the status of its call.
+/// Decompresses a message. The error is the status of its call.
 fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8>, (u8, Cow<'static, str>)> {
     let encoding = match declared {
         Declared::Known(encoding) => encoding,

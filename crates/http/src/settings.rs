@@ -1,4 +1,4 @@
-//! What the two sides tell each other about themselves (RFC 9113, section 6.5).
+//! The settings that the two sides exchange (RFC 9113, section 6.5).
 
 use crate::code::{Broken, Code};
 use crate::frame::{HIGHEST, wrong_size};
@@ -10,10 +10,10 @@ pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 pub(crate) const MAX_FRAME_SIZE: u16 = 5;
 pub(crate) const MAX_HEADER_LIST_SIZE: u16 = 6;
 
-/// A window as it is before anything is said.
+/// The size of a window before any settings.
 pub(crate) const DEFAULT_WINDOW: u32 = 65535;
 
-/// What the peer has told of itself.
+/// The peer's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerSettings {
     pub(crate) header_table_size: u32,
@@ -36,7 +36,7 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Takes over what a SETTINGS frame says; the last of several values counts.
+    /// Applies the payload of a SETTINGS frame. If a setting occurs several times, its last value counts.
     pub(crate) fn update(&mut self, payload: &[u8], peer_is_client: bool) -> Result<(), Broken> {
         if !payload.len().is_multiple_of(6) {
             return Err(wrong_size());

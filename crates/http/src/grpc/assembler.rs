@@ -1,45 +1,45 @@
-//! Messages in a body: a flag, a length of four bytes, the message; over any division into DATA frames.
+//! Takes messages out of a body: a flag, a length of four bytes, the message, however DATA frames divide them.
 
 /// Bytes before each message.
 pub(crate) const PREFIX: usize = 5;
 
-/// Memory that is reserved for a message before its bytes arrive: a length costs its sender nothing.
+/// Memory that is reserved for a message before its bytes arrive. Little, because a length costs the sender nothing.
 const AT_FIRST: usize = 64 << 10;
 
 /// A message that has begun to arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     prefix: [u8; PREFIX],
-    /// Bytes of the prefix that are here.
+    /// How many bytes of the prefix have arrived.
     got: usize,
     bytes: Vec<u8>,
-    /// Whether a message may come that ends the stream.
+    /// Whether a message that ends the stream may occur.
     pub(crate) takes_end: bool,
 }
 
-/// What a body has for its reader.
+/// The result of reading a part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// All bytes are taken; the message is not complete.
+    /// All bytes were taken; the message is not complete yet.
     Unfinished,
-    /// A message, which is the last so many of the bytes that were taken.
+    /// A message: the last `len` of the bytes that were taken.
     Here { is_compressed: bool, len: usize },
-    /// A message that came in several parts.
+    /// A message that arrived in several parts.
     Whole { is_compressed: bool, message: Vec<u8> },
-    /// What ends a stream of Connect's, where that may come.
+    /// The message that ends a stream of Connect, where one may occur.
     End { is_compressed: bool, message: Vec<u8> },
-    /// A message of so many bytes, which is more than the limit.
+    /// A message of this length, which is over the limit.
     TooLong(usize),
-    /// The flag is none that may be here.
+    /// The flag is not valid here.
     Malformed,
 }
 
-/// The flag's bit of a message that is compressed, and the one of what ends a stream of Connect's.
+/// Bits of the flag: the message is compressed; the message ends a stream of Connect.
 const COMPRESSED: u8 = 1;
 pub(crate) const END_OF_STREAM: u8 = 2;
 
 impl Assembler {
-    /// Takes the next message out of `bytes`, and says how many bytes it took.
+    /// Takes the next message out of `bytes`, and returns how many bytes it took.
     pub(crate) fn take(&mut self, bytes: &[u8], limit: usize) -> (usize, Piece) {
         if self.got == 0 {
             // The usual case: all of a message at once.
@@ -68,7 +68,7 @@ impl Assembler {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(len.min(AT_FIRST));
         } else if self.bytes.capacity() - self.bytes.len() < part {
-            // Many times what has come, so that little is copied; never beyond what was announced.
+            // Grows the memory by a large factor, so that little is copied, but never beyond the announced length.
             let wanted = (self.bytes.capacity() * 4).clamp(self.bytes.len() + part, len);
             self.bytes.reserve_exact(wanted - self.bytes.len());
         }
@@ -90,12 +90,12 @@ impl Assembler {
         self.got > 0
     }
 
-    /// Bytes of the message that are still to come, if its length is known.
+    /// Bytes of the message that are still to arrive, if its length is known.
     pub(crate) fn missing(&self) -> usize {
         if self.got < PREFIX { 0 } else { length(self.prefix) - self.bytes.len() }
     }
 
-    /// Bytes of memory it keeps.
+    /// Bytes of memory that the message takes.
     pub(crate) fn held(&self) -> usize {
         self.bytes.capacity()
     }

@@ -5,7 +5,7 @@ use std::io::Read;
 use flate2::Compression;
 use flate2::read::{GzEncoder, MultiGzDecoder};
 
-/// How messages may be compressed.
+/// A way to compress messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// RFC 1952. Every implementation of gRPC has it.
@@ -15,10 +15,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// All of them, the one that is known everywhere first.
+    /// All encodings; the one that every implementation knows comes first.
     pub const ALL: [Self; 2] = [Self::Gzip, Self::Zstd];
 
-    /// As headers name it.
+    /// The name that headers use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -27,14 +27,14 @@ impl Encoding {
         }
     }
 
-    /// The one of this name.
+    /// The encoding with this name.
     #[must_use]
     pub fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name().as_bytes() == name)
     }
 }
 
-/// What a side accepts: the header `grpc-accept-encoding`.
+/// The encodings that a side accepts: the header `grpc-accept-encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Encodings {
     gzip: bool,
@@ -42,13 +42,13 @@ pub struct Encodings {
 }
 
 impl Encodings {
-    /// What this implementation accepts, as a header's value.
+    /// The encodings that this implementation accepts, as a header's value.
     pub(crate) const ACCEPTED: &'static str = "identity,gzip,zstd";
-    /// The same where it goes without saying that what is not compressed is accepted.
+    /// The same for headers in which `identity` goes without saying.
     pub(crate) const COMPRESSED: &'static str = "gzip,zstd";
 
-    /// Those of a header's value that are known here. What HTTP's own header says of how much each is liked counts only if it
-    /// is not at all.
+    /// The encodings in a header's value that are known here. Weights in HTTP's own header are ignored, except that a
+    /// weight of 0 excludes an encoding.
     #[must_use]
     pub fn read(value: &[u8]) -> Self {
         let mut this = Self::default();
@@ -71,7 +71,7 @@ impl Encodings {
         this
     }
 
-    /// Whether one is among them.
+    /// Whether the encoding is among them.
     #[must_use]
     pub fn has(self, encoding: Encoding) -> bool {
         match encoding {
@@ -80,14 +80,14 @@ impl Encodings {
         }
     }
 
-    /// The one to answer with, if there is any.
+    /// The best encoding to answer with, if there is any.
     #[must_use]
     pub fn best(self) -> Option<Encoding> {
         [Encoding::Zstd, Encoding::Gzip].into_iter().find(|&one| self.has(one))
     }
 }
 
-/// A message that did not become one.
+/// Why a message was not decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TooLong {
     /// It is longer than the limit.
@@ -96,14 +96,14 @@ pub(crate) enum TooLong {
     Broken,
 }
 
-/// The most memory that a zstd frame may ask for, as a power of two: RFC 8878 recommends that 8 MiB be accepted.
+/// The most memory that a zstd frame may ask for, as a power of two. RFC 8878 recommends accepting 8 MiB.
 const ZSTD_WINDOW: u32 = 23;
 
 /// Reads compressed messages.
 pub(crate) struct Decompressor;
 
 impl Decompressor {
-    /// The message, of at most `limit` bytes: no more than that is ever produced.
+    /// Decompresses a message. Never produces much more than `limit` bytes.
     pub(crate) fn run(encoding: Encoding, bytes: &[u8], limit: usize) -> Result<Vec<u8>, TooLong> {
         let mut out = Vec::with_capacity((bytes.len() * 4).min(limit).min(1 << 20));
         let most = limit as u64 + 1;
@@ -126,14 +126,14 @@ impl Decompressor {
 pub(crate) struct Compressor;
 
 impl Compressor {
-    /// The pieces, compressed as one message, if there is an encoding and that makes them shorter.
+    /// Compresses the pieces as one message, if there is an encoding and the result is shorter.
     pub(crate) fn shorter(encoding: Option<Encoding>, pieces: &[&[u8]]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         Self::run(encoding?, pieces, &mut out);
         (out.len() < pieces.iter().map(|piece| piece.len()).sum()).then_some(out)
     }
 
-    /// Appends the pieces, compressed as one message, to `out`.
+    /// Compresses the pieces as one message, and appends the result to `out`.
     pub(crate) fn run(encoding: Encoding, pieces: &[&[u8]], out: &mut Vec<u8>) {
         let joined;
         let bytes = if let [one] = pieces {

@@ -3,8 +3,8 @@
 /// The start of gRPC's content types.
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
 
-/// The content type of the reply to a request in that codec. A client takes the codec that it has asked in and no other;
-/// without a name it is Protobuf.
+/// The content type of the reply to a request in this codec. A client accepts only the codec of its request. Without a
+/// name, the codec is Protobuf.
 pub(crate) fn reply_type(codec: Option<&str>) -> &'static str {
     match codec {
         Some("json") => "application/grpc+json",
@@ -12,14 +12,14 @@ pub(crate) fn reply_type(codec: Option<&str>) -> &'static str {
     }
 }
 
-/// The codec that a content type names: `proto` if none. `None` if it is not gRPC's.
+/// The codec that a content type names, or `proto` if it names none. `None` if the content type is not gRPC's.
 pub(crate) fn codec(content_type: &str) -> Option<&str> {
     let rest = content_type.strip_prefix(CONTENT_TYPE)?;
     let rest = rest.split_once(';').map_or(rest, |(before, _)| before).trim_end();
     match rest.strip_prefix('+') {
         Some(codec) if !codec.is_empty() => Some(codec),
         None if rest.is_empty() => Some("proto"),
-        // `application/grpc-web` among them.
+        // For example `application/grpc-web`.
         _ => None,
     }
 }

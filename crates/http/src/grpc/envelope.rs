@@ -1,10 +1,11 @@
-//! A message as bodies have it.
+//! The form of a message in a body.
 
 use crate::event::SendError;
 
 use super::compression::{Compressor, Encoding};
 
-/// Hands over a message as bodies have it: a flag and its length in front of it, and compressed if that makes it shorter.
+/// Passes to `send` a message in the form of a body: with a flag and its length in front, and compressed if that makes
+/// it shorter.
 ///
 /// # Errors
 /// [`SendError::TooLong`], and those of `send`.

@@ -1,4 +1,4 @@
-//! Metadata as header fields: names are lower case, values printable, except those whose names end with `-bin`.
+//! Metadata as header fields: names are in lower case, and values printable unless the name ends with `-bin`.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use nearcall_wire::Metadata;
 use crate::hpack::Fields;
 use crate::names::{is_of_connection, is_own};
 
-/// Metadata that a peer has sent and that is none.
+/// Metadata from a peer that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadMetadata {
     /// A name ends with `-bin`, but the value is not base64.
@@ -21,17 +21,17 @@ pub enum BadMetadata {
     TooMany,
 }
 
-/// Writes without padding, as most do, and reads with and without.
+/// Writes no padding, as most implementations do, and reads base64 with and without it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The fields that are the user's; `None` if there are none.
+/// Reads the fields that are the user's; `None` if there are none.
 pub(crate) fn read(fields: &Fields) -> Result<Option<Metadata>, BadMetadata> {
     let mut metadata: Option<Metadata> = None;
     for (name, value) in fields.iter().filter(|(name, _)| !is_own(name)) {
-        // Names were validated when they arrived.
+        // Names were checked when they arrived.
         let key = String::from_utf8_lossy(name);
         let metadata = metadata.get_or_insert_default();
         let mut push = |value: &[u8]| {
@@ -42,7 +42,7 @@ pub(crate) fn read(fields: &Fields) -> Result<Option<Metadata>, BadMetadata> {
             Ok(())
         };
         if key.ends_with("-bin") {
-            // Several values may have been joined on the way.
+            // Proxies may have joined several values.
             for part in value.split(|&octet| octet == b',') {
                 push(&decode_value(part).ok_or_else(|| BadMetadata::NotBase64(key.clone().into_owned()))?)?;
             }
@@ -53,15 +53,15 @@ pub(crate) fn read(fields: &Fields) -> Result<Option<Metadata>, BadMetadata> {
     Ok(metadata)
 }
 
-/// The bytes of a `-bin` value.
+/// Decodes the value of a `-bin` field.
 pub(crate) fn decode_value(value: &[u8]) -> Option<Vec<u8>> {
     BASE64.decode(value.trim_ascii()).ok()
 }
 
-/// A pair's value as a header carries it.
+/// Encodes a value as a header carries it.
 ///
 /// # Errors
-/// In words: why HTTP cannot carry the pair.
+/// Why HTTP cannot carry the pair, as text.
 pub(crate) fn encode_value<'a>(key: &str, value: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
     let is_name = |octet: u8| matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
     if key.is_empty() || !key.bytes().all(is_name) {

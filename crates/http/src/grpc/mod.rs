@@ -1,6 +1,6 @@
-//! What gRPC adds to HTTP/2: names of headers, how values are written, messages in a body, compression.
+//! gRPC's additions to HTTP/2: names of headers, the form of values, messages in a body, compression.
 //!
-//! By the project's own description, [PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
+//! The project's own description is [PROTOCOL-HTTP2](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
 
 mod assembler;
 mod compression;

@@ -1,14 +1,14 @@
-//! Status messages as header values, and HTTP's statuses as gRPC's.
+//! Encodes status messages as header values, and maps HTTP's statuses to gRPC's.
 
 use std::borrow::Cow;
 
 use nearcall_wire::Failure;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
-/// What a message may not contain as it is: anything but printable ASCII, and the mark itself.
+/// Characters that a message must encode: all but printable ASCII, and `%` itself.
 const MARKED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// A message as `grpc-message` carries it. HTTP/2 allows no space at a value's ends: it is encoded as well.
+/// Encodes a message for `grpc-message`. HTTP/2 allows no spaces at the ends of a value, so those are encoded, too.
 pub(crate) fn encode_message(message: &str) -> Cow<'_, str> {
     let text = message.trim_matches(' ');
     if text.len() == message.len() {
@@ -20,13 +20,13 @@ pub(crate) fn encode_message(message: &str) -> Cow<'_, str> {
     format!("{}{}{}", marks(before), utf8_percent_encode(text, MARKED), marks(after)).into()
 }
 
-/// The message that `grpc-message` carries. What is wrongly encoded is taken as it is; what is no UTF-8 is replaced.
+/// Decodes the message in `grpc-message`. Wrong encodings are kept as they are; invalid UTF-8 is replaced.
 pub(crate) fn decode_message(value: &[u8]) -> String {
     percent_decode(value).decode_utf8_lossy().into_owned()
 }
 
-/// The status of a response that has none of gRPC's, by its HTTP status
-/// ([the table](https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md)).
+/// gRPC's status for a response that has only an HTTP status ([the
+/// table](https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md)).
 #[must_use]
 pub fn code_of_http(status: u16) -> u8 {
     match status {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A `grpc-timeout` that is none.
+/// A `grpc-timeout` that is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("grpc-timeout is not one to eight digits and one of H, M, S, m, u, n")]
 pub struct BadTimeout;
@@ -26,7 +26,8 @@ pub(crate) fn read(value: &[u8]) -> Result<Duration, BadTimeout> {
     })
 }
 
-/// In the finest unit that eight digits suffice for, rounded up: a deadline must not pass at the server before it passes here.
+/// Uses the finest unit for which eight digits suffice, and rounds up: the deadline must not pass at the server before
+/// it passes here.
 pub(crate) fn write(timeout: Duration) -> String {
     const UNITS: [(u128, char); 6] = [
         (1, 'n'),

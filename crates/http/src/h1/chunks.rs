@@ -1,26 +1,27 @@
-//! A body in chunks (RFC 9112, section 7.1): each has its length in front of it, and one of no length ends the body.
+//! Bodies in chunks (RFC 9112, section 7.1): a length precedes each chunk, and a chunk of length 0 ends the body.
 
-/// Digits of a chunk's length: less than 4 GiB.
+/// The most digits of a chunk's length: less than 4 GiB.
 const MOST_DIGITS: u8 = 8;
-/// Bytes of extensions, which nobody uses, in all of a body.
+/// The most bytes of extensions, which this crate ignores, in one body.
 const MOST_EXTENSIONS: usize = 4 << 10;
-/// Bytes of the fields after a body, which are read and not looked at.
+/// The most bytes of fields after a body, which are read and ignored.
 const MOST_TRAILERS: usize = 16 << 10;
 
-/// Where in a body in chunks the next byte is.
+/// The position in a body in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// In a length, after so many digits.
+    /// In a length, after this many digits.
     Length(u8),
     /// In an extension behind the length.
     Extension,
-    /// Behind the CR of that line.
+    /// Behind the CR after a length.
     LengthEnd,
     Data,
-    /// Behind a chunk, or behind the CR there.
+    /// Behind a chunk; then behind the CR there.
     DataEnd,
     DataEndLf,
-    /// At the beginning of a line behind the last chunk; inside of one; behind its CR, and whether the line is empty.
+    /// At the beginning of a line behind the last chunk; inside such a line; behind its CR, with whether the line is
+    /// empty.
     Trailer,
     TrailerLine,
     TrailerEnd {
@@ -29,17 +30,17 @@ enum At {
     Over,
 }
 
-/// Takes the chunks apart.
+/// Separates the bytes of a body from the framing of its chunks.
 #[derive(Debug)]
 pub(super) struct Chunks {
     at: At,
-    /// Of the length, and then of the chunk's bytes that are still to come.
+    /// The length that is being read, then the bytes of the chunk that are still to come.
     left: u64,
     extensions: usize,
     trailers: usize,
 }
 
-/// A body that is not in chunks, in words.
+/// A body whose chunks are malformed, and why.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadChunks(pub(super) &'static str);
 
@@ -48,15 +49,15 @@ impl Chunks {
         Self { at: At::Length(0), left: 0, extensions: 0, trailers: 0 }
     }
 
-    /// Whether the whole body has come.
+    /// Whether the whole body has been read.
     pub(super) fn is_over(&self) -> bool {
         self.at == At::Over
     }
 
-    /// How many of the next bytes are the body's: first the bytes around it to be skipped, then those.
+    /// Returns how many of the next bytes are framing, to be skipped, and how many bytes of the body follow them.
     ///
     /// # Errors
-    /// It is malformed, and nobody knows what comes next.
+    /// The framing is malformed, so the end of the body is unknown.
     pub(super) fn next(&mut self, bytes: &[u8]) -> Result<(usize, usize), BadChunks> {
         let mut skipped = 0;
         while self.at != At::Data && self.at != At::Over {
@@ -68,7 +69,7 @@ impl Chunks {
         Ok((skipped, if self.at == At::Data { len } else { 0 }))
     }
 
-    /// So many bytes of the body were taken.
+    /// Notes that `len` bytes of the body were taken.
     pub(super) fn took(&mut self, len: usize) {
         self.left -= len as u64;
         if self.left == 0 && self.at == At::Data {
@@ -76,7 +77,7 @@ impl Chunks {
         }
     }
 
-    /// A byte that is not the body's.
+    /// Reads a byte of the framing.
     fn around(&mut self, octet: u8) -> Result<(), BadChunks> {
         let wanted =
             |wanted: u8| if octet == wanted { Ok(()) } else { Err(BadChunks("a chunk does not end with CR LF")) };
@@ -115,7 +116,7 @@ impl Chunks {
                 self.trailers += 1;
                 match octet {
                     b'\r' => At::TrailerEnd { is_empty: false },
-                    // A line that begins with space would belong to the one before it.
+                    // A line that begins with a space would continue the line before it.
                     b' ' | b'\t' if self.at == At::Trailer => {
                         return Err(BadChunks("a field after the body is malformed"));
                     }

@@ -1,7 +1,7 @@
-//! One connection of HTTP/1.1, at a client: one request at a time, and its response.
+//! The client's end of a connection of HTTP/1.1: one request at a time, and its response.
 //!
-//! It is read as strictly as a server reads: what could be read in two ways ends the connection, and so does a response that
-//! nobody has asked for.
+//! It reads as strictly as a server does. Bytes that could be read in two ways end the connection, and so does a
+//! response without a request.
 
 use std::io::Write as _;
 
@@ -20,44 +20,45 @@ use super::endpoint::{Endpoint, Exchange, Found, Notice, Ready, connection_of_en
 use super::head::{self, Framing};
 use super::sending::{LAST_CHUNK, put_body, put_field};
 
-/// Bytes of what servers take as headers of a request, as most of them do.
+/// The most bytes of a request's headers: most servers accept no more.
 const MOST_HEADERS: usize = 64 << 10;
 
-/// The state of one connection of HTTP/1.1 that carries calls, at a client. It does no input or output by itself and never
-/// waits; see [`Session`](crate::Session), its counterpart for HTTP/2.
+/// The state of one connection of HTTP/1.1 that carries calls, at a client. It does no input or output itself and never
+/// waits. [`Session`](crate::Session) is its counterpart for HTTP/2.
 #[derive(Debug)]
 pub struct Http1Client {
     endpoint: Endpoint<Requesting>,
     reading: Reading,
-    /// Somebody waits until another request can be begun.
+    /// The owner waits until another request can begin.
     wants_turn: bool,
-    /// No request is begun any more; whether the connection is cut off though something was under way.
+    /// `is_over`: no request can begin any more. `is_cut`: the connection is to be cut although an exchange was under
+    /// way.
     is_over: bool,
     is_cut: bool,
 }
 
-/// What the next bytes are.
+/// What the next bytes belong to.
 #[derive(Debug)]
 enum Reading {
-    /// A response's head, if one was asked for.
+    /// The head of a response, if a request was sent.
     Head,
-    /// So many bytes of its body.
+    /// This many bytes of the response's body.
     Length(u64),
     Chunks(Chunks),
 }
 
-/// What only a client knows of an exchange.
+/// The state of an exchange that only a client has.
 #[derive(Debug)]
 struct Requesting {
     sending: Sending,
-    /// A stream goes one way at least.
+    /// At least one side sends a stream.
     is_stream: bool,
 }
 
-/// How far a request has come.
+/// How much of a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sending {
-    /// So many bytes of its body are to come.
+    /// This many bytes of its body are still to come.
     Length(u64),
     Chunks,
     All,
@@ -68,19 +69,19 @@ fn broken(why: &'static str) -> Broken {
 }
 
 impl Http1Client {
-    /// A fresh connection.
+    /// A new connection.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let endpoint = Endpoint::new(options);
         Self { endpoint, reading: Reading::Head, wants_turn: false, is_over: false, is_cut: false }
     }
 
-    /// Bytes that somebody else has read.
+    /// Adds bytes that were read elsewhere.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.endpoint.input.feed(bytes);
     }
 
-    /// An exchange whose request is not complete.
+    /// The exchange with this number, if its request is not complete.
     fn sending(&mut self, id: StreamId) -> Result<&mut Exchange<Requesting>, SendError> {
         self.endpoint.of(id).filter(|exchange| exchange.own.sending != Sending::All).ok_or(SendError::Gone)
     }
@@ -94,7 +95,7 @@ impl Http1Client {
         }
     }
 
-    /// Nothing more is begun.
+    /// No more requests can begin.
     fn say_goodbye(&mut self) {
         if !std::mem::replace(&mut self.is_over, true) {
             self.endpoint.notices.push_back(Notice::Goodbye);
@@ -120,7 +121,7 @@ impl Http1Client {
             let (taken, ready) = match &mut self.reading {
                 Reading::Head => match self.next_head()? {
                     Some(ready) => return Ok(Some(ready)),
-                    // Neither the head of something before the response, nor one that was refused.
+                    // No more than a part of a head has arrived: neither a provisional response nor a refused one.
                     None if self.endpoint.input.len() == len && self.endpoint.notices.is_empty() => return Ok(None),
                     None => continue,
                 },
@@ -163,10 +164,11 @@ impl Http1Client {
         }
     }
 
-    /// Looks for a response's head. `None`: it has not come completely, is one before the response, or cannot be taken.
+    /// Looks for a response's head. `None`: it has not arrived completely, is of a provisional response, or was
+    /// refused.
     fn next_head(&mut self) -> Result<Option<Ready>, Broken> {
         let data = self.endpoint.input.data();
-        // Whatever else it may be, no megabytes are waited for to find out.
+        // Fails early, without waiting for megabytes of another protocol.
         let start = &b"HTTP/1."[..data.len().min(7)];
         if !data.starts_with(start) {
             return Err(broken("the server does not speak HTTP/1.1"));
@@ -208,7 +210,7 @@ impl Http1Client {
         Ok(Some(Ready::Response { id, status }))
     }
 
-    /// The response has more headers than are taken.
+    /// Refuses a response with more headers than this side accepts.
     fn refuse_head(&mut self) {
         let why = "the response has more metadata than this side takes";
         if let Some(exchange) = &self.endpoint.exchange {
@@ -217,7 +219,7 @@ impl Http1Client {
         self.cut();
     }
 
-    /// Takes up to so many bytes of the body. How many it took, and what they made.
+    /// Takes up to `len` bytes of the body. Returns how many it took, and the event they made.
     fn take(&mut self, len: usize, last: bool) -> (usize, Option<Ready>) {
         let (taken, ready) = self.endpoint.take(len, last);
         if matches!(ready, Some(Ready::Notice(Notice::Refused(..)))) {
@@ -226,7 +228,7 @@ impl Http1Client {
         (taken, ready)
     }
 
-    /// The whole response has come. `is_told`: an event that says so is on its way.
+    /// The whole response has arrived. `is_told`: an event that says so is on its way.
     fn response_is_over(&mut self, is_told: bool) {
         let limits = self.endpoint.limits();
         self.reading = Reading::Head;
@@ -241,7 +243,7 @@ impl Http1Client {
             });
         }
         if exchange.own.sending != Sending::All {
-            // Half a request cannot be taken back, and the rest of it is not wanted.
+            // Half a request cannot be taken back, and the server needs no more of it.
             self.cut();
         } else if exchange.closes {
             self.say_goodbye();
@@ -259,7 +261,7 @@ impl Connection for Http1Client {
         !self.endpoint.notices.is_empty() || self.endpoint.input.len() > 0
     }
 
-    /// Not while as much has come as may before it is taken.
+    /// Not while as much waits for the application as may.
     fn takes_more(&self) -> bool {
         self.endpoint.takes_more()
     }
@@ -288,7 +290,7 @@ impl Requests for Http1Client {
             return Err(SendError::GoingAway);
         }
         match &self.endpoint.exchange {
-            // Its caller may be the one who asks, and would wait for himself.
+            // The caller of that stream may be the one that asks here, and would wait for itself.
             Some(exchange) if exchange.own.is_stream => return Err(SendError::Occupied),
             Some(_) => {
                 self.wants_turn = true;
@@ -326,7 +328,7 @@ impl Requests for Http1Client {
         Ok(self.endpoint.begin(false, Requesting { sending, is_stream }))
     }
 
-    /// It is taken however much waits: the owner has to look at what is returned.
+    /// It is accepted however much waits, so the owner has to look at the result.
     fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool, _out: Out<'_>) -> Result<Sent, SendError> {
         let is_chunked = self.sending(id)?.own.sending == Sending::Chunks;
         let len = put_body(self.endpoint.output.buffer(), pieces, is_chunked);
@@ -347,8 +349,7 @@ impl Requests for Http1Client {
         Ok(())
     }
 
-    /// Gives up what is under way: HTTP/1.1 has no other way to say so than to end the connection. A request that is gone is
-    /// left alone.
+    /// Cancels the exchange by cutting the connection: HTTP/1.1 has no other way. Does nothing if the exchange is gone.
     fn reset(&mut self, id: StreamId, _code: Code) {
         if self.endpoint.of(id).is_some() {
             self.cut();

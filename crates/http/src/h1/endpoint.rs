@@ -1,4 +1,4 @@
-//! What both ends of a connection of HTTP/1.1 have: bytes that come and go, one exchange at a time, and what is kept of it.
+//! The common part of both ends of a connection of HTTP/1.1: input and output, one exchange at a time, and its state.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,17 +15,18 @@ use crate::session::output::Output;
 
 use super::head;
 
-/// One end of a connection, without what only a server or only a client knows. `X` is what that keeps of an exchange.
+/// One end of a connection, without the parts that only a server or only a client has. `X` is that end's own state of
+/// an exchange.
 #[derive(Debug)]
 pub(super) struct Endpoint<X> {
     pub(super) options: Options,
     pub(super) input: Input,
     pub(super) output: Output,
     pub(super) fields: Fields,
-    /// Bytes of the input in which no head ends.
+    /// How many bytes of the input were searched for the end of a head.
     looked_through: usize,
     pub(super) exchange: Option<Exchange<X>>,
-    /// The number of the request that came last.
+    /// The number of the last request.
     last: StreamId,
     pub(super) notices: VecDeque<Notice>,
     pub(super) patience: Patience,
@@ -39,20 +40,20 @@ pub(super) struct Endpoint<X> {
 pub(super) struct Exchange<X> {
     pub(super) id: StreamId,
     pub(super) reader: Reader,
-    /// Bytes handed out that were not released.
+    /// Bytes that were handed out and not released.
     pub(super) unreleased: usize,
-    /// The connection ends with the response.
+    /// The connection ends after the response.
     pub(super) closes: bool,
-    /// Somebody waits for room to send.
+    /// The owner waits for room to send.
     pub(super) wants_room: bool,
-    /// What only this end knows.
+    /// The state that only this end has.
     pub(super) own: X,
 }
 
-/// An event that stands by itself.
+/// An event with data of its own.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// The only message of a body, which is over, and whether it came compressed.
+    /// The only message of a complete body, and whether it arrived compressed.
     Last(StreamId, Vec<u8>, bool),
     Ended(StreamId, Ending),
     Refused(StreamId, u8, Cow<'static, str>),
@@ -63,7 +64,7 @@ pub(super) enum Notice {
     NextTurn,
 }
 
-/// An event whose data may lie in the input, or among the fields.
+/// An event whose data may lie in the input or in the fields.
 pub(super) enum Ready {
     Notice(Notice),
     Request { id: StreamId, ended: bool },
@@ -73,13 +74,13 @@ pub(super) enum Ready {
     Raw { id: StreamId, len: usize, ended: bool },
 }
 
-/// What a look for a head has found.
+/// The result of looking for a head.
 pub(super) enum Found {
-    /// One of so many bytes.
+    /// A head of this many bytes.
     Head(usize),
-    /// It has not come completely.
+    /// The head has not arrived completely.
     Nothing,
-    /// It is longer than is taken.
+    /// The head is longer than this end accepts.
     TooLong,
 }
 
@@ -101,21 +102,21 @@ impl<X> Endpoint<X> {
         }
     }
 
-    /// A new exchange. Its number.
+    /// Begins an exchange, and returns its number.
     pub(super) fn begin(&mut self, closes: bool, own: X) -> StreamId {
-        // As in HTTP/2, and never 0.
+        // Odd as in HTTP/2, and never 0.
         self.last = self.last.wrapping_add(2) | 1;
         let (id, reader) = (self.last, Reader::new(Body::Raw));
         self.exchange = Some(Exchange { id, reader, unreleased: 0, closes, wants_room: false, own });
         id
     }
 
-    /// The exchange of that number, if it is under way.
+    /// The exchange with this number, if it is under way.
     pub(super) fn of(&mut self, id: StreamId) -> Option<&mut Exchange<X>> {
         self.exchange.as_mut().filter(|exchange| exchange.id == id)
     }
 
-    /// So many bytes of the output are written.
+    /// Notes that `len` bytes of the output are written.
     pub(super) fn sent(&mut self, len: usize) {
         self.output.sent(len, false);
         let little = self.output.len() <= self.options.send_queue / 2;
@@ -125,7 +126,8 @@ impl<X> Endpoint<X> {
         }
     }
 
-    /// Part of a body was put into the output: whether there is room for more. If not, an event says when there is.
+    /// Part of a body was added to the output. Returns whether there is room for more; if not, an event tells when
+    /// there is.
     pub(super) fn has_sent_part(&mut self) -> Sent {
         if self.output.len() < self.options.send_queue {
             return Sent::Ready;
@@ -152,7 +154,7 @@ impl<X> Endpoint<X> {
         self.most_decompressed = most;
     }
 
-    /// Whether what has come of a body is taken, but for as much as may lie here.
+    /// Whether to read more of a body: the application has taken what arrived, except for what may wait.
     pub(super) fn takes_more(&self) -> bool {
         let is_taken = |exchange: &Exchange<X>| exchange.unreleased < self.options.stream_window as usize;
         !self.holds_credit && self.exchange.as_ref().is_none_or(is_taken)
@@ -174,12 +176,12 @@ impl<X> Endpoint<X> {
         Limits { message: self.options.max_message, decompressed: self.most_decompressed }
     }
 
-    /// What broke the connection, if anything has.
+    /// Fails if the connection is broken.
     pub(super) fn check(&self) -> Result<(), Broken> {
         self.broken.map_or(Ok(()), Err)
     }
 
-    /// The event that `step` has found. A connection that is broken stays so.
+    /// Makes an event from the result of a step. A broken connection stays broken.
     pub(super) fn event(&mut self, step: Result<Option<Ready>, Broken>) -> Result<Option<Event<'_>>, Broken> {
         let ready = step.inspect_err(|&broken| self.broken = Some(broken))?;
         Ok(ready.map(|ready| self.shown(ready)))
@@ -232,8 +234,8 @@ impl<X> Endpoint<X> {
         if data.len() > most { Found::TooLong } else { Found::Nothing }
     }
 
-    /// Takes up to `len` bytes of the body of an exchange out of the input. How many it took, and what they made; a refusal if
-    /// the rest is thrown away. `last`: the body ends with them.
+    /// Takes up to `len` bytes of an exchange's body from the input. Returns how many it took, and the event they made;
+    /// a refusal if the rest is dropped. `last`: the body ends with these bytes.
     pub(super) fn take(&mut self, len: usize, last: bool) -> (usize, Option<Ready>) {
         let limits = self.limits();
         let Some(exchange) = self.exchange.as_mut() else { return (0, None) };
@@ -269,7 +271,7 @@ impl<X> Endpoint<X> {
     }
 }
 
-/// The methods of [`Connection`](crate::Connection) that are the endpoint's.
+/// The methods of [`Connection`](crate::Connection) that the endpoint implements.
 macro_rules! connection_of_endpoint {
     () => {
         fn space(&mut self) -> &mut [u8] {

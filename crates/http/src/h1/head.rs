@@ -1,36 +1,36 @@
-//! The head of a request in HTTP/1.1: its line and its fields (RFC 9112, sections 2 to 6).
+//! Reads the head of a request or a response in HTTP/1.1: its first line and its fields (RFC 9112, sections 2 to 6).
 //!
-//! What two readers could take for two different requests is refused: that is what request smuggling lives on.
+//! A head that two readers could take for two different requests is refused, because request smuggling depends on that.
 
 use crate::fields::decimal;
 use crate::hpack::Fields;
 
-/// Fields that a request may have.
+/// The most fields of a head.
 const MOST_FIELDS: usize = 128;
 
-/// How the body of a request is divided.
+/// How the end of a body is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes; none if the head does not speak of a body.
+    /// The body has this many bytes; none if the head names no body.
     Length(u64),
     Chunked,
 }
 
-/// What the connection has to know of a head.
+/// What the connection needs to know of a request's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Bytes it took.
+    /// Its length in bytes.
     pub(super) len: usize,
     pub(super) framing: Framing,
     /// HTTP/1.0: no chunks, and one request on a connection.
     pub(super) is_old: bool,
-    /// The client wants the connection to end after the response.
+    /// The connection ends after the response, by the client's wish or because of HTTP/1.0.
     pub(super) closes: bool,
-    /// The client sends the body when it is told to.
+    /// The client sends the body only when it is told to.
     pub(super) waits: bool,
 }
 
-/// A head that is none, and what to answer.
+/// A head that is refused, and the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal<'a> {
     /// HTTP's status.
@@ -46,16 +46,16 @@ const fn bad(why: &'static str) -> Refusal<'static> {
     refusal(400, why)
 }
 
-/// Where the head ends in `bytes`, the empty line included, if it does. `from`: so many bytes were looked through before.
+/// Where the head ends in `bytes`, with the empty line, if it does. `from`: this many bytes were searched before.
 pub(super) fn end_of(bytes: &[u8], from: usize) -> Option<usize> {
     let from = from.saturating_sub(3);
     bytes[from..].windows(4).position(|four| four == b"\r\n\r\n").map(|at| from + at + 4)
 }
 
-/// Reads a whole head into `fields`, as HTTP/2 has them: pseudo-headers first, names in lower case.
+/// Reads a whole head into `fields` in the form of HTTP/2: pseudo-headers first, names in lower case.
 ///
 /// # Errors
-/// What to answer; the connection ends then, as nobody knows where the next request would begin.
+/// The answer. The connection ends after it, because the start of the next request is unknown.
 pub(super) fn read(bytes: &[u8], is_secure: bool, fields: &mut Fields) -> Result<Head, Refusal<'static>> {
     only_whole_line_ends(bytes)?;
     let mut space = [httparse::EMPTY_HEADER; MOST_FIELDS];
@@ -108,7 +108,7 @@ pub(super) fn read(bytes: &[u8], is_secure: bool, fields: &mut Fields) -> Result
     })
 }
 
-/// What the connection has to know of a response's head.
+/// What the connection needs to know of a response's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ResponseHead {
     pub(super) status: u16,
@@ -117,10 +117,11 @@ pub(super) struct ResponseHead {
     pub(super) closes: bool,
 }
 
-/// Reads the whole head of a response, as [`read`] does that of a request. `None`: there are more headers than are taken.
+/// Reads the whole head of a response, as [`read`] does for a request. `None`: it has more headers than this side
+/// accepts.
 ///
 /// # Errors
-/// In words; nobody knows what comes next.
+/// Why the head cannot be read, as text. The position of the next head is then unknown.
 pub(super) fn read_response(bytes: &[u8], fields: &mut Fields) -> Result<Option<ResponseHead>, &'static str> {
     only_whole_line_ends(bytes).map_err(|refusal| refusal.why)?;
     let mut space = [httparse::EMPTY_HEADER; MOST_FIELDS];
@@ -137,7 +138,7 @@ pub(super) fn read_response(bytes: &[u8], fields: &mut Fields) -> Result<Option<
     for header in response.headers.iter() {
         seen.note(header.name, header.value).map_err(|refusal| refusal.why)?;
     }
-    // Those have no body, and nothing that they say of one counts.
+    // These have no body, whatever their fields say of one.
     let is_bodiless = status < 200 || matches!(status, 204 | 304);
     let framing = match (seen.length, seen.is_chunked) {
         _ if is_bodiless => Framing::Length(0),
@@ -145,7 +146,7 @@ pub(super) fn read_response(bytes: &[u8], fields: &mut Fields) -> Result<Option<
         (None, true) if version == 0 => return Err("HTTP/1.0 has no Transfer-Encoding"),
         (None, true) => Framing::Chunked,
         (Some(length), false) => Framing::Length(length),
-        // It would end with the connection, and one that is cut off looks the same.
+        // The body would end with the connection, and a body that is cut off would look the same.
         (None, false) => return Err("the response says neither how long it is nor that it comes in chunks"),
     };
     fields.clear();
@@ -155,13 +156,13 @@ pub(super) fn read_response(bytes: &[u8], fields: &mut Fields) -> Result<Option<
     Ok((!fields.is_over()).then_some(ResponseHead { status, framing, closes: seen.closes || version == 0 }))
 }
 
-/// Appends the fields that are not about the connection, with their names in lower case.
+/// Appends the fields that are not about the connection, with names in lower case.
 fn push_fields(fields: &mut Fields, headers: &[httparse::Header<'_>]) {
     let mut name = Vec::new();
     for header in headers {
         name.clear();
         name.extend(header.name.bytes().map(|octet| octet.to_ascii_lowercase()));
-        // What is about the connection is not the application's, and `host` has become the authority.
+        // Fields about the connection are not for the application, and `host` has become the authority.
         if !crate::names::is_of_connection(&name) && !matches!(&name[..], b"host" | b"te" | b"trailer" | b"expect") {
             fields.push(&name, header.value.trim_ascii());
         }
@@ -175,7 +176,8 @@ fn is_other_version(bytes: &[u8]) -> bool {
     last.starts_with(b"HTTP/") && !last.starts_with(b"HTTP/1.")
 }
 
-/// Every line ends with CR and LF, and neither is anywhere else: some readers take one of them for a line's end.
+/// Checks that every line ends with CR and LF, and that neither occurs elsewhere: some readers end a line at one of
+/// them.
 fn only_whole_line_ends(bytes: &[u8]) -> Result<(), Refusal<'static>> {
     let mut before = 0;
     for &octet in bytes {
@@ -190,7 +192,7 @@ fn only_whole_line_ends(bytes: &[u8]) -> Result<(), Refusal<'static>> {
     Ok(())
 }
 
-/// The authority that a request's target names, and the path.
+/// Splits a request's target into its authority, if it names one, and its path.
 fn split<'a>(method: &str, target: &'a str) -> Result<(Option<&'a str>, &'a str), Refusal<'static>> {
     if !target.bytes().all(|octet| octet.is_ascii_graphic()) {
         return Err(bad("the target of the request has characters that it may not have"));
@@ -211,7 +213,7 @@ fn split<'a>(method: &str, target: &'a str) -> Result<(Option<&'a str>, &'a str)
     Ok((Some(authority), if path.is_empty() { "/" } else { path }))
 }
 
-/// What the fields say that are about the connection.
+/// The values of the fields that are about the connection.
 #[derive(Debug, Default)]
 struct Seen<'a> {
     hosts: usize,
@@ -229,7 +231,7 @@ impl<'a> Seen<'a> {
             self.hosts += 1;
             self.host = value.trim_ascii();
         } else if is("content-length") {
-            // Even if both say the same: whoever passed this on may have gone by another rule.
+            // Refused even if both are equal: a proxy in between may have followed another rule.
             if self.length.is_some() {
                 return Err(bad("there is more than one Content-Length"));
             }

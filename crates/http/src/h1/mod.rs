@@ -1,8 +1,8 @@
-//! One connection of HTTP/1.1 (RFC 9112). [`Http1`] is a server's: requests in, responses out, one after the other;
-//! [`Http1Client`] is the other end of one.
+//! Connections of HTTP/1.1 (RFC 9112). [`Http1`] is the server's end: it reads requests and writes responses, one after
+//! the other. [`Http1Client`] is the client's end.
 //!
-//! A request that comes before the one in front of it is answered waits in the input, of which little is read then. So
-//! responses are in order, and no client has more than one call under way on a connection.
+//! A request that arrives before the one in front of it is answered waits in the input, and little more is read
+//! meanwhile. So responses are in order, and no client has more than one call under way on a connection.
 
 mod chunks;
 mod client;

@@ -1,4 +1,4 @@
-//! Fields and bodies as HTTP/1.1 writes them, in requests and responses alike.
+//! Writes fields and bodies of HTTP/1.1, for requests and responses alike.
 
 use std::io::Write as _;
 
@@ -10,12 +10,12 @@ pub(super) fn put_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a part of a body, of which `pieces` are the parts end to end: in a chunk of its own, if it is divided into chunks.
-/// How many bytes it had.
+/// Appends a part of a body, whose bytes are `pieces` end to end; as a chunk of its own if the body is in chunks.
+/// Returns how many bytes it had.
 pub(super) fn put_body(out: &mut Vec<u8>, pieces: &[&[u8]], is_chunked: bool) -> usize {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     if len == 0 {
-        // A chunk of no length would be the last one.
+        // A chunk of length 0 would be the last one.
         return 0;
     }
     if is_chunked {
@@ -30,5 +30,5 @@ pub(super) fn put_body(out: &mut Vec<u8>, pieces: &[&[u8]], is_chunked: bool) ->
     len
 }
 
-/// What follows the last chunk.
+/// The end of a body in chunks.
 pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";

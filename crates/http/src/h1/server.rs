@@ -1,4 +1,4 @@
-//! A server's end of a connection of HTTP/1.1: requests in, responses out, one after the other.
+//! The server's end of a connection of HTTP/1.1: reads requests and writes responses, one after the other.
 
 use nearcall_wire::Failure;
 
@@ -14,87 +14,88 @@ use super::chunks::Chunks;
 use super::endpoint::{Endpoint, Found, Notice, Ready, connection_of_endpoint};
 use super::head::{self, Framing, Head, Refusal};
 
-/// Bytes that are read of what comes behind a request which is not answered yet.
+/// How many bytes are read ahead behind a request that is not answered yet.
 const AHEAD: usize = 16 << 10;
-/// Bytes of a body that nobody wants that are read so that the connection can go on.
+/// How many unwanted bytes of a body are read so that the connection can go on.
 pub(super) const MOST_UNWANTED: usize = 256 << 10;
-/// Bytes of responses that a client has not read when no more of its requests are begun.
+/// When a client has left this many bytes of responses unread, no more of its requests begin.
 const MOST_UNREAD: usize = 256 << 10;
 
-/// The state of one connection of HTTP/1.1 that carries calls, at a server. It does no input or output by itself and never
-/// waits; see [`Session`](crate::Session), its counterpart for HTTP/2.
+/// The state of one connection of HTTP/1.1 that carries calls, at a server. It does no input or output itself and never
+/// waits. [`Session`](crate::Session) is its counterpart for HTTP/2.
 #[derive(Debug)]
 pub struct Http1 {
     pub(super) endpoint: Endpoint<Responding>,
     is_secure: bool,
     pub(super) reading: Reading,
-    /// No request is taken any more when the one under way is answered.
+    /// After the answer to the current request, no more requests are accepted.
     pub(super) draining: bool,
-    /// Bytes read that nobody wants, of the present body or after the last response.
+    /// Unwanted bytes that were read, of the current body or after the last response.
     unwanted: usize,
 }
 
-/// What the next bytes are.
+/// What the next bytes belong to.
 #[derive(Debug)]
 pub(super) enum Reading {
     /// A request's head.
     Head,
-    /// So many bytes of a body.
+    /// This many bytes of a body.
     Length(u64),
     Chunks(Chunks),
-    /// Nothing before the response is out.
+    /// Nothing is read before the response is out.
     Answered,
-    /// Nothing any more: what comes is thrown away.
+    /// Nothing any more: further bytes are dropped.
     Nothing,
 }
 
-/// What only a server knows of an exchange.
+/// The state of an exchange that only a server has.
 #[derive(Debug)]
 pub(super) struct Responding {
-    /// HTTP/1.0.
+    /// The request is of HTTP/1.0.
     pub(super) is_old: bool,
-    /// The client waits to be told to send the body.
+    /// The client waits for permission to send the body.
     pub(super) waits: bool,
-    /// It was a HEAD: the response has no body, whatever it says.
+    /// The request is a HEAD: the response has no body, whatever its head says.
     pub(super) is_bodiless: bool,
     pub(super) written: Written,
 }
 
-/// How far a response has come.
+/// How much of a response was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     Nothing,
-    /// Its head, and part of a body of a length that it has named.
+    /// The head, and part of a body whose length the head has named.
     Length,
     Chunks,
-    /// Part of a body that ends with the connection: HTTP/1.0 knows no chunks.
+    /// Part of a body that ends with the connection, because HTTP/1.0 has no chunks.
     UntilEnd,
-    /// The head of the response to a HEAD, which has no body, whatever it says.
+    /// The head of a response to a HEAD. The response has no body, whatever its head says.
     Nowhere,
     All,
 }
 
 impl Http1 {
-    /// A fresh connection. `is_secure`: it is encrypted.
+    /// A new connection. `is_secure`: it is encrypted.
     #[must_use]
     pub fn new(options: Options, is_secure: bool) -> Self {
         let endpoint = Endpoint::new(options);
         Self { endpoint, is_secure, reading: Reading::Head, draining: false, unwanted: 0 }
     }
 
-    /// Bytes that somebody else has read.
+    /// Adds bytes that were read elsewhere.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.endpoint.input.feed(bytes);
     }
 
-    /// Whether the next bytes are read only when a response is out, or when the client reads those that are.
+    /// Whether to read on only when a response is out, or when the client has read earlier responses.
     fn waits_for_response(&self) -> bool {
         let is_unread = self.endpoint.output.len() > MOST_UNREAD;
         matches!(self.reading, Reading::Answered)
             || (matches!(self.reading, Reading::Head) && (self.endpoint.exchange.is_some() || is_unread))
     }
 
-    /// Whether nothing more is said on the connection, when all is written: the owner ends its side of it.
+    /// Whether this side writes nothing more after the current output. The owner then shuts down its side of the
+    /// connection.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self.reading, Reading::Nothing) && self.endpoint.exchange.is_none()
@@ -154,8 +155,8 @@ impl Http1 {
                 Reading::Nothing => {
                     self.endpoint.input.skip(len);
                     self.unwanted += len;
-                    // A connection that is closed with something unread in it is reset, and the client may lose the
-                    // response. So much is read as a message may have that is too long, in base64 too.
+                    // Closing a connection with unread bytes resets it, and the client may lose the response. So as
+                    // many bytes are read as a message over the limit may have, even in base64.
                     if self.unwanted > self.endpoint.options.max_message.saturating_mul(2).saturating_add(MOST_UNWANTED)
                     {
                         return Err(Broken::new(Code::ENHANCE_YOUR_CALM, "the client goes on after the last response"));
@@ -166,10 +167,10 @@ impl Http1 {
         }
     }
 
-    /// Looks for a request's head. `None`: it has not come completely, or was refused.
+    /// Looks for a request's head. `None`: it has not arrived completely, or was refused.
     fn next_head(&mut self) -> Result<Option<Ready>, Broken> {
         let endpoint = &mut self.endpoint;
-        // Empty lines before a request are passed over: some clients put one behind a body.
+        // Empty lines before a request are skipped: some clients send one after a body.
         while endpoint.input.data().starts_with(b"\r\n") {
             endpoint.patience.spend("the client sends too many empty lines")?;
             endpoint.skip_before_head(2);
@@ -214,9 +215,9 @@ impl Http1 {
         Ready::Request { id: self.endpoint.begin(head.closes, responding), ended }
     }
 
-    /// Takes up to so many bytes of the body. How many it took, and what they made.
+    /// Takes up to `len` bytes of the body. Returns how many it took, and the event they made.
     fn take(&mut self, len: usize, last: bool) -> (usize, Option<Ready>) {
-        // If there is no exchange, the response was out before the request.
+        // Without an exchange, the response was out before the request was complete.
         let exchange = self.endpoint.exchange.as_ref();
         if exchange.is_none_or(|exchange| exchange.reader.body == Body::Discarded) {
             self.unwanted(len);
@@ -225,7 +226,7 @@ impl Http1 {
         self.endpoint.take(len, last)
     }
 
-    /// Reads bytes of a body that nobody wants; too many of them end the connection after the response.
+    /// Drops unwanted bytes of a body. Too many of them end the connection after the response.
     fn unwanted(&mut self, len: usize) {
         self.endpoint.input.skip(len);
         self.unwanted += len;
@@ -234,7 +235,7 @@ impl Http1 {
         }
     }
 
-    /// Nothing more of what comes is looked at: the connection ends when the response is out.
+    /// Stops processing input. The connection ends when the response is out.
     pub(super) fn stop_reading(&mut self) {
         if let Some(exchange) = &mut self.endpoint.exchange {
             exchange.closes = true;
@@ -244,7 +245,7 @@ impl Http1 {
         self.next_request();
     }
 
-    /// The whole body has come. `is_told`: an event that may say so is on its way.
+    /// The whole body has been read. `is_told`: an event that may say so is on its way.
     fn body_is_over(&mut self, is_told: bool) {
         let limits = self.endpoint.limits();
         self.reading = Reading::Answered;
@@ -265,7 +266,7 @@ impl Http1 {
         self.next_request();
     }
 
-    /// The body is malformed: the call is refused, if it still goes on, and the connection ends after it.
+    /// The body is malformed. Refuses the call if it still goes on, and ends the connection after it.
     fn break_body(&mut self, why: &'static str) {
         if let Some(exchange) =
             self.endpoint.exchange.as_mut().filter(|exchange| exchange.reader.body != Body::Discarded)
@@ -276,7 +277,7 @@ impl Http1 {
         self.stop_reading();
     }
 
-    /// Goes on with the next request, if this one is read and answered.
+    /// Goes on to the next request, if this one is read and answered.
     pub(super) fn next_request(&mut self) {
         let is_out = self.endpoint.exchange.as_ref().is_none_or(|exchange| exchange.own.written == Written::All);
         if !is_out {
@@ -289,7 +290,7 @@ impl Http1 {
             }
             Reading::Answered => (self.reading, self.endpoint.exchange) = (Reading::Head, None),
             Reading::Nothing => self.endpoint.exchange = None,
-            // The rest of the body.
+            // The rest of the body has to be read first.
             _ => {}
         }
     }
@@ -302,7 +303,7 @@ impl Connection for Http1 {
         !self.endpoint.notices.is_empty() || (self.endpoint.input.len() > 0 && !self.waits_for_response())
     }
 
-    /// Not while as much has come as may before it is answered or taken.
+    /// Not while as much waits for a response or for the application as may.
     fn takes_more(&self) -> bool {
         let has_room = !self.waits_for_response() || self.endpoint.input.len() < AHEAD;
         has_room && self.endpoint.takes_more()

@@ -1,4 +1,4 @@
-//! Responses of HTTP/1.1.
+//! Writes responses of HTTP/1.1.
 
 use std::io::Write as _;
 
@@ -9,12 +9,12 @@ use super::head::Refusal;
 use super::sending::{LAST_CHUNK, put_body, put_field};
 use super::server::{Http1, MOST_UNWANTED, Reading, Written};
 
-/// The longest body of a request that is read after its response, so that the connection can go on.
+/// The longest rest of a request's body that is read after its response, so that the connection can go on.
 const WORTH_READING: u64 = MOST_UNWANTED as u64;
 
 impl Http1 {
-    /// The head of a response; all of it if it `ends` with that. If `headers` have a `content-length`, so many bytes follow.
-    /// Names must be in lower case, values printable.
+    /// Writes the head of a response; the whole response if it `ends` with that. If `headers` have a `content-length`,
+    /// that many bytes must follow. Names must be in lower case, values printable.
     ///
     /// # Errors
     /// [`SendError::Gone`], also if there was a head already.
@@ -33,7 +33,8 @@ impl Http1 {
         let Some(exchange) = self.endpoint.of(id).filter(|exchange| exchange.own.written == Written::Nothing) else {
             return Err(SendError::Gone);
         };
-        // A client that waits to be told to send its body may send it or not: nobody could know where the next request is.
+        // A client that waits for permission to send its body may send it or not, so the start of its next request is
+        // unknown.
         exchange.closes |= exchange.own.waits || draining || rest > WORTH_READING;
         let has_length = headers.iter().any(|(name, _)| *name == "content-length");
         exchange.own.written = match (ends, has_length) {
@@ -64,8 +65,8 @@ impl Http1 {
         Ok(())
     }
 
-    /// A part of the body of a response, of which `pieces` are the parts end to end. It is taken however much waits: the owner
-    /// has to look at what is returned.
+    /// Writes a part of the body of a response, whose bytes are `pieces` end to end. It is accepted however much waits,
+    /// so the owner has to look at the result.
     ///
     /// # Errors
     /// [`SendError::Gone`].
@@ -90,7 +91,7 @@ impl Http1 {
         Ok(self.endpoint.has_sent_part())
     }
 
-    /// The response is complete.
+    /// The response is completely written to the output.
     fn response_is_out(&mut self) {
         self.endpoint.patience.earn(1);
         let Some(exchange) = &mut self.endpoint.exchange else { return };
@@ -100,7 +101,7 @@ impl Http1 {
             exchange.reader.discard();
         }
         exchange.unreleased = 0;
-        // What comes of a body that is longer is not waited for.
+        // If the connection closes, the rest of a long body is not awaited.
         if exchange.closes && !matches!(self.reading, Reading::Answered) {
             self.stop_reading();
         } else {
@@ -108,7 +109,7 @@ impl Http1 {
         }
     }
 
-    /// Answers what is no request. The connection ends with that.
+    /// Answers bytes that are no request, and ends the connection.
     pub(super) fn refuse(&mut self, refusal: Refusal<'_>) {
         put_refusal(self.endpoint.output.buffer(), &refusal);
         self.endpoint.input.skip(self.endpoint.input.len());
@@ -116,7 +117,7 @@ impl Http1 {
     }
 }
 
-/// All that a client gets from a server that does not want it.
+/// Everything that a server sends to a client that it rejects.
 #[must_use]
 pub fn refusal_of_http1(why: &str) -> Vec<u8> {
     let mut out = Vec::new();
@@ -133,7 +134,7 @@ fn put_refusal(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
     );
 }
 
-/// What a status is called.
+/// The reason phrase of a status.
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

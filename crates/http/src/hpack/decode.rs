@@ -1,9 +1,9 @@
-//! Header blocks that a peer has sent (RFC 7541, sections 3, 5 and 6).
+//! Reads header blocks (RFC 7541, sections 3, 5 and 6).
 
 use super::table::Table;
 use super::{Fields, Malformed, huffman};
 
-/// The largest table this side offers: the default, so that no setting has to be agreed on.
+/// The largest table that this side offers: the default, so that no setting is needed.
 pub(crate) const TABLE_SIZE: usize = 4096;
 
 /// The reading side of one connection's header compression.
@@ -19,11 +19,11 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Reads a whole header block into `fields`, which is cleared first. Fields beyond its limit are read, as the table
-    /// depends on them, but not kept.
+    /// Reads a whole header block into `fields`, which is cleared first. Fields beyond its limit are decoded, because
+    /// the table depends on them, but not kept.
     ///
     /// # Errors
-    /// The block is malformed: the state is lost, and the connection with it.
+    /// The block is malformed. The table is then unknown, so the connection has to end.
     pub fn decode(&mut self, mut block: &[u8], fields: &mut Fields) -> Result<(), Malformed> {
         const INDEX: Malformed = Malformed("a header block names an entry that is in no table");
         fields.clear();
@@ -62,14 +62,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Bytes that its table keeps.
+    /// Bytes of memory that the table takes.
     #[must_use]
     pub fn held(&self) -> usize {
         self.table.size()
     }
 }
 
-/// An integer whose first octet has `bits` of it.
+/// Reads an integer whose first octet holds `bits` bits of it.
 fn integer(bytes: &mut &[u8], bits: u8) -> Result<usize, Malformed> {
     const SHORT: Malformed = Malformed("a header block ends inside a number");
     let mask = (1usize << bits) - 1;
@@ -82,7 +82,7 @@ fn integer(bytes: &mut &[u8], bits: u8) -> Result<usize, Malformed> {
     if value < mask {
         return Ok(value);
     }
-    // Four octets more are 28 bits: more than any length or index that can be meant.
+    // Four more octets hold 28 bits: more than any sensible length or index.
     for shift in [0, 7, 14, 21] {
         let octet = next()?;
         value += (octet & 0x7f) << shift;
@@ -93,7 +93,7 @@ fn integer(bytes: &mut &[u8], bits: u8) -> Result<usize, Malformed> {
     Err(Malformed("a header block has a number that is too large"))
 }
 
-/// Appends a string to `out`.
+/// Reads a string and appends it to `out`.
 fn string(bytes: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     const SHORT: Malformed = Malformed("a header block ends inside a string");
     let is_coded = bytes.first().ok_or(SHORT)? & 0x80 != 0;

@@ -1,29 +1,29 @@
-//! Header blocks for the peer.
+//! Writes header blocks.
 
 use super::table::{STATIC, Table};
 
-/// The largest table this side uses, whatever the peer offers.
+/// The largest table that this side uses, whatever the peer offers.
 const MOST: usize = 4096;
 
 /// The writing side of one connection's header compression.
 ///
-/// Strings are never Huffman-coded: what repeats is a table's index after the first time, and what does not repeat costs
-/// more time than its bytes are worth.
+/// Strings are never Huffman-coded: a field that repeats is sent as an index after the first time, and for others the
+/// time costs more than the bytes.
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    /// The smallest and the last limit of the peer since the last block, which must announce them.
+    /// The smallest and the last limit that the peer has set since the last block. The next block must announce them.
     announce: Option<(usize, usize)>,
 }
 
-/// Whether a field is worth a place in the tables.
+/// Whether to keep a field in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// It will come again.
+    /// Yes: the field will occur again.
     Yes,
-    /// It may not.
+    /// No: the field may not occur again.
     No,
-    /// It is a secret: proxies must not keep it either.
+    /// No, and proxies must not keep it either: the field is a secret.
     Never,
 }
 
@@ -65,7 +65,7 @@ impl Encoder {
                 return integer(out, 0x80, 7, index);
             }
         }
-        // Large ones would throw all others out.
+        // A large field would evict all others.
         let keep = if keep == Keep::Yes && name.len() + value.len() > MOST / 8 { Keep::No } else { keep };
         let (first, bits) = match keep {
             Keep::Yes => (0x40, 6),
@@ -84,14 +84,14 @@ impl Encoder {
         }
     }
 
-    /// Bytes that its table keeps.
+    /// Bytes of memory that the table takes.
     #[must_use]
     pub fn held(&self) -> usize {
         self.table.size()
     }
 }
 
-/// The index of the first static entry with this name, of those that are used here.
+/// The index of the first static entry with this name, for the names that this crate uses.
 fn known(name: &str) -> Option<usize> {
     Some(match name {
         ":authority" => 1,

@@ -1,20 +1,20 @@
-//! The fields of one header block, in one piece of memory that is used again.
+//! The fields of one header block, in memory that is used again.
 
 use super::OVERHEAD;
 
-/// Names and values in order, at most as many bytes as a limit says.
+/// Names and values in order, up to a limit in bytes.
 #[derive(Debug)]
 pub struct Fields {
     bytes: Vec<u8>,
-    /// Of each field: where its name starts, where its value starts, where it ends.
+    /// For each field: where its name starts, where its value starts, where it ends.
     places: Vec<(u32, u32, u32)>,
-    /// As RFC 9113 counts for `SETTINGS_MAX_HEADER_LIST_SIZE`.
+    /// The size as RFC 9113 counts it for `SETTINGS_MAX_HEADER_LIST_SIZE`.
     size: usize,
     limit: usize,
 }
 
 impl Fields {
-    /// None yet, and a limit in bytes, 32 more for each field.
+    /// An empty list. `limit` is in bytes, and counts 32 more for each field.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { bytes: Vec::new(), places: Vec::new(), size: 0, limit }
@@ -34,13 +34,13 @@ impl Fields {
         self.iter().find(|(name, _)| *name == wanted.as_bytes()).map(|(_, value)| value)
     }
 
-    /// Whether there were more than the limit allows; those are not here.
+    /// Whether there were more fields than the limit allows. Those were not kept.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.size > self.limit
     }
 
-    /// Bytes it keeps.
+    /// Bytes of memory that the list takes.
     #[must_use]
     pub fn held(&self) -> usize {
         self.bytes.capacity() + self.places.capacity() * size_of::<(u32, u32, u32)>()
@@ -50,7 +50,7 @@ impl Fields {
         self.bytes.clear();
         self.places.clear();
         self.size = 0;
-        // One large block must not make every connection large for good.
+        // One large block must not make the memory of a connection large for good.
         if self.held() > 16 << 10 {
             self.bytes = Vec::new();
             self.places = Vec::new();
@@ -68,7 +68,7 @@ impl Fields {
         }
     }
 
-    /// Where a decoder appends a name and a value; then it says [`Fields::complete`].
+    /// Where a decoder appends a name and a value. It calls [`Fields::complete`] afterwards.
     pub(super) fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -77,7 +77,7 @@ impl Fields {
         self.bytes.len()
     }
 
-    /// What was appended since `from` is a field whose name has `name` bytes.
+    /// Makes a field of the bytes since `from`; its name has `name` bytes.
     pub(super) fn complete(&mut self, from: usize, name: usize) {
         let end = self.bytes.len();
         self.size += end - from + OVERHEAD;

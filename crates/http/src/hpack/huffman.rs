@@ -1,10 +1,10 @@
-//! The Huffman code of HPACK (RFC 7541, appendix B), reading side.
+//! The Huffman code of HPACK (RFC 7541, appendix B), for reading.
 //!
-//! The code is canonical: codes of one length are consecutive, in the order of their symbols. So the lengths say it all.
+//! The code is canonical: codes of one length are consecutive, in the order of their symbols. So the lengths define it.
 
 use super::Malformed;
 
-/// Bits of each octet's code; the last one is the end of the string, which never appears.
+/// The length in bits of each octet's code. The last one is for the end of the string, which never occurs.
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,
     28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12,
@@ -18,17 +18,17 @@ const LENGTHS: [u8; 257] = [
 ];
 const END: u16 = 256;
 const LONGEST: usize = 30;
-/// Codes up to this many bits are found by one look: those of all common characters.
+/// Codes up to this many bits are found by one look-up: those of all common characters.
 const QUICK: usize = 9;
 
 struct Tables {
-    /// By the next [`QUICK`] bits: the octet and the bits of its code; 0 bits if the code is longer.
+    /// By the next [`QUICK`] bits: the octet and the length of its code; 0 if the code is longer.
     quick: [(u8, u8); 1 << QUICK],
-    /// By the number of bits: the code after the last one, shifted to the top of 32 bits.
+    /// By length: the end of that length's codes, shifted to the top of 32 bits.
     ends: [u64; LONGEST + 1],
-    /// By the number of bits: the first code, and where its symbol stands in `symbols`.
+    /// By length: the first code, and the place of its symbol in `symbols`.
     firsts: [(u32, u16); LONGEST + 1],
-    /// All symbols, by length and value.
+    /// All symbols, ordered by length and value.
     symbols: [u16; 257],
 }
 
@@ -71,7 +71,7 @@ const fn tables() -> Tables {
 /// Appends the decoded string to `out`.
 ///
 /// # Errors
-/// The end-of-string code, or padding that is no beginning of it or longer than seven bits.
+/// The end-of-string code, or padding that does not begin like it or is longer than seven bits.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     const BAD: Malformed = Malformed("a string in a header block is not coded as HPACK says");
     // No code has fewer than 5 bits.
@@ -90,7 +90,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let (octet, len) = TABLES.quick[(window >> (64 - QUICK)) as usize];
         let (symbol, len) = if len > 0 { (u16::from(octet), usize::from(len)) } else { long(window >> 32) };
         if len > bits {
-            // What is left must be the first bits of the end of the string, which are all ones.
+            // The rest must be the first bits of the end-of-string code, which are all ones.
             let is_padding = bits < 8 && window >> (64 - bits) == (1 << bits) - 1;
             return if is_padding { Ok(()) } else { Err(BAD) };
         }
@@ -103,7 +103,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     }
 }
 
-/// The symbol at the top of 32 bits, and the bits of its code, more than [`QUICK`].
+/// The symbol at the top of 32 bits, and the length of its code, which is longer than [`QUICK`].
 fn long(top: u64) -> (u16, usize) {
     let bits = (QUICK + 1..LONGEST).find(|&bits| top < TABLES.ends[bits]).unwrap_or(LONGEST);
     let (first, place) = TABLES.firsts[bits];

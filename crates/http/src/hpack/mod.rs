@@ -11,10 +11,10 @@ pub use encode::{Encoder, Keep};
 pub use fields::Fields;
 pub(crate) use table::OVERHEAD;
 
-/// A header block that cannot be read: what was wrong.
+/// A header block that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(
-    /// What was wrong.
+    /// Why it cannot be read.
     pub &'static str,
 );

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What an entry costs beside its name and value, by the specification.
+/// What the specification adds for each entry to the lengths of name and value.
 pub(crate) const OVERHEAD: usize = 32;
 
 /// RFC 7541, appendix A: indices 1 to 61.
@@ -73,7 +73,7 @@ pub(super) const STATIC: [(&str, &str); 61] = [
 /// A dynamic table. Its newest entry has the index 62.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Name and value end to end, and the length of the name; the newest first.
+    /// Name and value end to end, and the length of the name. The newest entry comes first.
     entries: VecDeque<(Box<[u8]>, usize)>,
     size: usize,
     limit: usize,
@@ -88,7 +88,7 @@ impl Table {
         self.limit
     }
 
-    /// Bytes it takes, as the specification counts.
+    /// The size of the table as the specification counts it, in bytes.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -105,7 +105,7 @@ impl Table {
         }
     }
 
-    /// Adds `name` and what follows it in `pair`. One that is larger than the table empties it.
+    /// Adds an entry: `pair` is a name of `name` bytes and its value. An entry larger than the table empties it.
     pub(super) fn insert(&mut self, pair: &[u8], name: usize) {
         let cost = pair.len() + OVERHEAD;
         self.make_room(cost);
@@ -115,7 +115,7 @@ impl Table {
         }
     }
 
-    /// Name and value at an index of either table.
+    /// Name and value at an index, which counts through both tables.
     pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let Some(dynamic) = index.checked_sub(STATIC.len() + 1) else {
             let (name, value) = STATIC.get(index.checked_sub(1)?)?;

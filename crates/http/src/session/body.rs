@@ -1,4 +1,4 @@
-//! DATA, and what its frames make: messages, or parts of other bodies.
+//! DATA frames: makes messages of them, or parts of other bodies.
 
 use std::borrow::Cow;
 
@@ -14,12 +14,12 @@ use super::partial::Arriving;
 use super::{Notice, Ready, Session};
 
 impl Session {
-    /// A DATA frame, whose head has been skipped.
+    /// Handles a DATA frame, whose head has been skipped in the input.
     pub(super) fn data(&mut self, head: FrameHead) -> Result<(), Broken> {
         let payload = without_padding(head, &self.input.data()[..head.len])?;
         let (left, before) = (payload.len(), usize::from(head.has(flag::PADDED)));
         let (id, ended, padding) = (head.stream, head.has(flag::END_STREAM), head.len - left - before);
-        // The connection's window is given back on receipt, whatever becomes of the bytes.
+        // Credit for the connection's window is returned on receipt, whatever happens to the bytes.
         self.receive_window -= head.len as i64;
         if self.receive_window < 0 {
             return Err(Broken::new(Code::FLOW_CONTROL_ERROR, "the peer sends more than the connection's window"));
@@ -63,7 +63,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the frame that has arrived has next for the owner. `None` when nothing of it is left.
+    /// The next event in the frame that is being handed out. `None` if the frame has no more.
     pub(super) fn hand_out(&mut self) -> Option<Ready> {
         let mut frame = self.arriving.take()?;
         let id = frame.stream;
@@ -76,7 +76,7 @@ impl Session {
                 self.input.skip(len);
                 self.stream(id).incoming.unreleased += len;
                 self.patience.earn(1);
-                // The end of a client's call is an event by itself.
+                // A client's call ends with an event of its own.
                 Some(Ready::Raw { stream: id, len, ended: frame.ended })
             }
             Body::Discarded => {
@@ -93,7 +93,7 @@ impl Session {
             self.end_of_body(id, is_last);
         }
         if frame.padding > 0 {
-            // The bytes of the event are found before those that were skipped last, so the padding goes first next time.
+            // The event finds its bytes right before the input's position, so the padding is skipped only next time.
             if ready.is_some() {
                 self.arriving = Some(Arriving { left: 0, ended: false, ..frame });
             } else {
@@ -103,7 +103,7 @@ impl Session {
         ready
     }
 
-    /// The next message of a frame that has bytes left, if one is complete.
+    /// The next message in a frame that has bytes left, if one is complete.
     fn next_message(&mut self, frame: &mut Arriving) -> Option<Ready> {
         let (id, limits, window) = (frame.stream, self.limits(), self.options.stream_window);
         let incoming = &mut self.streams.get_mut(&id).expect("hand_out has looked").incoming;
@@ -115,7 +115,7 @@ impl Session {
         self.input.skip(taken);
         frame.left -= taken;
         if !is_counted {
-            // What has come may be sent again at once: the longest message bounds what is kept.
+            // Credit is returned at once: the limit on messages bounds what is kept.
             let more = incoming.give_back(taken, window);
             self.grant(id, more);
         }
@@ -138,7 +138,7 @@ impl Session {
         let cost = if is_counted { PREFIX + len } else { 0 };
         incoming.unreleased += cost;
         self.patience.earn(1);
-        // A client of gRPC's hears of the end by the status.
+        // A gRPC client learns of the end from the status.
         let tells = self.is_server || body != Body::Messages;
         let ended = frame.ended && frame.left == 0 && tells && !incoming.reader.is_inside();
         Some(match message {
@@ -152,14 +152,14 @@ impl Session {
         Limits { message: self.options.max_message, decompressed: self.most_decompressed }
     }
 
-    /// How the body of a request, or of a response, is to be read that is not gRPC's: before the next event.
+    /// Sets how to read a body that is not gRPC's, of a request or a response. To be called before the next event.
     pub fn read_as(&mut self, id: StreamId, reads: Reads) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.incoming.reader.read_as(reads);
         }
     }
 
-    /// Says no to a call because of a message, and to the rest of its body.
+    /// Refuses a call because of a message, and drops the rest of its body.
     fn refuse_call(&mut self, frame: &mut Arriving, code: u8, why: Cow<'static, str>) {
         self.input.skip(std::mem::take(&mut frame.left));
         self.notices.push_back(Notice::Refused(frame.stream, code, why));
@@ -170,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Throws away what is there, and what comes, of a stream's body.
+    /// Drops what has arrived of a stream's body, and what follows.
     pub fn discard(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             self.assembling -= stream.incoming.reader.held();
@@ -216,7 +216,7 @@ impl Session {
         self.close_if_ended(id);
     }
 
-    /// Client: a call is over. What it had to send is wanted no longer.
+    /// Client: a call is over. The server needs no more of what the call was to send.
     pub(super) fn finish_call(&mut self, id: StreamId, ending: Ending) {
         let Some(stream) = self.remove(id) else { return };
         if stream.incoming.is_ended && stream.outgoing.is_ended {

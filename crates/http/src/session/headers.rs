@@ -14,11 +14,11 @@ use super::partial::Block;
 use super::stream::Stream;
 use super::{Notice, Ready, Session, StreamId};
 
-/// What a block may have on top of the longest list of fields, in bytes as they are sent.
+/// How much longer an encoded block may be than the longest list of fields.
 const BLOCK_ROOM: usize = 16 << 10;
 
 impl Session {
-    /// A HEADERS frame, which has been skipped.
+    /// Handles a HEADERS frame, which has been skipped in the input.
     pub(super) fn headers(&mut self, head: FrameHead) -> Result<Option<Ready>, Broken> {
         let mut bytes = without_padding(head, self.input.skipped(head.len))?;
         let mut depends_on_itself = false;
@@ -39,7 +39,7 @@ impl Session {
         Ok(None)
     }
 
-    /// A CONTINUATION frame, which has been skipped.
+    /// Handles a CONTINUATION frame, which has been skipped in the input.
     pub(super) fn continuation(&mut self, head: FrameHead) -> Result<Option<Ready>, Broken> {
         let Some(mut block) = self.block.take() else {
             return Err(Broken::new(Code::PROTOCOL_ERROR, "a header block is continued that was not begun"));
@@ -58,7 +58,7 @@ impl Session {
         self.list(block.stream, block.ended, block.depends_on_itself)
     }
 
-    /// A whole list of fields has been read.
+    /// Handles a complete list of fields.
     fn list(&mut self, id: StreamId, ended: bool, depends_on_itself: bool) -> Result<Option<Ready>, Broken> {
         if self.streams.contains_key(&id) {
             if depends_on_itself {
@@ -75,7 +75,7 @@ impl Session {
         self.new_request(id, ended, depends_on_itself)
     }
 
-    /// Headers for a stream that is gone, at a server.
+    /// Handles headers for a stream that is gone, at a server.
     fn late(&mut self, id: StreamId) -> Result<(), Broken> {
         if self.is_reset(id) {
             return self.patience.spend("the peer sends too much for streams that are closed");
@@ -117,7 +117,7 @@ impl Session {
         Ok(Some(Ready::Request { stream: id, ended }))
     }
 
-    /// Answers a request whose fields are more than this side takes. Those that were kept say what it is.
+    /// Answers a request with more fields than this side accepts. The fields that were kept tell its protocol.
     fn too_many_fields(&mut self, id: StreamId, ended: bool) -> Result<(), Broken> {
         self.patience.spend("the peer sends too many requests with too many headers")?;
         let body = if Request(&self.fields).codec().is_some() { Body::Messages } else { Body::Raw };
@@ -134,7 +134,7 @@ impl Session {
         Ok(())
     }
 
-    /// The end of a request with a body.
+    /// Handles the trailers that end a request's body.
     fn trailers(&mut self, id: StreamId, ended: bool) -> Result<(), Broken> {
         let is_good = check(&self.fields, Role::Trailers).is_ok();
         let incoming = &self.stream(id).incoming;
@@ -148,7 +148,7 @@ impl Session {
         Ok(())
     }
 
-    /// A response's headers, or a call's status.
+    /// Handles the headers of a response, or a call's status.
     fn response(&mut self, id: StreamId, ended: bool) -> Result<Option<Ready>, Broken> {
         let is_over = self.fields.is_over();
         let incoming = &self.stream(id).incoming;
@@ -195,7 +195,7 @@ impl Session {
         Ok(None)
     }
 
-    /// The same of a call that is not gRPC's.
+    /// Handles the headers of a response that is not gRPC's.
     fn other_response(&mut self, id: StreamId, ended: bool, is_first: bool, status: u16) -> Option<Ready> {
         if ended {
             self.end_of_body(id, false);
@@ -203,7 +203,7 @@ impl Session {
         is_first.then_some(Ready::Response { stream: id, status })
     }
 
-    /// The status that the fields tell; of a response that is nothing but its headers if there is an HTTP status.
+    /// The status in the fields. `http`: the HTTP status, if the response consists of headers only.
     fn ending(&self, http: Option<u16>, is_inside: bool) -> Ending {
         let (mut code, mut message, mut details, mut metadata) = (Failure::UNKNOWN, String::new(), Vec::new(), None);
         if let Some(value) = self.fields.get("grpc-status") {
@@ -232,7 +232,7 @@ impl Session {
         Ending::Status { code, message, details, metadata }
     }
 
-    /// Appends a HEADERS frame, and what does not fit into it.
+    /// Appends a HEADERS frame, and CONTINUATION frames for what does not fit.
     pub(super) fn put_block(
         &mut self,
         id: StreamId,

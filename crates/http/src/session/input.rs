@@ -1,12 +1,12 @@
-//! What has been read and not yet looked at.
+//! Bytes that were read and not yet processed.
 
 use crate::frame::{HEAD, LONGEST};
 
-/// A connection that says little keeps little.
+/// The first size of the buffer, so that a quiet connection takes little memory.
 const AT_FIRST: usize = 4096;
-/// One that says much is read in larger parts: four of the longest frames.
+/// The largest size, for a busy connection: four of the longest frames.
 const MOST: usize = 4 * (HEAD + LONGEST);
-/// So many reads that fill less than a quarter make the buffer smaller again.
+/// After so many reads that fill less than a quarter of it, the buffer shrinks again.
 const SMALL_READS: u32 = 256;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Bytes not yet looked at.
+    /// Bytes that are not yet processed.
     pub(crate) fn data(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -28,13 +28,13 @@ impl Input {
         self.end - self.start
     }
 
-    /// Those bytes have been looked at.
+    /// Marks the next `len` bytes as processed.
     pub(crate) fn skip(&mut self, len: usize) {
         self.start += len;
         debug_assert!(self.start <= self.end, "only what is there");
     }
 
-    /// So many bytes of those that were skipped last.
+    /// The last `len` of the skipped bytes.
     pub(crate) fn skipped(&self, len: usize) -> &[u8] {
         &self.buffer[self.start - len..self.start]
     }
@@ -64,13 +64,13 @@ impl Input {
         self.end += len;
         let is_small = self.end < self.buffer.len() / 4;
         self.small_reads = if is_small { self.small_reads + 1 } else { 0 };
-        // Full: the next part may be larger.
+        // The buffer is full, so the next read may be larger.
         if self.end == self.buffer.len() && self.buffer.len() < MOST {
             self.buffer.resize((self.buffer.len() * 2).min(MOST), 0);
         }
     }
 
-    /// Bytes that somebody else has read.
+    /// Adds bytes that were read elsewhere.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let space = self.space();

@@ -1,4 +1,4 @@
-//! One connection.
+//! One connection of HTTP/2.
 
 mod body;
 mod headers;
@@ -32,20 +32,20 @@ use partial::{Arriving, Block};
 pub use send::refusal;
 use stream::Stream;
 
-/// What a read has brought.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
     /// So many bytes.
     Some(usize),
-    /// Nothing is there now.
+    /// Nothing has arrived.
     Nothing,
     /// The peer sends no more.
     End,
 }
 
-/// The state of one HTTP/2 connection that carries gRPC, for either role. It does no input or output by itself and never
-/// waits: the owner brings what has arrived ([`fill`](Self::fill)), asks for [events](Self::next_event), sends, and takes
-/// away what is to be written ([`flush`](Self::flush)) whenever it likes.
+/// The state of one HTTP/2 connection that carries gRPC, for either role. It does no input or output itself and never
+/// waits. The owner passes in the bytes that arrive ([`fill`](Self::fill)), asks for [events](Self::next_event), sends,
+/// and writes the output ([`flush`](Self::flush)) whenever it likes.
 ///
 /// Nothing is written before the owner flushes, so that replies to many requests go out together.
 #[derive(Debug)]
@@ -55,13 +55,13 @@ pub struct Session {
     input: Input,
     output: Output,
     streams: HashMap<StreamId, Stream, RandomState>,
-    /// Server: streams that the peer has reset and somebody may still work for.
+    /// Server: streams that the peer has reset and a handler may still work for.
     held: HashSet<StreamId, RandomState>,
-    /// Streams whose last frames may still come, newest last: those that this side has reset, each with the bytes of DATA that
-    /// may have been under way, and those that both have ended.
+    /// Streams whose last frames may still arrive, newest last: those that this side has reset, each with the bytes of
+    /// DATA that may be under way, and those that both sides have ended.
     reset: VecDeque<(StreamId, usize)>,
     ended: VecDeque<StreamId>,
-    /// The highest stream that was begun: by the client, whoever that is.
+    /// The highest stream that was begun. Clients begin all streams.
     highest: StreamId,
     decoder: Decoder,
     encoder: Encoder,
@@ -74,35 +74,35 @@ pub struct Session {
     /// Whether the peer's preface, and its first settings, have come.
     is_greeted: bool,
     is_settled: bool,
-    /// Bytes that the peer may send on the connection, and those received that it has not been told of.
+    /// Bytes that the peer may send on the connection, and received bytes for which credit was not returned yet.
     receive_window: i64,
     receive_credit: usize,
     holds_credit: bool,
     /// Bytes that this side may send on the connection.
     send_window: i64,
-    /// Streams that have something to send and a window for it, in the order of their turns.
+    /// Streams with bytes to send and a window for them, in the order of their turns.
     scheduled: VecDeque<StreamId>,
-    /// Bytes that wait per stream, of all.
+    /// Bytes that wait on all streams together.
     waiting: usize,
-    /// Bytes of messages that have not come completely, of all streams.
+    /// Bytes of incomplete messages on all streams together.
     assembling: usize,
-    /// Bytes that a compressed message may become.
+    /// The most bytes that a compressed message may become.
     most_decompressed: usize,
     notices: VecDeque<Notice>,
     patience: Patience,
-    /// The last stream that this side has said it will work on.
+    /// The last stream that this side has promised to work on in a GOAWAY.
     draining: Option<StreamId>,
-    /// The same for the peer.
+    /// The last stream that the peer has promised to work on in a GOAWAY.
     going_away: Option<StreamId>,
     wants_streams: bool,
     over: Option<Broken>,
 }
 
-/// An event that stands by itself.
+/// An event with data of its own.
 #[derive(Debug)]
 enum Notice {
     Ended(StreamId, Ending),
-    /// The only message of a body, which is over, and whether it came compressed.
+    /// The only message of a complete body, and whether it arrived compressed.
     Last(StreamId, Vec<u8>, bool),
     Refused(StreamId, u8, std::borrow::Cow<'static, str>),
     Reset(StreamId, Code, bool),
@@ -123,7 +123,7 @@ enum Ready {
         stream: StreamId,
         status: u16,
     },
-    /// The message is the last `len` bytes that were looked at.
+    /// The message is the last `len` bytes that were skipped.
     Here {
         stream: StreamId,
         len: usize,
@@ -144,26 +144,26 @@ enum Ready {
     },
 }
 
-/// Streams of either kind that are remembered after they are gone.
+/// How many streams of each kind are remembered after they are gone.
 const REMEMBERED: usize = 256;
-/// A frame of so many bytes is no flood.
+/// Frames of at least so many bytes are no flood.
 const BYTES_OF_USE: usize = 64;
 
 impl Session {
-    /// The server's side. Its settings wait to be written.
+    /// The server's side. Its settings are ready to be written.
     #[must_use]
     pub fn server(options: Options) -> Self {
         Self::new(true, options)
     }
 
-    /// The client's side. Its preface and settings wait to be written.
+    /// The client's side. Its preface and settings are ready to be written.
     #[must_use]
     pub fn client(options: Options) -> Self {
         Self::new(false, options)
     }
 
     fn new(is_server: bool, mut options: Options) -> Self {
-        // What is lent beyond a window must not pass the highest one.
+        // Credit beyond a window must not exceed the largest window.
         options.stream_window = options.stream_window.clamp(DEFAULT_WINDOW, HIGHEST / 2);
         options.connection_window = options.connection_window.clamp(DEFAULT_WINDOW, HIGHEST);
         let mut this = Self {
@@ -203,7 +203,7 @@ impl Session {
         this
     }
 
-    /// Puts the preface of this side.
+    /// Adds this side's preface to the output.
     fn greet(&mut self) {
         let list = u32::try_from(self.options.max_header_list).unwrap_or(u32::MAX);
         let mut entries =
@@ -229,28 +229,28 @@ impl Session {
         }
     }
 
-    /// Room to read into, never empty. What was read there is announced with [`arrived`](Self::arrived).
+    /// Room to read into, never empty. [`arrived`](Self::arrived) tells how much was read.
     pub fn space(&mut self) -> &mut [u8] {
         self.input.space()
     }
 
-    /// So many bytes were read into [`space`](Self::space).
+    /// Notes that `len` bytes were read into [`space`](Self::space).
     ///
     /// # Panics
-    /// If there was no room for so many.
+    /// If there was no room for so many bytes.
     pub fn arrived(&mut self, len: usize) {
         self.input.arrived(len);
     }
 
-    /// Bytes that somebody else has read.
+    /// Adds bytes that were read elsewhere.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.input.feed(bytes);
     }
 
-    /// Reads once what is there.
+    /// Reads once, without waiting for more.
     ///
     /// # Errors
-    /// The reader's, other than that nothing is there or that a signal came.
+    /// The reader's error, except when nothing has arrived or a signal interrupts.
     pub fn fill(&mut self, from: &mut impl Read) -> io::Result<Filled> {
         loop {
             return match from.read(self.input.space()) {
@@ -269,7 +269,7 @@ impl Session {
     /// The next event in what has arrived; `None` if more has to be read first.
     ///
     /// # Errors
-    /// The connection is over. A GOAWAY that says why waits to be written: flush it if that is possible, and close.
+    /// The connection is over. A GOAWAY with the reason is in the output: flush it if possible, and close.
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken> {
         match self.step() {
             Ok(None) => Ok(None),
@@ -312,37 +312,37 @@ impl Session {
         }
     }
 
-    /// Whether [`next_event`](Self::next_event) has something to look at, even if it may not make an event.
+    /// Whether [`next_event`](Self::next_event) has something to process, even if it may not make an event.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
         self.input.len() > 0 || !self.notices.is_empty()
     }
 
-    /// Whether the peer's settings have come, without which its limits are not known.
+    /// Whether the peer's settings have arrived. Before, its limits are not known.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// What is to be written, in order.
+    /// The bytes to be written, in order.
     #[must_use]
     pub fn unsent(&self) -> &[u8] {
         self.output.unsent()
     }
 
-    /// So many bytes of [`unsent`](Self::unsent) are written. There may be more of it afterwards.
+    /// Notes that `len` bytes of [`unsent`](Self::unsent) are written. There may be more of it afterwards.
     ///
     /// # Panics
-    /// If there were not so many.
+    /// If there were not so many bytes.
     pub fn sent(&mut self, len: usize) {
         self.output.sent(len, self.waiting > 0);
         self.pump();
     }
 
-    /// Writes as much as is taken. Whether all is out.
+    /// Writes as much as the writer accepts. Whether everything is out.
     ///
     /// # Errors
-    /// The writer's, other than that it takes nothing now or that a signal came.
+    /// The writer's error, except when it accepts nothing now or a signal interrupts.
     pub fn flush(&mut self, into: &mut impl Write) -> io::Result<bool> {
         while self.output.len() > 0 {
             match into.write(self.output.unsent()) {
@@ -356,7 +356,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Bytes of [`unsent`](Self::unsent).
+    /// How many bytes [`unsent`](Self::unsent) has.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.output.len()
@@ -368,41 +368,41 @@ impl Session {
         self.waiting
     }
 
-    /// Bytes that are kept of what the peer has sent: those read and not looked at, messages that are not complete, header
-    /// blocks and tables. Messages that were handed out are their owner's.
+    /// Bytes of memory that data from the peer takes: bytes that were read and not processed, incomplete messages,
+    /// header blocks and tables. Messages that were handed out belong to the owner.
     #[must_use]
     pub fn held(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         self.input.held() + self.assembling + block + self.fields.held() + self.decoder.held() + self.encoder.held()
     }
 
-    /// Bytes of messages that have not come completely, of all streams.
+    /// Bytes of incomplete messages on all streams together.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.assembling
     }
 
-    /// The stream of the longest message that has not come completely, and the bytes that are kept of it. Holding credit back
-    /// does not make room of those: an owner whose memory is full of them has to end one.
+    /// The stream with the longest incomplete message, and the bytes that are kept of it. Holding back credit does not
+    /// free those bytes: an owner whose memory is full of them has to end a stream.
     #[must_use]
     pub fn longest_unfinished(&self) -> Option<(StreamId, usize)> {
         let unfinished = self.streams.iter().map(|(&id, stream)| (id, stream.incoming.reader.held()));
         unfinished.filter(|&(_, held)| held > 0).max_by_key(|&(_, held)| held)
     }
 
-    /// Streams that are open, those that the peer has reset and that were not [forgotten](Self::forget) included.
+    /// Open streams, including those that the peer has reset and that were not [forgotten](Self::forget).
     #[must_use]
     pub fn streams(&self) -> usize {
         self.streams.len() + self.held.len()
     }
 
-    /// Whether either side has said that it ends the connection, no stream is left and all is written.
+    /// Whether either side has announced the end of the connection, no stream is left and everything is written.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         (self.draining.is_some() || self.going_away.is_some()) && self.streams() == 0 && self.output.len() == 0
     }
 
-    /// Notes that a stream is gone whose last frames may still come.
+    /// Remembers a stream that is gone, because its last frames may still arrive.
     fn remember<T>(list: &mut VecDeque<T>, stream: T) {
         if list.len() == REMEMBERED {
             list.pop_front();
@@ -410,7 +410,7 @@ impl Session {
         list.push_back(stream);
     }
 
-    /// The same for one that this side resets. It gives the peer no more credit for it.
+    /// Remembers a stream that this side resets. The peer gets no more credit for it.
     fn remember_reset(&mut self, id: StreamId) {
         if !self.is_reset(id) {
             let under_way = self.options.stream_window as usize;
@@ -418,13 +418,14 @@ impl Session {
         }
     }
 
-    /// Whether this side has reset the stream, lately.
+    /// Whether this side has reset the stream recently.
     fn is_reset(&self, id: StreamId) -> bool {
         self.reset.iter().any(|&(reset, _)| reset == id)
     }
 
-    /// Whether DATA of so many bytes may have been under way when this side reset the stream: its window bounds that, however
-    /// short the frames are. The window may have been wider for a long message, whose bytes pay for its frames.
+    /// Whether DATA of `len` bytes may have been under way when this side reset the stream. Its window bounds that,
+    /// however short the frames are. The window may have been wider for a long message; its frames are then long enough
+    /// to be no flood.
     fn was_under_way(&mut self, id: StreamId, len: usize) -> bool {
         let Some((_, left)) = self.reset.iter_mut().rev().find(|(reset, _)| *reset == id) else { return false };
         match left.checked_sub(len) {
@@ -436,7 +437,7 @@ impl Session {
         }
     }
 
-    /// Takes a stream out of all lists.
+    /// Removes a stream from all lists.
     fn remove(&mut self, id: StreamId) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.waiting -= stream.waiting();
@@ -451,7 +452,7 @@ impl Session {
         Some(stream)
     }
 
-    /// Ends a stream because a rule was broken on it.
+    /// Ends a stream because the peer broke a rule on it.
     fn fail_stream(&mut self, id: StreamId, code: Code) -> Result<(), Broken> {
         self.patience.spend("the peer breaks rules on too many streams")?;
         if let Some(stream) = self.remove(id) {
@@ -460,8 +461,8 @@ impl Session {
         self.refuse(id, code)
     }
 
-    /// Tells the owner that a stream was reset, unless a server has said its last word on it: then nobody works for it, and
-    /// nobody would [forget](Self::forget) it.
+    /// Tells the owner that a stream was reset, unless a server has ended its side already: then no handler works for
+    /// the stream, and none would [forget](Self::forget) it.
     fn tell_reset(&mut self, id: StreamId, stream: &Stream, code: Code) {
         if self.is_server && stream.outgoing.is_closed() {
             return;

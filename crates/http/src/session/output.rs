@@ -1,21 +1,21 @@
-//! What is to be written.
+//! Bytes that are ready to be written.
 
 use crate::code::{Broken, Code};
 use crate::frame;
 
-/// DATA is put here only while there is less than this: what waits per stream can still be ordered anew, and replies to
+/// DATA is added only while the output is shorter than this. So the order of streams can still change, and replies to
 /// pings do not wait behind megabytes.
 pub(crate) const HIGH: usize = 256 << 10;
-/// Replies to what a peer asks for that may wait for it to read them, bytes.
+/// The most bytes of replies to a peer's frames that may wait to be read by the peer.
 const MOST_REPLIES: usize = 256 << 10;
-/// Memory that is kept when all has been written.
+/// The most memory that is kept when everything is written.
 const KEPT: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     buffer: Vec<u8>,
     written: usize,
-    /// Bytes of replies, since all was written the last time.
+    /// Bytes of replies since the output was last empty.
     replies: usize,
 }
 
@@ -33,7 +33,7 @@ impl Output {
         self.buffer.len() - self.written
     }
 
-    /// So many bytes are written. `more`: others follow at once, so the memory is kept for them.
+    /// Notes that `len` bytes are written. `more`: others follow at once, so the memory is kept for them.
     pub(crate) fn sent(&mut self, len: usize, more: bool) {
         assert!(len <= self.len(), "more was sent than there is");
         self.written += len;
@@ -49,10 +49,10 @@ impl Output {
         }
     }
 
-    /// A frame that the peer has asked for.
+    /// Adds a reply to a frame of the peer.
     ///
     /// # Errors
-    /// It asks on and on and reads nothing.
+    /// The peer causes more and more replies and reads none.
     pub(crate) fn reply(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), Broken> {
         self.replies += frame::HEAD + payload.len();
         if self.replies > MOST_REPLIES {

@@ -1,4 +1,4 @@
-//! Frames that have arrived.
+//! Handles the frames that arrive.
 
 use crate::code::{Broken, Code};
 use crate::frame::{self, FrameHead, HEAD, HIGHEST, LONGEST, PREFACE, flag, kind, number, wrong_size};
@@ -59,7 +59,7 @@ impl Session {
         Ok(true)
     }
 
-    /// One frame, whose head has been skipped and whose payload is there.
+    /// Handles one frame, whose head has been skipped and whose payload has arrived.
     fn frame(&mut self, head: FrameHead) -> Result<Option<Ready>, Broken> {
         let is_first =
             (head.kind == kind::SETTINGS && !head.has(flag::ACK)) || (head.kind == kind::GOAWAY && !self.is_server);
@@ -89,7 +89,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Whether a stream has never been begun.
+    /// Whether the stream was never begun.
     pub(super) fn is_idle(&self, id: StreamId) -> bool {
         id > self.highest || id.is_multiple_of(2)
     }
@@ -105,7 +105,7 @@ impl Session {
             }
             return self.fail_stream(head.stream, Code::FRAME_SIZE_ERROR);
         };
-        // Priorities have no meaning any more, but this one never had any.
+        // Priorities have no meaning any more, but this one was never valid.
         if u32::from_be_bytes(*dependency) & HIGHEST == head.stream {
             if self.is_idle(head.stream) {
                 return Err(protocol_error("a stream depends on itself"));
@@ -187,7 +187,7 @@ impl Session {
         let why = String::from_utf8_lossy(&words[..words.len().min(LONGEST_WORDS)]).into_owned();
         let (last, code) = (u32::from_be_bytes([a, b, c, d]) & HIGHEST, Code(u32::from_be_bytes(code)));
         self.patience.spend("the peer says goodbye too often")?;
-        // It may come lower, never higher.
+        // A later GOAWAY may name a lower stream, never a higher one.
         let last = self.going_away.map_or(last, |before| before.min(last));
         self.going_away = Some(last);
         self.notices.push_back(Notice::GoAway(last, code, why));
@@ -232,30 +232,31 @@ impl Session {
         Ok(())
     }
 
-    /// A frame for a stream that is not there.
+    /// Handles a frame for a stream that does not exist any more.
     ///
     /// # Errors
-    /// It was never begun.
+    /// The stream was never begun.
     pub(super) fn on_closed(&mut self, id: StreamId) -> Result<(), Broken> {
         if self.is_idle(id) {
             return Err(protocol_error("a frame is for a stream that was never begun"));
         }
         self.patience.spend("the peer sends too much for streams that are closed")?;
-        // What was under way when this side reset the stream is expected. A client has begun all its streams by itself.
+        // Frames that were on their way when this side reset the stream are expected. A client knows that it has begun
+        // all its streams.
         if !self.is_server || self.is_reset(id) {
             return Ok(());
         }
         self.refuse(id, Code::STREAM_CLOSED)
     }
 
-    /// Tells the peer that its window of a stream has grown.
+    /// Tells the peer that its window for a stream has grown.
     pub(super) fn grant(&mut self, id: StreamId, more: Option<usize>) {
         if let Some(more) = more {
             frame::put(self.output.buffer(), kind::WINDOW_UPDATE, 0, id, &(more as u32).to_be_bytes());
         }
     }
 
-    /// Gives back the connection's window for what was received.
+    /// Returns credit for the connection's window for bytes that were received.
     pub(super) fn replenish(&mut self) {
         if !self.holds_credit && self.receive_credit >= self.options.connection_window as usize / 2 {
             let more = std::mem::take(&mut self.receive_credit);
@@ -264,7 +265,7 @@ impl Session {
         }
     }
 
-    /// The stream, for what follows after its head.
+    /// A stream that the caller knows to exist.
     pub(super) fn stream(&mut self, id: StreamId) -> &mut Stream {
         self.streams.get_mut(&id).expect("whoever asks has looked")
     }

@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! Sends a client's requests.
 
 use crate::event::{Call, RequestHead, SendError, StreamId};
 use crate::frame::HIGHEST;
@@ -11,7 +11,7 @@ use super::send::put_metadata;
 use super::stream::Stream;
 
 impl Session {
-    /// Client: a gRPC call's headers. Its messages follow, and its end.
+    /// Client: sends the headers of a gRPC call. Its messages and its end follow.
     ///
     /// # Errors
     /// Nothing was begun: [`SendError::TooManyStreams`], [`SendError::NoMoreIds`], [`SendError::GoingAway`],
@@ -53,8 +53,8 @@ impl Session {
         Ok(id)
     }
 
-    /// Client: the headers of a request that is not gRPC's; all of it if it `ends` with them. How the body of its response is
-    /// read, [`read_as`](Self::read_as) says when that has begun.
+    /// Client: sends the headers of a request that is not gRPC's; the whole request if it `ends` with them. When the
+    /// response has begun, [`read_as`](Self::read_as) says how to read its body.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -71,7 +71,7 @@ impl Session {
         self.put_block(id, ends, |encoder, out| {
             encoder.field(out, ":method", head.method.as_bytes(), Keep::Yes);
             encoder.field(out, ":scheme", if head.is_secure { b"https" } else { b"http" }, Keep::Yes);
-            // What is asked in a path changes with every request.
+            // A query differs in every request.
             let keep = if head.path.contains('?') { Keep::No } else { Keep::Yes };
             encoder.field(out, ":path", head.path.as_bytes(), keep);
             encoder.field(out, ":authority", head.authority.as_bytes(), Keep::Yes);
@@ -94,7 +94,7 @@ impl Session {
         if self.highest == 0 { 1 } else { self.highest + 2 }
     }
 
-    /// Whether anything may be begun on this connection.
+    /// Whether requests can be begun on this connection at all.
     fn check_begin(&self) -> Result<(), SendError> {
         if self.going_away.is_some() || self.draining.is_some() || self.over.is_some() {
             return Err(SendError::GoingAway);
@@ -102,7 +102,7 @@ impl Session {
         if self.next_id() > HIGHEST { Err(SendError::NoMoreIds) } else { Ok(()) }
     }
 
-    /// A stream of a client's, whose headers follow.
+    /// Opens a stream of a client. Its headers follow.
     fn open(&mut self, body: Body) -> Result<StreamId, SendError> {
         if !self.has_free_streams() {
             self.wants_streams = true;
@@ -116,15 +116,15 @@ impl Session {
         Ok(id)
     }
 
-    /// Whether the peer takes another stream.
+    /// Whether the peer accepts another stream.
     pub(super) fn has_free_streams(&self) -> bool {
         self.streams.len() < self.most_streams() as usize
     }
 
-    /// Streams that the peer takes at a time.
+    /// How many streams the peer accepts at a time.
     #[must_use]
     pub fn most_streams(&self) -> u32 {
-        // Before it has said how many: as many as the specification wants every server to take.
+        // Before its settings arrive: the number that the specification recommends every server to accept at least.
         if self.is_settled { self.peer.max_concurrent_streams } else { 100 }
     }
 }

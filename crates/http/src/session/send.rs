@@ -1,4 +1,4 @@
-//! What the owner sends.
+//! Sends responses, messages and other frames for the owner.
 
 use std::collections::VecDeque;
 
@@ -14,13 +14,13 @@ use super::Session;
 use super::output::HIGH;
 use super::stream::{End, Stream, Trailers};
 
-/// So many bytes sent are worth one change of a window.
+/// Sending so many bytes makes up for one change of a window.
 const BYTES_FOR_UPDATE: usize = 64;
-/// The longest debugging text of a goodbye, said or heard, bytes.
+/// The longest reason in a GOAWAY, sent or received, in bytes.
 pub(super) const LONGEST_WORDS: usize = 256;
 
-/// All that a client gets from a server that does not want it: a goodbye and no settings. With settings in front it would be
-/// a connection that was good for a moment, and gRPC's clients would make the next one at once.
+/// Everything that a server sends to a client that it rejects: a GOAWAY without settings. With settings in front, the
+/// connection would look usable for a moment, and gRPC's clients would make the next one at once.
 #[must_use]
 pub fn refusal(code: Code, why: &str) -> Vec<u8> {
     let mut out = Vec::new();
@@ -34,8 +34,8 @@ fn put_goodbye(out: &mut Vec<u8>, last: StreamId, code: Code, why: &str) {
 }
 
 impl Session {
-    /// Server: the headers of a gRPC response. Need not be called: the first message sends headers without metadata, and a
-    /// status that is all there is goes without them.
+    /// Server: sends the headers of a gRPC response. Optional: the first message sends headers without metadata, and a
+    /// call that consists of a status only needs none.
     ///
     /// # Errors
     /// [`SendError::Gone`], also if headers were sent already; [`SendError::Unfit`], [`SendError::TooMuchMetadata`].
@@ -62,18 +62,19 @@ impl Session {
         Ok(())
     }
 
-    /// A message, of which `pieces` are the parts end to end. It is taken however much waits: the owner has to look at what is
-    /// returned. `compress`: if the stream's headers have named an encoding; a server's first message makes them do that.
+    /// Sends a message, whose bytes are `pieces` end to end. It is accepted however much waits, so the owner has to
+    /// look at the result. `compress` has an effect if the stream's headers have named an encoding; a server's first
+    /// message makes the headers do so.
     ///
     /// # Errors
-    /// Nothing was taken: [`SendError::Gone`], [`SendError::TooLong`].
+    /// Nothing was accepted: [`SendError::Gone`], [`SendError::TooLong`].
     pub fn send_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool) -> Result<Sent, SendError> {
         self.message(id, pieces, compress, false, &mut |_| 0)
     }
 
-    /// The same, and what is long is written on the way: `out` says how many of the bytes it was shown it has taken. So a
-    /// message of megabytes need not be copied whole to wait for its turn, where nothing else waits. `last`: a client's
-    /// last message of a call, in one frame with its end.
+    /// Like `send_message`, but writes a long message directly: `out` is shown bytes and returns how many it has
+    /// written. So a message of megabytes need not be copied whole if nothing else waits. `last`: a client's last
+    /// message of a call, in one frame with its end.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -88,7 +89,7 @@ impl Session {
         self.message(id, pieces, compress, last, out)
     }
 
-    /// Client: the same for the last message of a call, in one frame with its end.
+    /// Client: sends the last message of a call, in one frame with its end.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -116,7 +117,7 @@ impl Session {
         }
         let whole = [&compressed[..]];
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        // What becomes longer goes as it is.
+        // A message that compression makes longer is sent as it is.
         let encoding = encoding.filter(|_| compressed.len() < len);
         let (pieces, len) = if encoding.is_some() { (&whole[..], compressed.len()) } else { (pieces, len) };
         let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
@@ -124,7 +125,7 @@ impl Session {
         Ok(self.body(id, Pieces::new(&prefix, pieces), PREFIX + len, last, out))
     }
 
-    /// A stream that takes bytes now.
+    /// The stream, if it can send bytes now.
     fn sendable(&mut self, id: StreamId) -> Result<&mut Stream, SendError> {
         let stream = self.streams.get_mut(&id).ok_or(SendError::Gone)?;
         if stream.outgoing.is_closed() {
@@ -133,18 +134,18 @@ impl Session {
         Ok(stream)
     }
 
-    /// Bytes of a body: straight into frames as far as nothing is in the way, the rest to wait for a turn.
+    /// Adds bytes of a body: directly to frames as far as possible; the rest waits for its turn.
     fn body(&mut self, id: StreamId, mut bytes: Pieces<'_>, len: usize, last: bool, out: Out<'_>) -> Sent {
         let limit = self.options.send_queue;
         let stream = self.streams.get_mut(&id).expect("sendable has looked");
         let outgoing = &mut stream.outgoing;
         outgoing.has_sent = true;
         let mut left = len;
-        // A short one goes before what waits of other streams, a long one does not.
+        // A short body may overtake waiting bytes of other streams, a long one may not.
         while left > 0 && outgoing.left() == 0 && (left + self.output.len() <= HIGH || self.waiting == 0) {
             let room = outgoing.window.min(self.send_window).max(0) as usize;
             let now = left.min(room).min(HIGH.saturating_sub(self.output.len()));
-            // What goes out in parts does so in whole frames.
+            // A body that goes out in parts does so in whole frames.
             let now = if now < left { now - now % LONGEST } else { now };
             if now == 0 {
                 break;
@@ -185,11 +186,11 @@ impl Session {
         Sent::Full
     }
 
-    /// Server: the end of a gRPC call, after the messages that wait. The stream is gone for its owner, and
+    /// Server: ends a gRPC call, after the messages that wait. The owner's stream is gone, and
     /// [forgotten](Self::forget) if the peer had reset it.
     ///
     /// # Errors
-    /// [`SendError::Gone`]; [`SendError::Unfit`] and [`SendError::TooMuchMetadata`], and the stream is still there.
+    /// [`SendError::Gone`]; after [`SendError::Unfit`] and [`SendError::TooMuchMetadata`] the stream is still there.
     pub fn send_status(&mut self, id: StreamId, outcome: &Outcome<'_>) -> Result<(), SendError> {
         let metadata = self.fit(outcome.metadata)?;
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.outgoing.is_closed()) else {
@@ -236,13 +237,13 @@ impl Session {
         self.end_of_sending(id);
     }
 
-    /// The last frame of this side is out.
+    /// This side has sent its last frame on the stream.
     fn end_of_sending(&mut self, id: StreamId) {
         let is_server = self.is_server;
         let stream = self.stream(id);
         stream.outgoing.is_ended = true;
         if is_server && !stream.incoming.is_ended {
-            // The rest of the request is wanted no longer.
+            // The rest of the request is not needed.
             self.remove(id);
             self.put_reset(id, Code::NO_ERROR);
         } else {
@@ -250,7 +251,7 @@ impl Session {
         }
     }
 
-    /// Server: a whole response that is not gRPC's. Names must be in lower case, values printable.
+    /// Server: sends a whole response that is not gRPC's. Names must be in lower case, values printable.
     ///
     /// # Errors
     /// [`SendError::Gone`].
@@ -270,7 +271,7 @@ impl Session {
         Ok(())
     }
 
-    /// Server: the headers of a response that is not gRPC's; all of it if it `ends` with them.
+    /// Server: sends the headers of a response that is not gRPC's; the whole response if it `ends` with them.
     ///
     /// # Errors
     /// [`SendError::Gone`], also if headers were sent already.
@@ -300,7 +301,7 @@ impl Session {
         Ok(())
     }
 
-    /// A part of a body that is not gRPC's, after [`respond`](Self::respond) or [`request`](Self::request).
+    /// Sends a part of a body that is not gRPC's, after [`respond`](Self::respond) or [`request`](Self::request).
     ///
     /// # Errors
     /// [`SendError::Gone`].
@@ -308,7 +309,7 @@ impl Session {
         self.send_data_through(id, pieces, last, &mut |_| 0)
     }
 
-    /// The same, and what is long is written on the way, as by [`send_message_through`](Self::send_message_through).
+    /// Like `send_data`, but writes long parts directly, as [`send_message_through`](Self::send_message_through) does.
     ///
     /// # Errors
     /// [`SendError::Gone`].
@@ -332,7 +333,7 @@ impl Session {
         Ok(self.body(id, Pieces::new(&[], pieces), len, last, out))
     }
 
-    /// Nothing follows, after what waits. Not for a server's gRPC calls: those end with a status.
+    /// Ends this side of a stream, after what waits. Not for a server's gRPC calls: those end with a status.
     ///
     /// # Errors
     /// [`SendError::Gone`].
@@ -347,7 +348,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a stream at once; what waits of it is dropped. A stream that is gone is left alone.
+    /// Ends a stream at once, and drops what waits on it. Does nothing if the stream is gone.
     pub fn reset(&mut self, id: StreamId, code: Code) {
         if self.remove(id).is_some() {
             self.put_reset(id, code);
@@ -360,13 +361,14 @@ impl Session {
         put(self.output.buffer(), kind::RST_STREAM, 0, id, &code.0.to_be_bytes());
     }
 
-    /// Server: nobody works for a stream any more that the peer has reset. Until then it counts as one of those that the
-    /// peer may have open: who cancels quickly cannot have more work done than who waits.
+    /// Server: no handler works any more for a stream that the peer has reset. Until then it counts as open, so that a
+    /// client that cancels quickly cannot cause more work than one that waits.
     pub fn forget(&mut self, id: StreamId) {
         self.held.remove(&id);
     }
 
-    /// The application has taken a message of this cost: the peer may send as much again. A stream that is gone is left alone.
+    /// The application has taken a message of this cost, so the peer may send as much again. Does nothing if the stream
+    /// is gone.
     pub fn release(&mut self, id: StreamId, cost: usize) {
         let window = self.options.stream_window;
         let Some(stream) = self.streams.get_mut(&id) else { return };
@@ -376,39 +378,40 @@ impl Session {
         self.grant(id, more);
     }
 
-    /// Whether the connection's window is kept from the peer, because as much is kept of it as may be. Frames that are not
-    /// DATA still have to be read.
+    /// Whether to hold back credit for the connection's window, because too much of the peer's data is kept. Frames
+    /// other than DATA still have to be read.
     pub fn hold_credit(&mut self, hold: bool) {
         self.holds_credit = hold;
         self.replenish();
     }
 
-    /// The bytes that compressed messages may become from here on, if that is less than
-    /// [`max_message`](crate::Options::max_message): the windows do not bound them. Whoever sends more is refused.
+    /// The most bytes that compressed messages may become from now on, if that is less than
+    /// [`max_message`](crate::Options::max_message): the windows do not bound this. A call with a longer message is
+    /// refused.
     pub fn limit_decompression(&mut self, most: usize) {
         self.most_decompressed = most;
     }
 
-    /// Whether less of a stream waits than [`send_queue`](crate::Options::send_queue) says.
+    /// Whether less than [`send_queue`](crate::Options::send_queue) waits on a stream.
     #[must_use]
     pub fn has_room(&self, id: StreamId) -> bool {
         let stream = self.streams.get(&id);
         stream.is_some_and(|one| !one.outgoing.is_closed() && one.outgoing.left() < self.options.send_queue)
     }
 
-    /// Asks whether the peer is there: [`Pong`](crate::Event::Pong) comes with the same token.
+    /// Asks the peer for a sign of life: [`Pong`](crate::Event::Pong) arrives with the same token.
     pub fn ping(&mut self, token: [u8; 8]) {
         put(self.output.buffer(), kind::PING, 0, 0, &token);
     }
 
-    /// Asks the peer to begin no more streams. Those that are under way to here are still taken.
+    /// Asks the peer to begin no more streams. Streams whose requests are on their way are still accepted.
     pub fn drain(&mut self) {
         if self.draining.is_none() {
             self.goodbye(HIGHEST, Code::NO_ERROR, "");
         }
     }
 
-    /// From now on, streams that the peer begins are refused.
+    /// Refuses streams that the peer begins from now on.
     pub fn drain_now(&mut self) {
         if self.draining.is_none_or(|last| last == HIGHEST) {
             let last = if self.is_server { self.highest } else { 0 };
@@ -416,7 +419,7 @@ impl Session {
         }
     }
 
-    /// Says why the connection ends. The owner flushes and closes it.
+    /// Tells the peer why the connection ends. The owner flushes and closes it.
     pub fn shut(&mut self, code: Code, why: &str) {
         let last = if self.is_server { self.highest } else { 0 };
         self.goodbye(last, code, why);
@@ -429,7 +432,7 @@ impl Session {
         put_goodbye(self.output.buffer(), last, code, why);
     }
 
-    /// Metadata whose values are as headers carry them.
+    /// Encodes the values of metadata as headers carry them, and checks their size.
     pub(super) fn fit(&self, metadata: Option<&Metadata>) -> Result<Option<Metadata>, SendError> {
         let Some(metadata) = metadata.filter(|metadata| !metadata.is_empty()) else { return Ok(None) };
         let (mut fitted, mut size) = (Metadata::default(), 0);
@@ -445,7 +448,7 @@ impl Session {
         Ok(Some(fitted))
     }
 
-    /// Gives a stream a turn if it has something to send and a window for it.
+    /// Schedules a stream if it has bytes to send and a window for them.
     pub(super) fn schedule(scheduled: &mut VecDeque<StreamId>, id: StreamId, stream: &mut Stream) {
         let outgoing = &mut stream.outgoing;
         if !outgoing.is_scheduled && outgoing.left() > 0 && outgoing.window > 0 {
@@ -454,7 +457,7 @@ impl Session {
         }
     }
 
-    /// Makes frames of what waits, one of each stream in turn, as far as the windows and the output have room.
+    /// Makes frames of waiting bytes, one for each stream in turn, as far as the windows and the output have room.
     pub(super) fn pump(&mut self) {
         while self.send_window > 0 && self.output.len() < HIGH {
             let Some(id) = self.scheduled.pop_front() else { return };
@@ -472,7 +475,7 @@ impl Session {
             outgoing.window -= len as i64;
             self.send_window -= len as i64;
             self.waiting -= len;
-            // Windows that are enlarged often are no game as long as much is sent for it.
+            // Frequent changes of windows are no attack as long as much is sent for them.
             self.patience.earn((len / BYTES_FOR_UPDATE) as u32);
             if outgoing.wants_room && outgoing.left() <= limit / 2 && outgoing.end.is_none() {
                 outgoing.wants_room = false;
@@ -498,7 +501,7 @@ impl Session {
     }
 }
 
-/// Appends metadata whose values are as headers carry them.
+/// Appends metadata whose values are encoded for headers.
 pub(super) fn put_metadata(encoder: &mut Encoder, out: &mut Vec<u8>, metadata: Option<&Metadata>) {
     for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {
         let is_secret = matches!(key.as_str(), "authorization" | "cookie" | "proxy-authorization");
@@ -506,7 +509,7 @@ pub(super) fn put_metadata(encoder: &mut Encoder, out: &mut Vec<u8>, metadata: O
     }
 }
 
-/// Takes what is to be written, and says how many bytes of it were taken.
+/// Writes bytes, and returns how many it has written.
 pub type Out<'a> = &'a mut dyn FnMut(&[u8]) -> usize;
 
 /// Bytes that lie in several places, read from the front.
@@ -520,7 +523,7 @@ impl<'a> Pieces<'a> {
         Self { first, others: others.iter() }
     }
 
-    /// The next bytes that lie in one place, at most so many. `None`: there are no more.
+    /// The next bytes that lie in one place, at most `most`. `None` at the end.
     fn next(&mut self, most: usize) -> Option<&'a [u8]> {
         while self.first.is_empty() {
             self.first = self.others.next()?;

@@ -5,34 +5,34 @@ use nearcall_wire::Metadata;
 use crate::grpc::{CONTENT_TYPE, Encoding, Encodings};
 use crate::reading::{Body, Reader};
 
-/// What comes from the peer.
+/// The receiving side of a stream.
 #[derive(Debug)]
 pub(super) struct Incoming {
     /// Bytes that the peer may still send.
     pub(super) window: i64,
-    /// Bytes that the window may grow by and that the peer has not been told of.
+    /// Bytes by which the window may grow, and of which the peer was not told yet.
     pub(super) credit: usize,
-    /// Bytes of what has been handed out and not been released.
+    /// Bytes that were handed out and not released.
     pub(super) unreleased: usize,
-    /// Bytes that were given beyond the window, for a message that is longer.
+    /// Bytes granted beyond the window, for a message that is longer than the window.
     pub(super) lent: usize,
     pub(super) reader: Reader,
-    /// Bytes of the body that the peer has announced and not sent.
+    /// Bytes of the body that the peer has announced and not yet sent.
     pub(super) content_left: Option<u64>,
-    /// Client: the response's headers are here.
+    /// Client: the response's headers have arrived.
     pub(super) has_head: bool,
     pub(super) is_ended: bool,
 }
 
-/// What goes to the peer.
+/// The sending side of a stream.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// Bytes that this side may still send; less than none when the peer made its window smaller.
+    /// Bytes that this side may still send; negative if the peer made its window smaller.
     pub(super) window: i64,
     waiting: Vec<u8>,
-    /// Bytes of `waiting` that are out.
+    /// How many bytes of `waiting` were taken for frames.
     taken: usize,
-    /// What comes after `waiting`.
+    /// What follows `waiting`.
     pub(super) end: Option<End>,
     pub(super) has_head: bool,
     pub(super) is_ended: bool,
@@ -42,9 +42,9 @@ pub(super) struct Outgoing {
     /// Whether a message has gone out.
     pub(super) has_sent: bool,
     pub(super) accepts: Encodings,
-    /// Of a server's reply.
+    /// The content type of a server's reply.
     pub(super) content_type: &'static str,
-    /// The one that the headers have named.
+    /// The encoding that the headers have named.
     pub(super) encoding: Option<Encoding>,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum End {
     Trailers(Box<Trailers>),
 }
 
-/// A status that waits for messages before it.
+/// A status that waits for the messages in front of it.
 #[derive(Debug)]
 pub(super) struct Trailers {
     pub(super) code: u8,
@@ -107,7 +107,7 @@ impl Stream {
         Self { incoming, outgoing }
     }
 
-    /// Bytes that wait to be sent, what comes after them included.
+    /// Bytes that wait to be sent, including a status behind them.
     pub(super) fn waiting(&self) -> usize {
         let after = if let Some(End::Trailers(trailers)) = &self.outgoing.end { trailers.cost() } else { 0 };
         self.outgoing.left() + after
@@ -115,8 +115,8 @@ impl Stream {
 }
 
 impl Incoming {
-    /// Bytes that the peer must be told of so that it can send what is missing of a message longer than the window. Only if
-    /// little is kept of the messages before it: a stream of such messages is held back like any other.
+    /// Credit that the peer needs to send the rest of a message longer than the window. Only if little is kept of
+    /// earlier messages: a stream of such messages is held back like any other.
     pub(super) fn lend(&mut self, window: u32) -> Option<usize> {
         let (whole, missing) = (window as usize, self.reader.missing());
         let is_needed = missing > 0 && self.window < missing.min(whole / 2) as i64;
@@ -124,7 +124,7 @@ impl Incoming {
             return None;
         }
         let more = missing.min(whole) - self.window.max(0) as usize;
-        // What may be given back anyway comes first.
+        // Credit that would be returned anyway is used first.
         let lent = more.saturating_sub(self.credit);
         let more = lent + self.credit;
         self.lent += lent;
@@ -133,7 +133,7 @@ impl Incoming {
         Some(more)
     }
 
-    /// Takes back bytes that the application is done with. Those that the peer must be told of, if they are worth a frame.
+    /// Notes that the application is done with `bytes`. Returns the credit to send, if it is worth a frame.
     pub(super) fn release(&mut self, bytes: usize, window: u32) -> Option<usize> {
         let bytes = bytes.min(self.unreleased);
         self.unreleased -= bytes;
@@ -142,7 +142,7 @@ impl Incoming {
         self.give_back(bytes - repaid, window)
     }
 
-    /// The same for bytes that nobody takes: padding.
+    /// Returns credit for bytes that no application takes, such as padding.
     pub(super) fn give_back(&mut self, bytes: usize, window: u32) -> Option<usize> {
         self.credit += bytes;
         if self.is_ended || self.credit < window as usize / 4 {
@@ -159,7 +159,7 @@ impl Outgoing {
         self.waiting.len() - self.taken
     }
 
-    /// Where what waits is appended.
+    /// The buffer to which waiting bytes are appended.
     pub(super) fn tail(&mut self) -> &mut Vec<u8> {
         if self.taken == self.waiting.len() {
             self.waiting.clear();
@@ -171,13 +171,13 @@ impl Outgoing {
         &mut self.waiting
     }
 
-    /// The next bytes that wait; they are out afterwards.
+    /// The next waiting bytes. They count as sent afterwards.
     pub(super) fn take(&mut self, len: usize) -> &[u8] {
         self.taken += len;
         &self.waiting[self.taken - len..self.taken]
     }
 
-    /// Lets go of memory when nothing waits.
+    /// Frees memory when nothing waits.
     pub(super) fn tidy(&mut self) {
         if self.left() == 0 {
             (self.waiting, self.taken) = (Vec::new(), 0);

@@ -1,20 +1,20 @@
-//! Responses that are no call's: refusals, and what browsers are told that ask before they call.
+//! Responses outside of calls: refusals, and answers to browsers that ask for permission before they call.
 
 use std::borrow::Cow;
 
-/// A response that is no call's.
+/// A response outside of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP's.
+    /// HTTP's status.
     pub status: u16,
-    /// Names and values.
+    /// Names and values of headers.
     pub headers: Vec<(Cow<'static, str>, Vec<u8>)>,
-    /// Text.
+    /// Plain text.
     pub body: String,
 }
 
 impl Answer {
-    /// One in words.
+    /// A refusal with a text.
     #[must_use]
     pub fn refusal(status: u16, why: &str) -> Self {
         let mut headers = vec![("content-type".into(), b"text/plain".to_vec())];
@@ -26,7 +26,7 @@ impl Answer {
         Self { status, headers, body: format!("{why}\n") }
     }
 
-    /// Lets the page see it that has called.
+    /// Lets the calling page see the response.
     pub(super) fn allow(&mut self, origin: &[u8]) {
         self.headers.push(("access-control-allow-origin".into(), origin.to_vec()));
         self.headers.push(("vary".into(), b"origin".to_vec()));
@@ -39,6 +39,6 @@ impl Answer {
     }
 }
 
-/// What may be posted, for whoever posts something else.
+/// The content types that may be posted, to tell a client that posts another one.
 pub(super) const ACCEPTED: &str = "application/json, application/proto, application/connect+json, application/connect+proto, \
      application/grpc-web+proto, application/grpc-web+json";

@@ -1,4 +1,4 @@
-//! How a call is asked for.
+//! Reads a call from a request, at a server.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use super::codec::Codec;
 use super::connect;
 use super::origins::Origins;
 
-/// How a call is written in HTTP.
+/// The protocol of a call in HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// gRPC, over HTTP/2.
     Grpc,
-    /// gRPC-Web, whose status comes in the body.
+    /// gRPC-Web, which sends the status in the body.
     GrpcWeb,
-    /// The same in base64.
+    /// gRPC-Web in base64.
     GrpcWebText,
-    /// Connect: a body is a message. JSON that is posted is the same.
+    /// Connect, with one message as the body. Posted JSON is the same.
     Connect,
-    /// Connect: a body is a stream of messages.
+    /// Connect, with a stream of messages as the body.
     ConnectStream,
 }
 
 impl Protocol {
-    /// The header in which either side says what it can decompress.
+    /// The header in which either side names the encodings that it can decompress.
     pub(super) fn accepts(self) -> &'static str {
         match self {
             Self::Connect => "accept-encoding",
@@ -39,7 +39,7 @@ impl Protocol {
         }
     }
 
-    /// The header that says how messages are compressed.
+    /// The header that names the encoding of messages.
     pub(super) fn encoding(self) -> &'static str {
         match self {
             Self::Connect => "content-encoding",
@@ -49,36 +49,37 @@ impl Protocol {
     }
 }
 
-/// A call that is asked for.
+/// A call as its request describes it.
 #[derive(Debug)]
 pub struct Asked {
-    /// How.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// How its messages are written.
+    /// The encoding of its messages.
     pub codec: Codec,
     /// How long the client waits.
     pub timeout: Option<Duration>,
-    /// What it says besides.
+    /// The client's metadata.
     pub metadata: Option<Metadata>,
-    /// The message, if the call came by GET: it must change nothing.
+    /// The message, if the call came by GET. The method must then change nothing.
     pub by_get: Option<Vec<u8>>,
-    /// Why it cannot be served: gRPC's code, and words.
+    /// Why the call cannot be served: gRPC's code, and a text.
     pub trouble: Option<(u8, Cow<'static, str>)>,
-    /// How its body is to be read; not said of gRPC's, which is known by its content type.
+    /// How to read its body; `None` for gRPC, whose content type says it already.
     pub reads: Option<Reads>,
-    /// How a reply to it may be compressed.
+    /// The encodings that a reply may have.
     pub(super) accepts: Encodings,
-    /// The page that calls may see the reply.
+    /// The origin of the calling page, which may see the reply.
     pub(super) origin: Option<Vec<u8>>,
 }
 
 const UNKNOWN_ENCODING: &str = "messages may be compressed with gzip or zstd, with nothing else";
 
 impl Asked {
-    /// What a request asks for. `most`: the longest message that may come in a query now, bytes, decompressed.
+    /// Reads a call from a request. `most`: the longest message that a query may hold now, in bytes, after
+    /// decompression.
     ///
     /// # Errors
-    /// It asks for no call, or may not; what to answer.
+    /// The request is no call, or must not call: the response to send.
     pub fn read(request: Request<'_>, origins: &Origins, is_http2: bool, most: usize) -> Result<Self, Answer> {
         if request.method() == "OPTIONS" {
             return Err(origins.preflight(request).unwrap_or_else(|refused| refused));
@@ -111,8 +112,8 @@ impl Asked {
         let kind = whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let declared = |header| Declared::read(request.header(header));
         let of_connect = || Reads { body: Body::Whole, declared: declared("content-encoding") };
-        // What curl and fetch say of a body unless they are told. A page can send some of these to anybody without being
-        // asked where it is from, so pages must say that it is JSON.
+        // The content types that curl and fetch send by default. Any page can send some of these without being asked
+        // for its origin, so pages must declare JSON.
         if matches!(&*kind, "" | "application/x-www-form-urlencoded") && !is_page {
             return Ok(Self::new(Protocol::Connect, Codec::PlainJson, Some(of_connect())));
         }
@@ -167,7 +168,7 @@ impl Asked {
         Ok(this)
     }
 
-    /// Reads what the headers say of any call.
+    /// Reads the headers that calls of all protocols have.
     fn look_at_headers(&mut self, request: Request<'_>) {
         self.accepts = request.header(self.protocol.accepts()).map(Encodings::read).unwrap_or_default();
         let mut trouble = |why: &'static str| {

@@ -1,4 +1,4 @@
-//! One call at a client: how it is asked for, and what its response says, in gRPC and in Connect.
+//! One call at a client, in gRPC or Connect: sends its request and reads its response.
 
 use std::borrow::Cow;
 
@@ -17,34 +17,34 @@ use super::codec::Codec;
 use super::reply::fit;
 use super::{connect, ends};
 
-/// The longest path with a query that is asked for by GET, bytes: many servers and proxies take no longer ones.
+/// The longest path with a query for a call by GET, in bytes: many servers and proxies accept no longer ones.
 const LONGEST_QUERY: usize = 4 << 10;
-/// What precedes the name of trailing metadata among the headers of a unary call's response.
+/// The prefix of trailing metadata among the headers of a unary call's response.
 const TRAILER: &str = "trailer-";
 
-/// How a client asks for its calls.
+/// The protocol of a client's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Asks {
-    /// By gRPC, in Protobuf.
+    /// gRPC, in Protobuf.
     #[default]
     Grpc,
-    /// By Connect.
+    /// Connect.
     Connect {
-        /// How messages are written.
+        /// The encoding of messages.
         codec: Codec,
-        /// Calls that change nothing are made by GET, so that caches may answer them.
+        /// Makes calls that change nothing by GET, so that caches may answer them.
         by_get: bool,
     },
 }
 
-/// What a method's calls are like.
+/// The kind of a method's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// The client sends a stream of messages.
     pub streams_in: bool,
-    /// The server does.
+    /// The server sends a stream of messages.
     pub streams_out: bool,
-    /// It changes nothing.
+    /// The method changes nothing.
     pub is_safe: bool,
 }
 
@@ -54,25 +54,25 @@ pub struct Caller {
     protocol: Protocol,
     codec: Codec,
     encoding: Option<Encoding>,
-    /// The response is an error that is told by HTTP's status, and whether its body is JSON.
+    /// The response is an error in HTTP's status: that status, and whether the body is JSON.
     failed: Option<(u16, bool)>,
-    /// The body of that.
+    /// The body of the error.
     error: Vec<u8>,
     trailers: Option<Metadata>,
 }
 
-/// What a response's head says.
+/// The head of a response.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// What comes before all messages.
+    /// Metadata that precedes all messages.
     pub metadata: Option<Metadata>,
-    /// How its body is to be read, if that is not gRPC's.
+    /// How to read the body; `None` for gRPC.
     pub reads: Option<Reads>,
 }
 
 impl Caller {
-    /// Asks for a call, with its `first` message if that is at hand: of a method whose client sends no stream it is the only
-    /// one.
+    /// Begins a call, with its `first` message if there is one. If the client sends no stream, this is the only
+    /// message.
     ///
     /// # Errors
     /// Nothing was begun: those of [`Session::begin`](crate::Session::begin), [`SendError::Occupied`], and
@@ -154,7 +154,7 @@ impl Caller {
         ask(to, call, "POST", call.path, &headers, false)
     }
 
-    /// Sends a message of a call's stream, of which `pieces` are the parts end to end.
+    /// Sends a message of a call's stream, whose bytes are `pieces` end to end.
     ///
     /// # Errors
     /// [`SendError::Gone`], [`SendError::TooLong`].
@@ -173,10 +173,10 @@ impl Caller {
         grpc::envelope(0, self.encoding.filter(|_| compress), pieces, |pieces| to.send_data(id, pieces, last, out))
     }
 
-    /// The head of the response has come.
+    /// Reads the head of the response.
     ///
     /// # Errors
-    /// The call cannot go on: gRPC's status, and why.
+    /// The call cannot go on: gRPC's status, and the reason.
     pub fn opened(&mut self, response: Response<'_>) -> Result<Opened, (u8, Cow<'static, str>)> {
         let malformed = |_| (Failure::INTERNAL, "the server's metadata is malformed".into());
         let metadata = response.metadata().map_err(malformed)?;
@@ -195,7 +195,7 @@ impl Caller {
         }
         let expected = self.content_type();
         if kind != expected {
-            // A server of Connect's that answers in another codec is wrong in another way than one of something else.
+            // A server of Connect that answers in another codec gets another code than a server of something else.
             let is_connects =
                 matches!(&*kind, "application/proto" | "application/json") || kind.starts_with("application/connect+");
             let shown: String = whole.chars().take(100).collect();
@@ -210,7 +210,7 @@ impl Caller {
         Ok(Opened { metadata, reads: Some(reads) })
     }
 
-    /// Divides the metadata of a unary call's response: what comes first, and, kept here, what comes last.
+    /// Divides the metadata of a unary call's response. Returns the leading metadata, and keeps the trailing metadata.
     fn divide(&mut self, metadata: Option<&Metadata>) -> Option<Metadata> {
         let (mut first, mut last) = (Metadata::default(), Metadata::default());
         for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {
@@ -223,7 +223,7 @@ impl Caller {
         (!first.is_empty()).then_some(first)
     }
 
-    /// A message has come. Whether it is one of the call's, and not an error, which is kept here.
+    /// Whether a message is one of the call's. The body of an error is not, and is kept here.
     pub fn takes(&mut self, message: &[u8]) -> bool {
         if self.failed.is_some() {
             message.clone_into(&mut self.error);
@@ -231,13 +231,13 @@ impl Caller {
         self.failed.is_none()
     }
 
-    /// Whether a response without a body is a message without bytes.
+    /// Whether an empty body is a message without bytes.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.protocol == Protocol::Connect && self.failed.is_none()
     }
 
-    /// How the call has ended whose response has ended so: always [`Ending::Status`].
+    /// How the call has ended, from how its response has ended: always [`Ending::Status`].
     #[must_use]
     pub fn ended(&mut self, ending: Ending) -> Ending {
         let failed =
@@ -270,7 +270,7 @@ impl Caller {
     }
 }
 
-/// Sends the head of a request, with what all of them say.
+/// Sends the head of a request, with the headers that all requests have.
 fn ask(
     to: &mut impl Requests,
     call: &Call<'_>,

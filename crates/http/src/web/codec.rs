@@ -1,18 +1,18 @@
-//! How messages are written that come over HTTP.
+//! The codecs of messages over HTTP.
 
-/// How a message is written.
+/// The encoding of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// Protobuf.
     Proto,
     /// Protobuf's JSON, as programs send it.
     Json,
-    /// The same as people send it: with nothing that says that it is Connect.
+    /// Protobuf's JSON as people send it: without any sign of Connect.
     PlainJson,
 }
 
 impl Codec {
-    /// As content types name it.
+    /// The name in content types.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

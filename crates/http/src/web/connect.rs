@@ -1,4 +1,4 @@
-//! What Connect has of its own: errors as JSON, its codes and their HTTP statuses, timeouts, calls by GET.
+//! The parts that only Connect has: errors as JSON, its codes and their HTTP statuses, timeouts, calls by GET.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,24 +20,24 @@ const WITHOUT_PADDING: GeneralPurposeConfig =
 const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, WITHOUT_PADDING);
 const BASE64_OF_URLS: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, WITHOUT_PADDING);
 
-/// Digits of a timeout.
+/// The most digits of a timeout.
 const MOST_DIGITS: usize = 10;
 
-/// Connect's name of a code.
+/// Connect's name for a code.
 fn name(code: u8) -> String {
     match code {
-        // One of two is spelt otherwise than gRPC's.
+        // Only this name is spelt differently from gRPC's.
         Failure::CANCELLED => "canceled".to_owned(),
         _ => CODE_NAMES.get(usize::from(code)).unwrap_or(&"UNKNOWN").to_ascii_lowercase(),
     }
 }
 
-/// The code of that name.
+/// The code with this name.
 pub(super) fn code(name: &str) -> Option<u8> {
     (1..CODE_NAMES.len() as u8).find(|&code| self::name(code) == name)
 }
 
-/// HTTP's status for a unary call that ends with a code.
+/// HTTP's status for a unary call that ends with this code.
 pub(super) fn http_status(code: u8) -> u16 {
     match code {
         0 => 200,
@@ -55,24 +55,24 @@ pub(super) fn http_status(code: u8) -> u16 {
     }
 }
 
-/// A timeout: up to ten digits, milliseconds.
+/// Reads a timeout: up to ten digits, in milliseconds.
 pub(super) fn timeout(value: &[u8]) -> Option<Duration> {
     let number = decimal(value).filter(|_| value.len() <= MOST_DIGITS)?;
     Some(Duration::from_millis(number))
 }
 
-/// A timeout as a header has it, rounded up: a deadline must not pass at the server before it passes here.
+/// Writes a timeout, rounded up: the deadline must not pass at the server before it passes here.
 pub(super) fn write_timeout(timeout: Duration) -> String {
     let most = 10u128.pow(MOST_DIGITS as u32) - 1;
     timeout.as_nanos().div_ceil(1_000_000).clamp(1, most).to_string()
 }
 
-/// The bytes of a detail's value.
+/// Decodes the value of a detail.
 pub(super) fn decode_detail(value: &str) -> Option<Vec<u8>> {
     BASE64.decode(value).ok()
 }
 
-/// The query of a call by GET.
+/// Writes the query of a call by GET.
 pub(super) fn write_query(codec: Codec, message: &[u8]) -> String {
     let name = codec.name();
     if codec == Codec::Proto {
@@ -82,7 +82,7 @@ pub(super) fn write_query(codec: Codec, message: &[u8]) -> String {
     format!("?connect=v1&encoding={name}&message={}", percent_encode(message, NON_ALPHANUMERIC))
 }
 
-/// The JSON of an error.
+/// Writes an error as JSON.
 pub(super) fn error(outcome: &Outcome<'_>) -> String {
     let mut json = format!("{{\"code\":\"{}\"", name(outcome.code));
     if !outcome.message.is_empty() {
@@ -90,7 +90,7 @@ pub(super) fn error(outcome: &Outcome<'_>) -> String {
     }
     let mut between = ",\"details\":[";
     let mut fields = Fields::of(outcome.details);
-    // This side has made them: what is malformed would only be left out.
+    // This side has encoded the details. A malformed one would only be left out.
     while let Ok(Some((number, wire))) = fields.next() {
         if let (3, Wire::Bytes(any)) = (number, wire) {
             let (kind, value) = type_and_value(any);
@@ -104,7 +104,8 @@ pub(super) fn error(outcome: &Outcome<'_>) -> String {
     json
 }
 
-/// What ends a stream: the error, if there is one, and metadata whose values are as headers carry them.
+/// Writes the message that ends a stream: the error, if there is one, and metadata whose values are encoded for
+/// headers.
 pub(super) fn end_of_stream(outcome: &Outcome<'_>, metadata: &[(String, Vec<u8>)]) -> String {
     let mut json = String::from("{");
     if outcome.code != 0 {
@@ -149,20 +150,20 @@ fn type_and_value(any: &[u8]) -> (&[u8], &[u8]) {
     (kind, value)
 }
 
-/// A call by GET, as its query says.
+/// The query of a call by GET.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) message: Vec<u8>,
-    /// `json`, `proto`.
+    /// `json` or `proto`.
     pub(super) encoding: String,
-    /// `gzip`, for instance; empty if none.
+    /// The encoding, such as `gzip`; empty if there is none.
     pub(super) compression: Vec<u8>,
 }
 
 /// Reads the query of a call by GET.
 ///
 /// # Errors
-/// In words.
+/// Why the query cannot be read, as text.
 pub(super) fn query(text: &str) -> Result<Query, &'static str> {
     let (mut message, mut encoding, mut compression, mut is_base64) = (None, None, Vec::new(), false);
     for pair in text.split('&') {
@@ -191,7 +192,7 @@ pub(super) fn query(text: &str) -> Result<Query, &'static str> {
     Ok(Query { message, encoding, compression })
 }
 
-/// A value of a query.
+/// Decodes a value of a query.
 fn decoded(value: &str) -> Vec<u8> {
     percent_decode(value.replace('+', " ").as_bytes()).collect()
 }

@@ -1,4 +1,4 @@
-//! How calls of Connect's end, as a client reads it: errors, and what ends a stream, both JSON.
+//! Reads at a client how calls of Connect end: errors, and the message that ends a stream, both JSON.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::names::is_own;
 
 use super::connect;
 
-/// The longest error that is read, bytes, and the longest end of a stream. What JSON becomes in memory is many times that.
+/// The longest error, and the longest end of a stream, that is read, in bytes. JSON takes many times that in memory.
 const MOST: usize = 1 << 20;
-/// Characters of a text that is no error of Connect's, but may say what is wrong.
+/// Characters that are shown of a body that is not an error of Connect, but may say what is wrong.
 const MOST_SHOWN: usize = 200;
-/// Details that are kept of an error.
+/// The most details that are kept of an error.
 const MOST_DETAILS: usize = 1000;
-/// Where types of details are found, as gRPC names them.
+/// The prefix of types of details in gRPC.
 const TYPES: &str = "type.googleapis.com/";
 
-/// An error, as far as it is known here.
+/// An error, with the fields that are known here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Error {
@@ -39,7 +39,7 @@ struct Detail {
     value: String,
 }
 
-/// What ends a stream.
+/// The message that ends a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct End {
@@ -47,7 +47,7 @@ struct End {
     metadata: BTreeMap<String, Vec<String>>,
 }
 
-/// How a call has ended that failed with this status of HTTP, and this body.
+/// How a call ended that failed with this HTTP status and this body.
 pub(super) fn of_failure(status: u16, is_json: bool, body: &[u8], metadata: Option<Metadata>) -> Ending {
     let read = (is_json && body.len() <= MOST).then(|| serde_json::from_slice::<Error>(body).ok()).flatten();
     let known = read.as_ref().and_then(|failure| connect::code(&failure.code));
@@ -64,21 +64,21 @@ pub(super) fn of_failure(status: u16, is_json: bool, body: &[u8], metadata: Opti
     Ending::Status { code: code_of_http(status), message, details: Vec::new(), metadata }
 }
 
-/// How a stream has ended, as its last message says.
+/// How a stream ended, by its last message.
 pub(super) fn of_stream(json: &[u8]) -> Ending {
     let failed =
         |message: String| Ending::Status { code: Failure::INTERNAL, message, details: Vec::new(), metadata: None };
     if json.len() > MOST {
         return failed(format!("what ends the stream has {} bytes, the limit is {MOST}", json.len()));
     }
-    // A list would be taken for the fields in order.
+    // `serde_json` would take a list for the fields in order.
     let read = json.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice::<End>(json));
     let Some(Ok(end)) = read else {
         return failed("what ends the stream is not JSON as Connect has it".to_owned());
     };
     let metadata = match metadata(end.metadata) {
         Ok(metadata) => metadata,
-        // What has failed anyway says why.
+        // The call has failed anyway, and its error says why.
         Err(why) if end.error.is_none() => return failed(why.to_owned()),
         Err(_) => None,
     };
@@ -112,7 +112,7 @@ fn metadata(pairs: BTreeMap<String, Vec<String>>) -> Result<Option<Metadata>, &'
                 found.push(&name, value.as_bytes());
                 continue;
             }
-            // Several values may have been joined on the way.
+            // Proxies may have joined several values.
             for part in value.split(',') {
                 found.push(&name, &decode_value(part.as_bytes()).ok_or(MALFORMED)?);
             }
@@ -121,8 +121,8 @@ fn metadata(pairs: BTreeMap<String, Vec<String>>) -> Result<Option<Metadata>, &'
     Ok(found)
 }
 
-/// A failure, with its details as gRPC's `google.rpc.Status` has them. A detail that cannot be read is left out: code and
-/// message say more than that would.
+/// A failure, with its details as gRPC's `google.rpc.Status` has them. Details that cannot be read are left out: code
+/// and message matter more.
 fn ending(code: u8, failure: Error, metadata: Option<Metadata>) -> Ending {
     let Error { message, details, .. } = failure;
     let mut out = Writer::with_capacity(0);

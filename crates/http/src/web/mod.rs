@@ -1,9 +1,9 @@
-//! Calls as browsers and `curl` make them: Connect, gRPC-Web and JSON that is posted, over either version of HTTP. And calls
-//! as Connect's clients make them.
+//! Calls as browsers and `curl` make them, over either version of HTTP: Connect, gRPC-Web and posted JSON. And calls as
+//! clients of Connect make them.
 //!
-//! By the projects' own descriptions: [Connect](https://connectrpc.com/docs/protocol),
-//! [gRPC-Web](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). At a server [`Asked`] is how a
-//! call is asked for and [`Reply`] how it is answered; [`Caller`] is both at a client.
+//! The projects' own descriptions: [Connect](https://connectrpc.com/docs/protocol),
+//! [gRPC-Web](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). At a server, [`Asked`] reads a call and
+//! [`Reply`] answers it. At a client, [`Caller`] does both.
 
 mod answer;
 mod asked;

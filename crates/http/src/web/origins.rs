@@ -1,21 +1,21 @@
-//! Which web pages may call: browsers say where the page that calls is from (the Fetch standard's CORS protocol).
+//! Which web pages may call. Browsers send the origin of the calling page (the Fetch standard's CORS protocol).
 
 use crate::fields::Request;
 
 use super::answer::Answer;
 
-/// Where the pages may be from that call, as in `https://example.org:8443`.
+/// The origins of pages that may call, as in `https://example.org:8443`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
     any: bool,
     named: Vec<String>,
 }
 
-/// How long a browser need not ask again, seconds: two hours are the most that Chromium remembers.
+/// How long a browser need not ask again, in seconds: two hours, the most that Chromium remembers.
 const SECONDS: &[u8] = b"7200";
 
 impl Origins {
-    /// These; `*` stands for all.
+    /// Allows these origins; `*` stands for all.
     #[must_use]
     pub fn new(origins: Vec<String>) -> Self {
         Self { any: origins.iter().any(|origin| origin == "*"), named: origins }
@@ -28,7 +28,7 @@ impl Origins {
     /// The origin of a request, if it names one.
     ///
     /// # Errors
-    /// What a page is answered that may not call.
+    /// The answer to a page that may not call.
     pub(super) fn check<'a>(&self, request: Request<'a>) -> Result<Option<&'a [u8]>, Answer> {
         let Some(origin) = request.header("origin") else { return Ok(None) };
         if self.allow(origin) {
@@ -38,7 +38,7 @@ impl Origins {
         Err(Answer::refusal(403, why))
     }
 
-    /// The answer to a browser that asks before it calls.
+    /// The answer to a browser that asks before it calls (a preflight request).
     ///
     /// # Errors
     /// The page may not call.
@@ -51,7 +51,7 @@ impl Origins {
         let wanted = request.header("access-control-request-headers").unwrap_or(b"content-type");
         for (name, value) in [
             ("access-control-allow-methods", &b"GET, POST"[..]),
-            // Whatever it wants to send: a page that may call may say what it likes.
+            // Allows all headers that the page asks for: a page that may call may send any.
             ("access-control-allow-headers", wanted),
             ("access-control-max-age", SECONDS),
         ] {

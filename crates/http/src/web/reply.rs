@@ -1,4 +1,4 @@
-//! How a call is answered.
+//! Answers a call, at a server.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,22 +17,22 @@ use super::connect;
 /// The flag of gRPC-Web's trailers.
 const TRAILERS: u8 = 0x80;
 
-/// The state of one call's reply.
+/// The state of the reply to one call.
 #[derive(Debug)]
 pub struct Reply {
     protocol: Protocol,
     codec: Codec,
     origin: Option<Vec<u8>>,
-    /// How messages may be compressed: the client reads it. gRPC's own know that by themselves.
+    /// How messages may be compressed, if the client reads it. Not used for gRPC, where the session knows.
     encoding: Option<Encoding>,
-    /// What the client reads.
+    /// The encodings that the client reads.
     accepts: Encodings,
-    /// What is said depends on what the client can read, which whoever keeps replies for others has to know.
+    /// The reply depends on the encodings that the client accepts. Caches have to know that.
     varies: bool,
-    /// Connect's unary calls: what is sent when the call is over, as its status comes first in HTTP.
+    /// For unary calls of Connect: what is kept until the call is over, because HTTP's status comes first.
     later: Option<Box<Later>>,
     has_head: bool,
-    /// What HTTP says of a unary call's failure, if that is not what its code says.
+    /// The HTTP status for a failed unary call, if it differs from the one for its code.
     http_status: Option<u16>,
 }
 
@@ -40,14 +40,14 @@ pub struct Reply {
 struct Later {
     metadata: Vec<(String, Vec<u8>)>,
     message: Vec<u8>,
-    /// In its place.
+    /// The compressed message, in place of `message`.
     compressed: Option<Vec<u8>>,
 }
 
 pub(super) type Pairs = Vec<(String, Vec<u8>)>;
 
 impl Reply {
-    /// The reply to such a call. `encoding`: how its messages are compressed if the client can read that.
+    /// The reply to a call. `encoding`: how to compress its messages if the client reads that.
     #[must_use]
     pub fn to(asked: &Asked, encoding: Option<Encoding>) -> Self {
         let varies = encoding.is_some() && asked.protocol == Protocol::Connect;
@@ -67,13 +67,13 @@ impl Reply {
         }
     }
 
-    /// With a status of HTTP other than that of the failure's code.
+    /// Uses this HTTP status instead of the one for the failure's code.
     #[must_use]
     pub fn with_http_status(self, status: u16) -> Self {
         Self { http_status: Some(status), ..self }
     }
 
-    /// In its place, an answer in words that is no call's.
+    /// A refusal in place of the reply.
     #[must_use]
     pub fn refusal(&self, status: u16, why: &str) -> Answer {
         let mut answer = Answer::refusal(status, why);
@@ -83,7 +83,7 @@ impl Reply {
         answer
     }
 
-    /// Sends, or keeps, the metadata that comes before all messages.
+    /// Sends, or keeps, the metadata that precedes all messages.
     ///
     /// # Errors
     /// [`SendError::Gone`], also if it was sent already; [`SendError::Unfit`].
@@ -104,8 +104,8 @@ impl Reply {
         self.respond(to, id, 200, self.content_type(), &pairs, false)
     }
 
-    /// Sends, or keeps, a message, of which `pieces` are the parts end to end. It is compressed if the client reads that and
-    /// `compress` says so; what is long of gRPC's is written by `out` on the way.
+    /// Sends, or keeps, a message, whose bytes are `pieces` end to end. It is compressed if `compress` is set and the
+    /// client reads the encoding. Long messages of gRPC are written by `out` directly.
     ///
     /// # Errors
     /// [`SendError::Gone`], [`SendError::TooLong`].
@@ -136,7 +136,7 @@ impl Reply {
         self.envelope(to, id, (0, self.encoding.filter(|_| compress)), pieces, false)
     }
 
-    /// A message is to be compressed although the server does not do that by itself.
+    /// Chooses an encoding for a message that is to be compressed although the server does not compress by default.
     fn choose(&mut self, compress: bool) {
         if compress && self.encoding.is_none() {
             self.encoding = self.accepts.best();
@@ -147,7 +147,7 @@ impl Reply {
     /// Sends the end of the call, after which nothing may follow.
     ///
     /// # Errors
-    /// [`SendError::Gone`]; [`SendError::Unfit`], and something else may be sent.
+    /// [`SendError::Gone`]; after [`SendError::Unfit`], another end may be sent.
     pub fn end(&mut self, to: &mut impl Calls, id: StreamId, outcome: &Outcome<'_>) -> Result<(), SendError> {
         if self.protocol == Protocol::Grpc {
             return to.http2().ok_or(SendError::Gone)?.send_status(id, outcome);
@@ -164,7 +164,7 @@ impl Reply {
         ended
     }
 
-    /// A unary call of Connect's: now its HTTP status is known.
+    /// Ends a unary call of Connect, whose HTTP status is known now.
     fn end_unary(
         &mut self,
         to: &mut impl Calls,
@@ -192,7 +192,7 @@ impl Reply {
         Ok(())
     }
 
-    /// A stream of Connect's, or a call of gRPC-Web's: the status comes in the body.
+    /// Ends a stream of Connect or a call of gRPC-Web: the status is sent in the body.
     fn end_stream(
         &mut self,
         to: &mut impl Calls,
@@ -227,7 +227,7 @@ impl Reply {
         self.envelope(to, id, (TRAILERS, None), &[&fields], true).map(drop)
     }
 
-    /// Sends bytes with a flag and their length in front of them, compressed if there is an encoding for them.
+    /// Sends bytes with a flag and their length in front, compressed if there is an encoding.
     fn envelope(
         &self,
         to: &mut impl Calls,
@@ -278,7 +278,7 @@ impl Reply {
         if let Some(origin) = &self.origin {
             headers.push(("access-control-allow-origin", origin));
             headers.push(("vary", b"origin"));
-            // A page sees no headers but those that are named to it.
+            // A page sees only the headers that are named to it.
             exposed.push_str(accepts);
             for (name, _) in pairs {
                 exposed.push_str(", ");
@@ -296,7 +296,7 @@ fn named(protocol: Protocol, encoding: Encoding) -> (String, Vec<u8>) {
     (protocol.encoding().to_owned(), encoding.name().as_bytes().to_vec())
 }
 
-/// Metadata as headers carry it.
+/// Encodes metadata as headers carry it.
 pub(super) fn fit(metadata: Option<&Metadata>) -> Result<Pairs, SendError> {
     let mut pairs = Pairs::new();
     for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {

@@ -368,7 +368,7 @@ impl<S: Calls> Role for Server<S> {
             session.forget(stream);
             return Ok(());
         };
-        // For clients that read that.
+        // Messages are compressed only for clients that read the encoding.
         let compress = compresses(frame, self.encoding.is_some());
         match frame.kind {
             Kind::Head => {

@@ -51,9 +51,9 @@ pub(crate) trait Place: Debug + Display + Send + Sync {
 
     /// Listens there.
     ///
+    /// # Errors
     /// With a sentence that names the URL: the URL is in use, the options do not allow it (`InvalidInput`), or the
     /// system refuses.
-    /// refuses.
     fn bind(&self, options: &Options) -> io::Result<Bound>;
 
     /// What to expect of this place while no server is there.
