@@ -138,7 +138,7 @@ pub enum ConnectError {
     /// No server is there.
     #[error("{0}")]
     Unavailable(String),
-    /// Client and server do not fit together, by protocol or options.
+    /// Client and server do not fit together.
     #[error("{0}")]
     Mismatch(String),
     /// The server rejects this client.

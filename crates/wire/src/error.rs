@@ -1,8 +1,8 @@
-//! How a call's failure travels.
+//! The encoding of a call's failure.
 
 use crate::malformed::Malformed;
 
-/// gRPC's status codes are the project's (`0` is OK and never travels in a failure). Their names, by code.
+/// The names of gRPC's status codes, by code. nearcall uses the same codes. `0` is OK and is never sent in a failure.
 pub const CODE_NAMES: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -39,13 +39,13 @@ pub struct Failure {
     pub details: Vec<u8>,
 }
 
-/// Bytes of a message, at most.
+/// The most bytes of a message.
 const MOST_TEXT: usize = 16_384;
 
 impl Failure {
-    /// The call was given up by its caller.
+    /// The caller has cancelled the call.
     pub const CANCELLED: u8 = 1;
-    /// An exception that is no status.
+    /// An exception that has no status of its own.
     pub const UNKNOWN: u8 = 2;
     /// The request cannot be understood.
     pub const INVALID_ARGUMENT: u8 = 3;
@@ -61,17 +61,17 @@ impl Failure {
     pub const RESOURCE_EXHAUSTED: u8 = 8;
     /// Client and server do not fit together.
     pub const FAILED_PRECONDITION: u8 = 9;
-    /// Others were in the way.
+    /// Other calls were in the way.
     pub const ABORTED: u8 = 10;
-    /// It is beyond what there is.
+    /// The value is outside the valid range.
     pub const OUT_OF_RANGE: u8 = 11;
     /// The server has no such method.
     pub const UNIMPLEMENTED: u8 = 12;
-    /// A promise was broken inside.
+    /// An internal error: something that must always hold did not.
     pub const INTERNAL: u8 = 13;
     /// There is no server, or no longer.
     pub const UNAVAILABLE: u8 = 14;
-    /// Who the peer is could not be shown.
+    /// The peer could not prove its identity.
     pub const UNAUTHENTICATED: u8 = 16;
 
     /// A failure without details.
@@ -79,7 +79,7 @@ impl Failure {
         Self { code, message: message.into(), details: Vec::new() }
     }
 
-    /// Cuts a message that is longer than anybody reads: one of any length may be an exception's text.
+    /// Cuts a message that is too long to read. The text of an exception may have any length.
     pub fn cut(&mut self) {
         if self.message.len() > MOST_TEXT {
             let at = (0..=MOST_TEXT).rev().find(|&at| self.message.is_char_boundary(at)).unwrap_or(0);
@@ -108,7 +108,7 @@ impl Failure {
         let (message, details) =
             rest.split_at_checked(len).ok_or(Malformed("an error frame's message is longer than the frame"))?;
         let code = if (1..=HIGHEST_CODE).contains(&head[0]) { head[0] } else { Self::UNKNOWN };
-        // Only so much is read that the rest of a character at the end of it can be cut off.
+        // Reads a few bytes more than the limit, so that `cut` can remove an incomplete character at the end.
         let message = String::from_utf8_lossy(&message[..message.len().min(MOST_TEXT + 4)]).into_owned();
         let mut failure = Self { code, message, details: details.to_vec() };
         failure.cut();

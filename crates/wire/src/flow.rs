@@ -2,13 +2,13 @@
 //!
 //! A sender may send while it has credit left, so it overdraws by at most one item.
 
-/// Credit each stream starts with, bytes, both ways.
+/// The credit that each direction of a stream starts with, in bytes.
 pub const WINDOW: i64 = 1 << 20;
 
-/// What one item costs beside its payload, so that empty items are bounded, too.
+/// The cost of an item in addition to its payload, so that empty items are bounded, too.
 const OVERHEAD: usize = 32;
 
-/// What sending or taking an item costs.
+/// The credit that sending or taking an item costs.
 #[must_use]
 pub fn cost(payload: usize) -> i64 {
     (payload + OVERHEAD) as i64

@@ -8,7 +8,7 @@
 //! u32 count, count × u64 lengths           if PARTS
 //! payload
 //! ```
-//! All numbers are little-endian. How a frame is delimited is the transport's business.
+//! All numbers are little-endian. The transport decides how a frame is delimited.
 
 use std::num::NonZeroU64;
 
@@ -29,23 +29,25 @@ pub mod flags {
     pub const PARTS: u8 = 4;
     /// The arguments are a map by name, because some were left out.
     pub const NAMED: u8 = 8;
-    /// The same bit, of an error: the server has not begun with the call, which may be sent to another one.
+    /// In an error frame: the server has not begun the call, which may be sent to another server. Same bit as
+    /// [`NAMED`].
     pub const UNBEGUN: u8 = NAMED;
-    /// The same bit, of a goodbye: it is the server's last frame, and calls that it has not answered were not begun.
+    /// In a GOAWAY frame: this is the server's last frame, and calls that it has not answered were not begun. Same bit
+    /// as [`NAMED`].
     pub const LAST: u8 = NAMED;
-    /// Nobody waits for a reply to this call.
+    /// The caller does not wait for a reply.
     pub const ONEWAY: u8 = 16;
     /// The frame belongs to a call that the accepting side began.
     pub const BACK: u8 = 32;
-    /// The call is of an object that the receiver has given, not of a service.
+    /// The call is to an object that the receiver has given, not to a service.
     pub const TARGET: u8 = 64;
     /// Every bit above.
     pub const ALL: u8 = 127;
-    /// Those that say something by themselves; the others say that a field follows.
+    /// The flags that stand alone. The other flags say that a field follows.
     pub const PLAIN: u8 = NAMED | ONEWAY | BACK;
 }
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -53,13 +55,13 @@ pub enum Kind {
     Call = 1,
     /// One item of a stream, either way.
     Item = 2,
-    /// The sender's stream is complete. From a server it ends the call well.
+    /// The sender's stream is complete. From a server, this also ends the call successfully.
     End = 3,
     /// The result of a call that returns one value.
     Reply = 4,
     /// The call failed; payload is a [`Failure`](crate::Failure).
     Error = 5,
-    /// The caller gave the call up.
+    /// The caller has cancelled the call.
     Cancel = 6,
     /// The receiver of a stream has room for this many more bytes (payload: u64).
     Credit = 7,
@@ -67,16 +69,16 @@ pub enum Kind {
     Ping = 8,
     /// Answers a [`Kind::Ping`].
     Pong = 9,
-    /// The server takes no new calls on this connection; those begun are finished.
+    /// The server accepts no new calls on this connection, and finishes those that it has begun.
     GoAway = 10,
     /// The server's initial metadata for a call, before its first item or its end.
     Head = 11,
-    /// The sender holds so many fewer of references that it was given (payload: [`Released`](crate::Released)).
+    /// The sender holds references less often now (payload: [`Released`](crate::Released)).
     Release = 12,
 }
 
 impl Kind {
-    /// Whether it asks whether the other side is there, or answers that.
+    /// Whether the frame is a ping or the answer to one.
     #[inline]
     #[must_use]
     pub fn is_ping(self) -> bool {
@@ -102,24 +104,25 @@ impl Kind {
     }
 }
 
-/// A frame's head, read from or to be put in front of a payload.
+/// A frame's head, decoded, or to be encoded in front of a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What the frame is for.
+    /// The frame's purpose.
     pub kind: Kind,
-    /// Those of [`flags::PLAIN`]; the other flags follow from the fields below.
+    /// The flags in [`flags::PLAIN`]. The other flags follow from the fields below.
     pub flags: u8,
     /// Index of the method in the server's description (calls only).
     pub method: u16,
-    /// The call this belongs to, chosen by whoever called.
+    /// The number of the frame's call, chosen by the caller.
     pub call: u32,
-    /// The object that is called, if it is no service (calls only). Not in `extras`: calls of objects are frequent.
+    /// The object that is called, unless the call is to a service (calls only). Not in `extras`, because calls of
+    /// objects are frequent.
     pub target: Option<NonZeroU64>,
-    /// What most frames do not have.
+    /// The fields that most frames do not have.
     extras: Option<Box<Extras>>,
 }
 
-/// The optional fields of a frame's head, apart so that the usual head is small.
+/// The optional fields of a frame's head, kept apart so that the usual head is small.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Extras {
     /// Time left for the call, microseconds.
@@ -144,7 +147,7 @@ impl FrameHead {
         self.extras.as_deref()
     }
 
-    /// The optional fields, to be set.
+    /// The optional fields, created if there are none.
     pub fn extras_mut(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
     }
@@ -163,7 +166,7 @@ impl FrameHead {
         self.extras().and_then(|extras| extras.deadline_us)
     }
 
-    /// The fixed part only, for frames without options: the hot path.
+    /// The encoded head of a frame without options: the fast path.
     #[inline]
     #[must_use]
     pub fn plain(kind: Kind, flags: u8, method: u16, call: u32) -> [u8; HEAD_LEN] {
@@ -172,7 +175,7 @@ impl FrameHead {
         [kind as u8, flags, method[0], method[1], call[0], call[1], call[2], call[3]]
     }
 
-    /// The same for the call of an object.
+    /// The encoded head of a call of an object without other options.
     #[inline]
     #[must_use]
     pub fn plain_to(target: NonZeroU64, flags: u8, method: u16, call: u32) -> [u8; HEAD_LEN + 8] {
@@ -206,7 +209,7 @@ impl FrameHead {
         }
     }
 
-    /// Reads the head of `frame`; the payload is what follows at the returned offset.
+    /// Reads the head of `frame`. The payload begins at the returned offset.
     ///
     /// # Errors
     /// [`Malformed`] for anything that this protocol does not allow. Never panics, whatever the bytes.

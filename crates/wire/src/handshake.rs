@@ -1,4 +1,4 @@
-//! The first exchange on a connection: who speaks what, and within which limits.
+//! The first exchange on a connection: versions, limits, and what the server offers.
 //!
 //! ```text
 //! preamble: "NCAL" | u8 protocol | u8 kind (1 hello, 2 welcome, 3 reject) | u16 zero | u32 length | that many bytes
@@ -17,10 +17,10 @@ pub const PROTOCOL: u8 = 1;
 /// Longest handshake message, bytes.
 pub const MAX_HANDSHAKE: usize = 16 << 20;
 
-/// What both sides will not exceed.
+/// A side's limits, which the other side must not exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Longest message the sender of this is willing to receive, bytes.
+    /// The longest message that the sender of this accepts, in bytes.
     pub max_message: u64,
 }
 
@@ -31,10 +31,10 @@ pub struct Hello {
     pub version: String,
     /// The client's limits.
     pub limits: Limits,
-    /// Size of each ring in the shared memory that came with this, bytes; 0 on other transports.
+    /// Size of each ring in the shared memory that was sent along, in bytes; 0 on other transports.
     #[serde(default)]
     pub ring: u64,
-    /// How many buffers of the server's the client keeps track of at a time; 0 if it does not know what they are.
+    /// How many of the server's buffers the client keeps track of at a time; 0 if it cannot borrow buffers.
     #[serde(default)]
     pub buffers: u32,
 }
@@ -48,15 +48,15 @@ pub struct Welcome {
     pub limits: Limits,
     /// The services, as the server describes them (JSON, opaque to this floor).
     pub description: String,
-    /// Whether the shared memory that came with the hello is used.
+    /// Whether the server uses the shared memory that was sent with the hello.
     #[serde(default)]
     pub memory: bool,
-    /// How many buffers of the client's the server keeps track of at a time; 0 if it does not know what they are.
+    /// How many of the client's buffers the server keeps track of at a time; 0 if it cannot borrow buffers.
     #[serde(default)]
     pub buffers: u32,
 }
 
-/// What a handshake message is.
+/// The kind and the length of a handshake message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preamble {
     /// A [`Hello`] of so many bytes follows.
@@ -78,7 +78,7 @@ pub enum PreambleError {
         "the peer speaks version {0} of the nearcall protocol, this side version {PROTOCOL}; use the same nearcall on both"
     )]
     Version(u8),
-    /// This version, but wrong.
+    /// This version, but malformed.
     #[error("the peer's handshake is broken: {0}")]
     Broken(&'static str),
 }
@@ -103,7 +103,7 @@ impl Preamble {
         out
     }
 
-    /// Reads a preamble. The version is looked at before anything else that a version might change.
+    /// Reads a preamble. The version is checked before all fields that another version might change.
     ///
     /// # Errors
     /// [`PreambleError`] with a sentence for the user.
@@ -165,7 +165,7 @@ impl Welcome {
     }
 }
 
-/// Parts of what was sent may be in the error.
+/// Makes the error for a message that cannot be read. The error may contain parts of the message.
 fn unreadable(what: &str, error: &serde_json::Error) -> String {
     format!("the {what} cannot be read: {}", shown(&error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! The dicts and sets that a message becomes, and what those cost whose keys the bytes show.
+//! Finds the dicts and sets in a message, and adds up their cost if the bytes show the hashes of their keys.
 
 use std::ops::Range;
 
@@ -6,38 +6,38 @@ use crate::hashes::{KeyHash, KeyType, scattered};
 use crate::msgpack::{Shape, step};
 use crate::probing::{Effort, Kind, TooMuch};
 
-/// Keys that no table of Python's is slow with, whatever they are.
+/// With so few keys, no table of Python's is slow, whatever the keys are.
 const FEW: u64 = 16;
-/// How deep values may be in each other. Python's own decoders end at its recursion limit of 1,000.
+/// How deeply values may be nested. Python's own decoders stop at its recursion limit of 1,000.
 const DEEPEST: usize = 10_000;
 
-/// What to look at in a message.
+/// What to look for in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
-    /// Lists may become sets, because a type says so. The extension types of sets always do.
+    /// Whether lists may become sets, because a type says so. The extension types of sets always do.
     pub lists: bool,
-    /// The types of keys: those of each table are of one of them.
+    /// The possible types of keys. All keys of one table have the same type.
     pub keys: Vec<KeyType>,
 }
 
-/// A dict or a set of which some hashes are unknown.
+/// A dict or a set with hashes that are partly unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashed {
-    /// What it becomes.
+    /// The kind of table that Python makes.
     pub kind: Kind,
-    /// How many more keys there are, with hashes that nobody can foresee.
+    /// How many further keys there are, with hashes that cannot be predicted.
     pub random: usize,
-    /// Where the others are in the message, in order.
+    /// Where the other keys are in the message, in order.
     pub keys: Vec<Range<usize>>,
 }
 
-/// A value whose inner values are being gone through.
+/// A value whose inner values are being read.
 struct Open {
     left: u64,
     shape: Shape,
-    /// Where the value directly in it begins that is being gone through.
+    /// Where the current direct inner value begins.
     inner: usize,
-    /// It is looked at: its table is the last one that has not come to its end.
+    /// Whether the value becomes a table that is watched: the last table that is not complete.
     watched: Option<Kind>,
 }
 
@@ -46,14 +46,14 @@ impl Hashed {
         Self { kind, random: 0, keys: Vec::new() }
     }
 
-    /// Adds what the table costs, if its keys have the type for which that is most.
+    /// Adds the cost of the table, for the type of keys with which it is highest.
     ///
-    /// `hashes` gets a type's number in [`Watch::keys`] and puts the keys' hashes behind what is there. They may end
-    /// early, where a decoder ends. It gives back whether Python was asked for some.
+    /// `hashes` gets a type's index in [`Watch::keys`] and appends the hashes of the keys. It may append fewer, as a
+    /// decoder may stop early. It returns whether it has asked Python for any.
     ///
     /// # Errors
     ///
-    /// [`TooMuch`], or what `hashes` gives.
+    /// [`TooMuch`], or the error of `hashes`.
     pub fn add<E: From<TooMuch>>(
         &self,
         bytes: &[u8],
@@ -75,7 +75,7 @@ impl Hashed {
             let mut most = before;
             most.add(self.kind, &found, key, |one, other| key_type.same(key(one), key(other)))?;
             if asked {
-                // One key may be encoded in two ways of which only Python knows, and then its table is a smaller one.
+                // One key may be encoded in two ways that only Python knows to be equal. Then the table is smaller.
                 let mut least = before;
                 least.add(self.kind, &found, key, |_, _| true)?;
                 most = most.max(least);
@@ -86,7 +86,7 @@ impl Hashed {
         Ok(())
     }
 
-    /// Adds what the table costs, if all its hashes are known; gives it back if not.
+    /// Adds the cost of the table if all hashes are known. Otherwise returns the table.
     fn end(self, bytes: &[u8], types: &[KeyType], effort: &mut Effort) -> Result<Option<Self>, TooMuch> {
         let len = self.keys.iter().map(Range::len).sum();
         if self.keys.len() as u64 <= FEW || effort.is_little(self.keys.len(), len, self.random) {
@@ -127,12 +127,12 @@ impl From<TooMuch> for Stop {
 }
 
 impl Watch {
-    /// Adds up what the dicts and sets of a message cost; gives back those with hashes that the bytes do not show, inner
-    /// ones first. Of a malformed message it looks at all that comes before the fault, because a decoder does so, too.
+    /// Adds up the cost of a message's dicts and sets. Returns those with hashes that the bytes do not show, inner ones
+    /// first. In a malformed message, everything before the error is counted, because a decoder reads it, too.
     ///
     /// # Errors
     ///
-    /// [`TooMuch`]: it is not to be decoded.
+    /// [`TooMuch`]: the message must not be decoded.
     pub fn look(&self, bytes: &[u8], effort: &mut Effort) -> Result<Vec<Hashed>, TooMuch> {
         let mut unknown = Vec::new();
         let mut open: Vec<Open> = Vec::new();
@@ -157,7 +157,7 @@ impl Watch {
                 open.push(Open { left: step.inside, shape: step.shape, inner: at, watched });
                 continue;
             }
-            // The value ends here, and so may those around it.
+            // The value ends here, and so may values around it.
             loop {
                 let Some(outer) = open.last_mut() else { break 'values };
                 if let Some(kind) = outer.watched
@@ -177,7 +177,7 @@ impl Watch {
                 }
             }
         }
-        // What has not come to its end, inner ones first.
+        // Tables that are not complete, inner ones first.
         for table in tables.into_iter().rev() {
             unknown.extend(table.end(bytes, &self.keys, effort)?);
         }

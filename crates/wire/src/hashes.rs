@@ -1,50 +1,50 @@
-//! Python's hash of a key, computed from its msgpack bytes.
+//! Computes Python's hash of a key from its msgpack bytes.
 //!
 //! Numbers: "Hashing of numeric types" in Python's library reference. Tuples: the comment above `tuple_hash` in `CPython`'s
 //! `Objects/tupleobject.c`, which describes its variant of xxHash. Both hold for `CPython` 3.10 to 3.14.
 
 use crate::msgpack::number;
 
-/// Python's hashes of numbers are remainders of this prime.
+/// Python's hashes of numbers are remainders modulo this prime.
 const MODULUS: u64 = (1 << BITS) - 1;
 const BITS: u32 = 61;
 const HASH_OF_INFINITY: i64 = 314_159;
-/// Since Python 3.12; before, it is an address.
+/// The hash since Python 3.12. In older versions it is an address.
 const HASH_OF_NONE: i64 = 0xfca8_6420;
-/// How deep tuples may be in each other to be looked at here.
+/// How deeply nested tuples may be to be hashed here.
 const DEEPEST: u32 = 8;
 /// nearcall's extension type of tuples in values of type `Any`.
 const TUPLE: u8 = 4;
 
-/// What Python makes of a key, as far as its hash depends on it.
+/// The Python type of a key, as far as the hash depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyType {
-    /// What it is in msgpack: an int becomes an int, an array a tuple.
+    /// The type that msgpack gives: an int becomes an int, an array a tuple.
     AsSent,
     /// Like `AsSent`, but ints become floats.
     Float,
     /// Text or 16 bytes become a `UUID`.
     Uuid,
-    /// An array of so many becomes a tuple.
+    /// An array of this many values becomes a tuple.
     Tuple(Vec<KeyType>),
     /// An array of any length becomes a tuple.
     Tuples(Box<KeyType>),
-    /// Something that only Python knows how to hash.
+    /// Only Python can hash the key.
     Other,
 }
 
-/// What a key's bytes show of its hash.
+/// What is known of a key's hash from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyHash {
-    /// It is this one.
+    /// This is the hash.
     Is(i64),
-    /// It depends on a secret of the process.
+    /// The hash depends on a secret of the process.
     Secret,
-    /// Python must be asked.
+    /// Only Python knows the hash.
     Unknown,
 }
 
-/// A value that begins some bytes; of an array its number of values, which follow.
+/// The first value of some bytes. Of an array, only the number of its values, which follow.
 #[derive(Debug, Clone, Copy)]
 enum Atom<'a> {
     None,
@@ -57,7 +57,7 @@ enum Atom<'a> {
 }
 
 impl KeyType {
-    /// The hash of an encoded key.
+    /// Computes the hash of an encoded key.
     #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         match self.walk(key, 0) {
@@ -67,7 +67,7 @@ impl KeyType {
         }
     }
 
-    /// Whether the hash of an encoded key is a secret of the process, without a look at the rest of the key.
+    /// Whether the hash of an encoded key is a secret of the process. Does not look at the rest of the key.
     #[inline]
     pub(crate) fn is_secret(&self, key: &[u8]) -> bool {
         matches!(self, Self::AsSent | Self::Float) && is_text(key)
@@ -79,7 +79,7 @@ impl KeyType {
         one == other || self.equal(one, other, 0).is_some()
     }
 
-    /// The hash of the first value, and where it ends; `None` if only Python knows.
+    /// The hash of the first value, and where the value ends; `None` if only Python knows the hash.
     fn walk(&self, bytes: &[u8], depth: u32) -> Option<(KeyHash, usize)> {
         let (atom, mut at) = self.atom(bytes)?;
         let hash = match atom {
@@ -109,7 +109,7 @@ impl KeyType {
         Some((KeyHash::Is(hash), at))
     }
 
-    /// Where two values end, if they are equal.
+    /// Where two values end, if they are equal; else `None`.
     fn equal(&self, one: &[u8], other: &[u8], depth: u32) -> Option<(usize, usize)> {
         let ((left, mut at), (right, mut other_at)) = (self.atom(one)?, self.atom(other)?);
         let equal = match (left, right) {
@@ -181,7 +181,7 @@ fn atom(bytes: &[u8]) -> Option<(Atom<'_>, usize)> {
     let text = |header, len| content(header, len).map(|(content, end)| (Atom::Text(content), end));
     let binary = |header, len| content(header, len).map(|(content, end)| (Atom::Bytes(content), end));
     let array = |header, count| Some((Atom::Array(count), header));
-    // Looked at first, so that extensions in extensions do not call this function deeper and deeper.
+    // Checked before the call, so that extensions inside extensions do not make this function recurse deeply.
     let extension = |header: usize| match (bytes.get(header - 1)?, bytes.get(header)?) {
         (&TUPLE, 0x90..=0x9f | 0xdc | 0xdd) => atom(&bytes[header..]).map(|(array, len)| (array, header + len)),
         _ => None,
@@ -222,7 +222,7 @@ fn atom(bytes: &[u8]) -> Option<(Atom<'_>, usize)> {
     }
 }
 
-/// A number so that equal ones are the same: a whole one, or the bits of another one.
+/// A form of a number in which equal numbers are equal: a whole number, or the bits of another float.
 fn number_of(atom: Atom<'_>) -> (i128, u64) {
     match atom {
         Atom::Int { below_zero: true, size } => (-i128::from(size), 0),
@@ -255,7 +255,7 @@ fn uuid_in(text: &[u8]) -> Option<u128> {
     (wrong == 0).then_some(number)
 }
 
-/// What each hexadecimal digit stands for; 255 for all other bytes.
+/// The value of each hexadecimal digit; 255 for all other bytes.
 const DIGITS: [u8; 256] = {
     let mut values = [255; 256];
     let mut value = 0_u8;
@@ -271,7 +271,7 @@ const DIGITS: [u8; 256] = {
     values
 };
 
-/// A hash as it may be: -1 means an error in C.
+/// A valid hash: in C, -1 means an error.
 fn not_an_error(hash: i64) -> i64 {
     if hash == -1 { -2 } else { hash }
 }
@@ -281,13 +281,14 @@ fn of_int(below_zero: bool, size: u64) -> i64 {
     not_an_error(if below_zero { -hash } else { hash })
 }
 
-/// The hash of a `UUID`, which is that of its number. As 2**61 leaves the remainder 1, the digits of 61 bits are added up.
+/// The hash of a `UUID`, which is the hash of its number. Because 2**61 leaves the remainder 1, the digits of 61 bits
+/// are added.
 fn of_uuid(number: u128) -> i64 {
     let digit = |at: u32| (number >> (BITS * at)) as u64 & MODULUS;
     ((digit(0) + digit(1) + digit(2)) % MODULUS).cast_signed()
 }
 
-/// A float is m * 2**e; 2**61 leaves the remainder 1, so that the power of two turns the bits of m in a circle of 61.
+/// A float is m * 2**e. Because 2**61 leaves the remainder 1, the power of two rotates the bits of m in a circle of 61.
 fn of_float(value: f64) -> i64 {
     let hash = if value.is_infinite() {
         HASH_OF_INFINITY
@@ -301,7 +302,7 @@ fn of_float(value: f64) -> i64 {
     not_an_error(if value < 0.0 { -hash } else { hash })
 }
 
-/// A number that stands for the hash of a text or bytes, which nobody can foresee; that of an empty one is known.
+/// A number in place of the hash of a text or bytes, which cannot be predicted. The hash of an empty text is known.
 fn of_text(text: &[u8]) -> i64 {
     if text.is_empty() {
         return 0;
@@ -315,7 +316,7 @@ fn of_text(text: &[u8]) -> i64 {
     not_an_error(mixed.cast_signed())
 }
 
-/// Some well mixed number for each number.
+/// A well mixed number for each number.
 #[inline]
 pub(crate) fn scattered(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -324,7 +325,7 @@ pub(crate) fn scattered(number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The hash of a tuple, made of those of its values: the rounds of xxHash64 with one lane, and another end.
+/// The hash of a tuple, from the hashes of its values: the rounds of xxHash64 with one lane, and a different end.
 struct TupleHash(u64);
 
 impl TupleHash {
@@ -332,7 +333,7 @@ impl TupleHash {
     const PRIME_1: u64 = 11_400_714_785_074_694_791;
     const PRIME_2: u64 = 14_029_467_366_897_019_727;
     const PRIME_5: u64 = 2_870_177_450_012_600_261;
-    /// Keeps the hash of the empty tuple what it was in older versions.
+    /// Keeps the hash of the empty tuple as in older versions.
     const OF_EMPTY: u64 = 3_527_539;
     const NOT_AN_ERROR: i64 = 1_546_275_796;
 

@@ -1,6 +1,6 @@
-//! What travels between two nearcall processes: frames, the handshake, status codes.
+//! The protocol between two nearcall processes: frames, the handshake, status codes.
 //!
-//! Pure functions over bytes; no I/O, no clocks. `docs/protocol.md` describes the same for a second implementation.
+//! Pure functions over bytes: no I/O, no clocks. `docs/protocol.md` describes the protocol for other implementations.
 
 mod error;
 pub mod flow;

@@ -1,6 +1,6 @@
-//! What every decoder of this crate says of bytes that it cannot accept.
+//! The error of every decoder in this crate.
 
-/// The peer sent something that is not of this protocol: the connection must be closed.
+/// The peer sent bytes that are not of this protocol: the connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(

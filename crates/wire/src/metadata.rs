@@ -2,7 +2,7 @@
 
 use crate::malformed::Malformed;
 
-/// Ordered pairs; a key may come more than once, as in gRPC.
+/// Ordered pairs. A key may occur more than once, as in gRPC.
 ///
 /// ```text
 /// u32 length of what follows | ( u16 length, key, UTF-8 | u32 length, value )*
@@ -10,10 +10,10 @@ use crate::malformed::Malformed;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata(Vec<(String, Vec<u8>)>);
 
-/// Bytes that the metadata of a frame may have.
+/// The most bytes that the metadata of a frame may have.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Bytes that an allocation takes at least, of those that are used everywhere.
+/// The least memory of one allocation, for common allocators.
 const SMALLEST: usize = 32;
 
 fn allocated(len: usize) -> usize {
@@ -21,7 +21,7 @@ fn allocated(len: usize) -> usize {
 }
 
 impl Metadata {
-    /// Pairs that a frame may carry: each costs its receiver much more than its bytes.
+    /// The most pairs that a frame may carry. Each costs its receiver much more memory than its bytes.
     pub const MOST_PAIRS: usize = 4096;
 
     /// Appends a pair.
@@ -41,7 +41,7 @@ impl Metadata {
         self.0.is_empty()
     }
 
-    /// Bytes of memory that the pairs take: short ones take many times what they are on the wire.
+    /// Bytes of memory that the pairs take. Short pairs take many times as much as on the wire.
     #[must_use]
     pub fn held(&self) -> usize {
         let texts: usize = self.0.iter().map(|(key, value)| allocated(key.len()) + allocated(value.len())).sum();

@@ -1,14 +1,14 @@
-//! One msgpack value at a time: what it is, and where the next one begins. Nothing is made of it.
+//! Reads msgpack one value at a time: its shape, and where the next value begins. Makes no values.
 
 /// nearcall's own extension types whose data is one msgpack value: see `docs/protocol.md`.
 const NESTING: std::ops::RangeInclusive<u8> = 4..=7;
-/// Those of them that become a set.
+/// The extension types among them that become a set.
 const SETS: std::ops::RangeInclusive<u8> = 5..=6;
 
-/// What becomes of a value.
+/// The shape of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// A value without others in it.
+    /// A value without values inside.
     Single,
     List,
     Map,
@@ -22,9 +22,9 @@ pub(crate) enum Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) shape: Shape,
-    /// So many values are directly in it; keys and values of a map count each.
+    /// How many values are directly inside. The keys and values of a map each count.
     pub(crate) inside: u64,
-    /// Bytes to the next value: the first of those inside, if there are any.
+    /// Bytes to the next value, which is the first value inside if there is one.
     pub(crate) skip: usize,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn number(bytes: &[u8], width: usize) -> Option<u64> {
     bytes.get(1..=width).map(|digits| digits.iter().fold(0, |sum, &digit| sum << 8 | u64::from(digit)))
 }
 
-/// For each first byte the length of a value that has always this one, and no others in it; 0 for all else.
+/// By first byte: the length of values whose length is fixed and that have no values inside; 0 for all others.
 const FIXED: [u8; 256] = {
     let mut lengths = [0; 256];
     let mut code = 0;
@@ -53,7 +53,7 @@ const FIXED: [u8; 256] = {
     lengths
 };
 
-/// Divides the bytes behind the first value from it, with all that is in it; `None` if it is malformed.
+/// Splits the bytes behind the first value and everything inside it; `None` if the value is malformed.
 pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut rest, mut left) = (bytes, 1_u64);
     while left > 0 {
@@ -64,7 +64,7 @@ pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(bytes.split_at(bytes.len() - rest.len()))
 }
 
-/// What a value holds that is a text.
+/// The content of a text.
 pub(crate) fn text(value: &[u8]) -> Option<&[u8]> {
     match *value.first()? {
         0xa0..=0xbf => value.get(1..),
@@ -75,7 +75,7 @@ pub(crate) fn text(value: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What a value holds that is bytes.
+/// The content of bytes.
 pub(crate) fn binary(value: &[u8]) -> Option<&[u8]> {
     match *value.first()? {
         0xc4 => value.get(2..),
@@ -112,7 +112,7 @@ pub(crate) fn entry<'a>(map: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Looks at the first value; `None` if there is none, or a malformed one.
+/// Reads the first value; `None` if there is none, or it is malformed.
 #[inline]
 pub(crate) fn step(bytes: &[u8]) -> Option<Step> {
     let code = *bytes.first()?;

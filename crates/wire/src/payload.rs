@@ -1,11 +1,11 @@
-//! A payload with buffers beside it: a body in the codec's encoding, then raw buffers, end to end.
+//! A payload with buffers: a body in the codec's encoding, then raw buffers, end to end.
 
 use crate::malformed::Malformed;
 
 /// Most buffers one message may carry.
 const MOST: usize = 65_536;
 
-/// The lengths of a payload's buffers; what the payload has in front of them is the body.
+/// The lengths of a payload's buffers. Everything in front of the buffers is the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartsTable(Vec<u64>);
 

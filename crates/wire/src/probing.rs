@@ -1,26 +1,28 @@
-//! What it costs Python to make dicts and sets of given keys, found before one of them is made.
+//! Computes what it costs Python to make dicts and sets of given keys, before any of them is made.
 //!
-//! Python's tables are open: a key whose place is taken goes on to another one, by a rule that the key's hash decides. Who
-//! chooses hashes can make every key go through all those before it, so that n keys cost n² steps. Hashes of text and
-//! bytes hang on a secret of the process. Those of numbers, and of all that is made of numbers, do not.
+//! Python's tables use open addressing: if a key's place is taken, the table tries another place, by a rule that
+//! depends on the key's hash. A peer that chooses hashes can make every key try the places of all keys before it, so
+//! that n keys cost n² steps. Hashes of text and bytes depend on a secret of the process. Hashes of numbers, and of
+//! everything that is made of numbers, do not.
 //!
 //! The rules are those of `CPython` 3.10 to 3.14: `Objects/dictobject.c` and `Objects/setobject.c`.
 
 /// Steps that any message may cost: about a tenth of a second.
 const FREE: u64 = 1 << 24;
-/// Steps for each key that a message may cost. Most keys take one or two.
+/// Steps that a message may cost for each of its keys. Most keys take one or two.
 const PER_KEY: u64 = 32;
-/// Steps that nobody counts, so that what cannot take long is not looked at: some for a message, some for each key.
+/// Steps that may stay uncounted, so that tables that cannot take long are not examined: some for a message, and some
+/// for each key.
 const UNSEEN: u64 = FREE;
 const UNSEEN_PER_KEY: u64 = 16;
-/// Steps that a comparison of two keys stands for; each byte of a key is one more.
+/// Steps that count for a comparison of two keys. Each byte of a key counts one more.
 const COMPARISON: u64 = 16;
 
 const SHIFT: u32 = 5;
 const LINEAR: usize = 9;
 const FIRST_SIZE: usize = 8;
 
-/// Which of Python's two tables.
+/// The kinds of Python's hash tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A `dict`.
@@ -29,14 +31,14 @@ pub enum Kind {
     Set,
 }
 
-/// Why a message is not to be decoded.
+/// Why a message must not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooMuch {
-    /// Its keys collide.
+    /// The hashes of its keys collide too often.
     Collisions,
-    /// It is nested deeper than any decoder goes.
+    /// It is nested more deeply than any decoder reads.
     Depth,
-    /// There is no memory to find out.
+    /// There is not enough memory to find out.
     Memory,
 }
 
@@ -45,14 +47,15 @@ pub enum TooMuch {
 pub struct Effort {
     steps: u64,
     keys: u64,
-    /// Steps that were not counted, at most.
+    /// An upper bound of the steps that were not counted.
     unseen: u64,
 }
 
 impl Effort {
     /// Adds a table of keys with the given hashes.
     ///
-    /// `key` gives a key's bytes by its number, and `same` whether two keys of one hash are equal; equal bytes are.
+    /// `key` returns a key's bytes by its index. `same` says whether two keys with the same hash are equal; keys with
+    /// equal bytes always are.
     ///
     /// # Errors
     ///
@@ -77,10 +80,10 @@ impl Effort {
         Ok(())
     }
 
-    /// Whether a table of so many keys, of so many bytes together, and of more keys with random hashes, cannot take long.
+    /// Whether a table cannot take long: `keys` keys with `bytes` bytes together, and `random` keys with random hashes.
     pub(crate) fn is_little(&mut self, keys: usize, bytes: usize, random: usize) -> bool {
         let (keys, bytes, random) = (keys as u64, bytes as u64, random as u64);
-        // Each key is compared with all before it; of two keys, bytes of the shorter one.
+        // Each key is compared with all before it, and each comparison reads bytes of the shorter key.
         self.leave_unseen(keys.saturating_mul((COMPARISON + 1) * keys + bytes) / 2 + keys.saturating_mul(random))
     }
 
@@ -93,10 +96,10 @@ impl Effort {
         is_little
     }
 
-    /// Adds a table quickly. Gives back false if there are two keys of one hash, or if it may be too much.
+    /// Adds a table in a fast way. Returns `false` if two keys have the same hash, or if the cost may be too high.
     ///
-    /// Without equal keys it is known when the table grows, and each of its sizes can be gone through for itself: when a
-    /// table has grown, its keys lie as if it had had this size from the beginning.
+    /// Without equal keys, the sizes that the table grows through are known, and each size can be computed alone: after
+    /// a table has grown, its keys lie as if it had had this size from the beginning.
     fn add_distinct(&mut self, kind: Kind, hashes: &[i64]) -> Result<bool, TooMuch> {
         let (earlier, size) = sizes(kind, hashes.len());
         let mask = size - 1;
@@ -143,7 +146,7 @@ impl Effort {
         Ok(true)
     }
 
-    /// Takes nothing for little.
+    /// An effort that examines every table, however small.
     #[cfg(test)]
     pub(crate) fn looking_at_all() -> Self {
         Self { unseen: u64::MAX, ..Self::default() }
@@ -164,8 +167,8 @@ impl Effort {
     }
 }
 
-/// The sizes that a table of so many keys has one after the other, each with the keys that are in it at its end; and the
-/// last size.
+/// The sizes that a table of so many keys grows through, each with the number of keys at which it grows; and the last
+/// size.
 fn sizes(kind: Kind, keys: usize) -> (Vec<(usize, usize)>, usize) {
     let mut earlier = Vec::new();
     let mut size = FIRST_SIZE;
@@ -191,13 +194,14 @@ fn next_size(kind: Kind, held: usize) -> usize {
     room.next_power_of_two()
 }
 
-/// Goes from place to place, as the table does. `is_free` ends it with a free place, or with `None`.
+/// Tries one place after another, as the table does. `is_free` ends the search with a free place, or with `None`.
 #[inline]
 fn probe(kind: Kind, mask: usize, hash: u64, mut is_free: impl FnMut(usize) -> Option<bool>) -> Option<(usize, u64)> {
     let (mut place, mut perturb) = (hash as usize & mask, hash);
     let mut steps = 0;
     loop {
-        // A set looks at the neighbours, too, which are in the same or the next line of the cache: one step.
+        // A set also tries the neighbouring places, which lie in the same or the next cache line: that counts as one
+        // step.
         let last = if kind == Kind::Set && place + LINEAR <= mask { place + LINEAR } else { place };
         for at in place..=last {
             if is_free(at)? {
@@ -210,22 +214,22 @@ fn probe(kind: Kind, mask: usize, hash: u64, mut is_free: impl FnMut(usize) -> O
     }
 }
 
-/// The bits of a hash that stand above the number of a key.
+/// The bits of a hash that are stored above the number of a key.
 #[inline]
 fn bits_of(hash: u64, mask: usize) -> u32 {
     (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 & !mask as u32
 }
 
-/// A dict or a set, without its keys' values.
+/// A dict or a set, without the values of its keys.
 struct Table<'a, K, S> {
     kind: Kind,
     hashes: &'a [i64],
     key: K,
     same: S,
-    /// The numbers of the keys that are in it.
+    /// The indexes of the keys that are in the table.
     held: Vec<u32>,
-    /// 0 where there is none; else one more than a place in `held`, and above that, bits of the key's hash: mostly they
-    /// tell that it is another key, without a look at its hash, which may be far away in memory.
+    /// 0 for a free place; else one more than an index in `held`, and above it bits of the key's hash. These bits
+    /// mostly show that a key is a different one, without reading its full hash, which may be far away in memory.
     places: Vec<u32>,
 }
 
@@ -244,7 +248,7 @@ impl<'a, 'k, K: Fn(usize) -> &'k [u8], S: Fn(usize, usize) -> bool> Table<'a, K,
         let Some(mut place) = free else { return Ok(()) };
         if self.kind == Kind::Dict && self.held.len() >= self.places.len() * 2 / 3 {
             self.grow(effort)?;
-            // The key's place is another one now, and what is on its way there counts.
+            // The key's place has changed, and the steps to find it count.
             let (free, steps) = self.search(number, hash);
             effort.spend(steps)?;
             place = free.unwrap_or(place);
@@ -258,13 +262,13 @@ impl<'a, 'k, K: Fn(usize) -> &'k [u8], S: Fn(usize, usize) -> bool> Table<'a, K,
         Ok(())
     }
 
-    /// What stands in a key's place. There are fewer keys than places, so that their number fits below the bits of the hash.
+    /// The mark in a key's place. There are fewer keys than places, so their number fits below the bits of the hash.
     #[inline]
     fn mark(&self, hash: u64, number: usize) -> u32 {
         bits_of(hash, self.places.len() - 1) | number as u32
     }
 
-    /// The free place for a key, or `None` if it is there already; and the steps until it is found.
+    /// The free place for a key, or `None` if the key is in the table; and the steps to find out.
     #[inline]
     fn search(&self, number: usize, hash: u64) -> (Option<usize>, u64) {
         let mask = self.places.len() - 1;
@@ -293,7 +297,7 @@ impl<'a, 'k, K: Fn(usize) -> &'k [u8], S: Fn(usize, usize) -> bool> Table<'a, K,
         found.map_or((None, compared), |(place, steps)| (Some(place), steps + compared))
     }
 
-    /// Makes more room, and puts all keys into their new places, as Python does: without comparing them.
+    /// Makes the table larger and moves all keys, as Python does: without comparing them.
     fn grow(&mut self, effort: &mut Effort) -> Result<(), TooMuch> {
         let size = next_size(self.kind, self.held.len());
         self.places = places(size)?;

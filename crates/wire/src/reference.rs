@@ -1,25 +1,26 @@
-//! References to objects: as values inside a message, and as what is let go of.
+//! References to objects: as values inside a message, and in release frames.
 
 use std::num::NonZeroU64;
 
 use crate::malformed::Malformed;
 use crate::msgpack::step;
 
-/// A reference in msgpack begins so: an extension of 9 bytes, of nearcall's type 8. Then comes who gave it, then its number.
+/// The first bytes of a reference in msgpack: an extension of 9 bytes, of nearcall's type 8. The giver and the number
+/// follow.
 const HEAD: [u8; 3] = [0xc7, 9, 8];
 /// Bytes of a reference in msgpack.
 const LEN: usize = HEAD.len() + 9;
 
-/// Who gave the object that a reference in a message is for.
+/// The side that gave the object of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Giver {
-    /// The sender, with this message: the receiver holds it once more.
+    /// The sender, with this message: the receiver holds the object once more.
     Sender,
-    /// The receiver: its own object comes home.
+    /// The receiver: its own object is passed back.
     Receiver,
 }
 
-/// Shows every reference in a msgpack value. Stops at what is malformed: what decodes the message says what is wrong.
+/// Calls `found` for every reference in a msgpack value. Stops at a malformed value: the decoder describes the error.
 pub fn references_in(mut bytes: &[u8], mut found: impl FnMut(Giver, NonZeroU64)) {
     let mut expected: u64 = 1;
     while expected > 0 && !bytes.is_empty() {
@@ -34,7 +35,7 @@ pub fn references_in(mut bytes: &[u8], mut found: impl FnMut(Giver, NonZeroU64))
     }
 }
 
-/// Whether the first msgpack value is a reference, as far as its head says.
+/// Whether the first msgpack value has the head of a reference.
 #[inline]
 pub(crate) fn is_reference(bytes: &[u8]) -> bool {
     bytes.starts_with(&HEAD)
@@ -52,7 +53,7 @@ fn parse(reference: &[u8; LEN]) -> Option<(Giver, NonZeroU64)> {
     (*head == HEAD).then_some((giver, id))
 }
 
-/// What a side holds fewer of: the payload of a release frame.
+/// The references that a side holds less often now: the payload of a release frame.
 ///
 /// ```text
 /// (u64 reference | u32 how many), again and again
@@ -78,7 +79,7 @@ impl Released {
     /// Reads a payload.
     ///
     /// # Errors
-    /// [`Malformed`] if it is no whole number of entries, or one of them releases nothing.
+    /// [`Malformed`] if the payload is not a whole number of entries, or an entry releases nothing.
     pub fn decode(payload: &[u8]) -> Result<Self, Malformed> {
         let (entries, rest) = payload.as_chunks::<ENTRY>();
         if !rest.is_empty() || entries.is_empty() {

@@ -1,9 +1,10 @@
-//! `google.rpc.Status`: how a failure with details travels over gRPC, in the trailer `grpc-status-details-bin`.
+//! `google.rpc.Status`: the encoding of a failure with details over gRPC, in the trailer `grpc-status-details-bin`.
 //!
-//! Details are msgpack, whatever the codec of the method. A list of maps with the keys `type` and `value` travels as what it
-//! says: one `google.protobuf.Any` for each, as every client of gRPC's knows them, and arrives as that list. All else travels
-//! as one `Any` of a type of its own, [`DETAILS`], so that nothing of it is lost between two of us. Behind that comes what
-//! others can read: the name of an application's exception as the reason of a `google.rpc.ErrorInfo`.
+//! Details are msgpack, whatever the codec of the method. A list of maps with the keys `type` and `value` is sent as
+//! one `google.protobuf.Any` for each map, as all gRPC clients know them, and arrives as that list. All other details
+//! are sent as one `Any` of the type [`DETAILS`], so that nothing is lost between two sides that use nearcall. Behind
+//! it follow parts that others can read: the name of an application's exception as the reason of a
+//! `google.rpc.ErrorInfo`.
 
 use crate::error::{CODE_NAMES, Failure};
 use crate::malformed::Malformed;
@@ -13,16 +14,17 @@ use crate::protobuf::{Fields, Number, Scalar, Wire, Writer};
 /// The type of nearcall's details: `message Details { bytes msgpack = 1; }`.
 pub const DETAILS: &str = "type.googleapis.com/nearcall.Details";
 
-/// A reason that programs can tell apart, by [Google's own types](https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto).
+/// The type of a reason that programs can distinguish, one of [Google's own
+/// types](https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto).
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 
-/// The extension of msgpack that details with more beside them are in: see `docs/protocol.md`.
+/// The msgpack extension around details that have more beside them: see `docs/protocol.md`.
 const ENVELOPE: u8 = 3;
 
-/// Details of others that are kept, at most.
+/// The most foreign details that are kept.
 const MOST: usize = 1000;
 
-/// The status of a failure; `None` if code and message say all.
+/// Encodes the status of a failure; `None` if code and message say everything.
 #[must_use]
 pub fn encode(failure: &Failure) -> Option<Vec<u8>> {
     if failure.details.is_empty() {
@@ -69,7 +71,7 @@ fn put(out: &mut Writer, kind: &[u8], value: impl FnOnce(&mut Writer)) {
     out.close(any);
 }
 
-/// The types and values of details that are such: a list of maps with these two keys and no others.
+/// The types and values of the details, if they are a list of maps with exactly the keys `type` and `value`.
 fn anys(details: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let list = step(details).filter(|list| list.shape == Shape::List && list.inside > 0)?;
     let mut rest = &details[list.skip..];
@@ -84,11 +86,11 @@ fn anys(details: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     Some(found)
 }
 
-/// The failure of a status.
+/// Decodes the failure in a status.
 ///
 /// # Errors
 ///
-/// The bytes are no status.
+/// The bytes are not a status.
 pub fn decode(bytes: &[u8]) -> Result<Failure, Malformed> {
     let mut failure = Failure::new(Failure::UNKNOWN, "");
     let mut others: Vec<(&[u8], &[u8])> = Vec::new();
@@ -119,7 +121,7 @@ pub fn decode(bytes: &[u8]) -> Result<Failure, Malformed> {
     Ok(failure)
 }
 
-/// The last field of that number that holds bytes; empty if there is none.
+/// The bytes of the last field with this number; empty if there is none.
 fn field(message: &[u8], wanted: u32) -> Result<&[u8], Malformed> {
     let mut found: &[u8] = &[];
     let mut fields = Fields::of(message);
@@ -131,7 +133,7 @@ fn field(message: &[u8], wanted: u32) -> Result<&[u8], Malformed> {
     Ok(found)
 }
 
-/// msgpack: a list of maps.
+/// Encodes the types and values as msgpack: a list of maps.
 fn listed(others: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut out = vec![0xdd];
     out.extend_from_slice(&(others.len() as u32).to_be_bytes());

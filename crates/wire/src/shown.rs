@@ -1,11 +1,11 @@
-//! Text from a peer or a file, made fit to be shown to a person, in a terminal or a log.
+//! Makes text from a peer or a file fit to be shown in a terminal or a log.
 
 use std::fmt::Write as _;
 
-/// Characters that are kept of it.
+/// The most characters that are kept of a text.
 const LONGEST: usize = 1000;
 
-/// The text on one line, without anything that a terminal would obey, and not too long.
+/// The text on one line, cut if it is too long, with escapes for everything that a terminal would obey.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let mut out = String::new();
@@ -25,7 +25,7 @@ pub fn shown(text: &str) -> String {
     out
 }
 
-/// Characters that change the direction of writing, end lines, or are not seen.
+/// Whether a character changes the direction of writing, ends a line, or is invisible.
 fn turns_or_hides(char: char) -> bool {
     matches!(char, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

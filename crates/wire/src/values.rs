@@ -1,16 +1,16 @@
-//! How many values a msgpack message holds, counted before any of them is made.
+//! Counts the values in a msgpack message before any of them is made.
 
 use crate::msgpack::step;
 use crate::reference::is_reference;
 
-/// A reference counts as so many values: whoever receives one keeps track of it, with a lock and some objects of its own.
+/// A reference counts as this many values, because its receiver keeps track of it with a lock and several objects.
 pub const REFERENCE_VALUES: usize = 100;
 
 /// Whether a msgpack value holds more than `limit` values: itself, and everything in lists, maps and nearcall's extensions.
 /// References count [`REFERENCE_VALUES`] each.
 ///
-/// Reads no more than it must, makes nothing, and does not recurse. Of a malformed message it says `false`: what decodes
-/// the message says better what is wrong, and gets no further than this function.
+/// Reads no more than it must, makes nothing, and does not recurse. Returns `false` for a malformed message: the
+/// decoder stops at the same place and describes the error better.
 #[must_use]
 pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
     let mut expected: u64 = 1;
@@ -29,7 +29,7 @@ pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
         // Saturating: a list may claim 2³² values, and each of them another list.
         expected = expected.saturating_add(step.inside);
         bytes = &bytes[step.skip..];
-        // What is claimed but has no byte left to stand in is never made.
+        // Values that are claimed but have no byte left are never made.
         if seen.saturating_add(expected.min(bytes.len() as u64)) > limit {
             return true;
         }

@@ -103,7 +103,7 @@ const ZSTD_WINDOW: u32 = 23;
 pub(crate) struct Decompressor;
 
 impl Decompressor {
-    /// Decompresses a message. Never produces much more than `limit` bytes.
+    /// Decompresses a message of at most `limit` bytes. Of a longer one, only one byte more is ever produced.
     pub(crate) fn run(encoding: Encoding, bytes: &[u8], limit: usize) -> Result<Vec<u8>, TooLong> {
         let mut out = Vec::with_capacity((bytes.len() * 4).min(limit).min(1 << 20));
         let most = limit as u64 + 1;

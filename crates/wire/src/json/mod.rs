@@ -1,7 +1,8 @@
-//! Protobuf's JSON mapping: how its values are written as JSON, and read from texts in it.
+//! Protobuf's JSON mapping: writes its values as JSON, and reads them from texts in JSON.
 //!
-//! The mapping is that of <https://protobuf.dev/programming-guides/json/>. JSON's own grammar is `serde_json`'s; here is
-//! what Protobuf says of the values: integers and bytes in quotes, numbers that are none, points in time.
+//! The mapping is described at <https://protobuf.dev/programming-guides/json/>. `serde_json` handles JSON's own
+//! grammar. This module handles Protobuf's rules for values: integers and bytes in quotes, NaN and infinities, points
+//! in time.
 
 mod texts;
 mod times;
@@ -11,10 +12,10 @@ pub use texts::{base64, float, number, whole};
 pub use times::{duration, timestamp};
 pub use writer::Writer;
 
-/// A number of JSON.
+/// A number in JSON.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Numeral {
-    /// Written without a fraction and an exponent, and of 64 bits.
+    /// Written without fraction and exponent, and of 64 bits.
     Int(i128),
     /// Any other.
     Float(f64),

@@ -1,4 +1,4 @@
-//! Texts that stand for numbers and bytes.
+//! Reads numbers and bytes from texts.
 
 use base64::Engine;
 use base64::alphabet;
@@ -7,19 +7,19 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::Numeral;
 use crate::malformed::Malformed;
 
-/// Padding may be left out, as the mapping has it.
+/// Padding may be missing, as the mapping allows.
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// Up to here every integer has a double of its own.
+/// Up to this value, every integer has a double of its own.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The number that a text holds in JSON's own notation, without anything around it.
+/// The number in a text in JSON's own notation, with nothing around it.
 #[must_use]
 pub fn number(text: &str) -> Option<Numeral> {
-    // serde_json skips blanks.
+    // serde_json would skip blanks.
     let (first, last) = (text.bytes().next()?, text.bytes().next_back()?);
     if !(first == b'-' || first.is_ascii_digit()) || !last.is_ascii_digit() {
         return None;
@@ -28,7 +28,7 @@ pub fn number(text: &str) -> Option<Numeral> {
     number.as_i128().map(Numeral::Int).or_else(|| number.as_f64().map(Numeral::Float))
 }
 
-/// The number of a text where a float is expected, which may be none or infinite.
+/// The number in a text where a float is expected, which may be NaN or infinite.
 #[must_use]
 pub fn float(text: &str) -> Option<f64> {
     Some(match text {
@@ -42,13 +42,13 @@ pub fn float(text: &str) -> Option<f64> {
     })
 }
 
-/// The integer that a float is, if there can be no doubt which one was written.
+/// The integer that equals a float, if it is certain which integer was written.
 #[must_use]
 pub fn whole(value: f64) -> Option<i64> {
     (value.abs() <= EXACT && value.fract() == 0.0).then_some(value as i64)
 }
 
-/// The bytes of a text in base64, of either alphabet, with or without padding.
+/// The bytes of a base64 text, in either alphabet, with or without padding.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ impl Writer {
         self.raw(&text);
     }
 
-    /// Appends a length of time: seconds and nanoseconds of one sign.
+    /// Appends a duration: seconds and nanoseconds with the same sign.
     pub fn duration(&mut self, seconds: i64, nanos: i64) {
         let sign = if seconds < 0 || nanos < 0 { "-" } else { "" };
         let mut text = format!("\"{sign}{}", seconds.abs());
@@ -32,7 +32,7 @@ impl Writer {
     }
 }
 
-/// As many digits as are needed, in steps of three.
+/// Writes as many digits as needed, in steps of three.
 fn fraction(text: &mut String, nanos: i64) {
     let done = match nanos {
         0 => Ok(()),
@@ -43,11 +43,11 @@ fn fraction(text: &mut String, nanos: i64) {
     done.expect("into memory");
 }
 
-/// Seconds since 1970 and nanoseconds of a point in time as RFC 3339 writes it, with a zone.
+/// Reads a point in time as RFC 3339 writes it, with a zone. Returns seconds since 1970 and nanoseconds.
 ///
 /// # Errors
 ///
-/// The text is another one, or the point is not within the years 1 to 9999.
+/// The text is not of this form, or the point is not within the years 1 to 9999.
 pub fn timestamp(text: &str) -> Result<(i64, i64), Malformed> {
     let (seconds, nanos) = civil(text.as_bytes()).ok_or(BAD_TIMESTAMP)?;
     if is_timestamp(seconds, nanos) { Ok((seconds, nanos)) } else { Err(OUT_OF_RANGE) }
@@ -64,7 +64,7 @@ fn civil(text: &[u8]) -> Option<(i64, i64)> {
     if year < 1 || !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) {
         return None;
     }
-    // No second is the 61st: Protobuf's time has no leap seconds.
+    // There is no second 60: Protobuf's time has no leap seconds.
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -73,7 +73,7 @@ fn civil(text: &[u8]) -> Option<(i64, i64)> {
     Some((seconds - offset(rest)?, nanos))
 }
 
-/// Seconds that a zone is ahead of UTC.
+/// How many seconds a zone is ahead of UTC.
 fn offset(zone: &[u8]) -> Option<i64> {
     if zone == b"Z" {
         return Some(0);
@@ -84,11 +84,11 @@ fn offset(zone: &[u8]) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(if sign == b'+' { ahead } else { -ahead })
 }
 
-/// Seconds and nanoseconds, of one sign, of a length of time such as `-1.5s`.
+/// Reads a duration such as `-1.5s`. Returns seconds and nanoseconds, with the same sign.
 ///
 /// # Errors
 ///
-/// The text is another one, or the time is longer than 10,000 years.
+/// The text is not of this form, or the duration is longer than 10,000 years.
 pub fn duration(text: &str) -> Result<(i64, i64), Malformed> {
     let (seconds, nanos) = length(text.as_bytes()).ok_or(BAD_DURATION)?;
     let too_long = Malformed("the duration is longer than 10,000 years");
@@ -105,7 +105,7 @@ fn length(text: &[u8]) -> Option<(i64, i64)> {
     (last == b's' && rest.is_empty()).then_some((sign * seconds, sign * nanos))
 }
 
-/// The nanoseconds of a fraction of 1 to 9 digits, which may be missing, and what follows it.
+/// Reads an optional fraction of 1 to 9 digits. Returns its nanoseconds, and the text behind it.
 fn nanos_of(text: &[u8]) -> Option<(i64, &[u8])> {
     let Some(text) = text.strip_prefix(b".") else { return Some((0, text)) };
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
@@ -114,7 +114,7 @@ fn nanos_of(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((digits(fraction)? * scale, rest)).filter(|(nanos, _)| *nanos < GIGA)
 }
 
-/// A number of at most 18 digits, and one at least.
+/// Reads a number of 1 to 18 digits.
 fn digits(text: &[u8]) -> Option<i64> {
     let few = (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     few.then(|| text.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))

@@ -1,4 +1,4 @@
-//! JSON that is being written.
+//! Writes JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::texts::whole;
 use crate::protobuf::Scalar;
 
-/// Appends values to JSON without blanks. Commas come by themselves; that brackets are closed is the caller's business.
+/// Appends values to JSON without blanks. It adds commas where [`separate`](Self::separate) is called; the caller has
+/// to close brackets.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -19,17 +20,18 @@ impl Writer {
         Self { bytes: Vec::with_capacity(bytes) }
     }
 
-    /// What has been written.
+    /// The bytes that were written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, to keep.
+    /// The bytes that were written, as a vector.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Begins an object, an array or a text, or goes on with one: `{`, `[`, `"`, a key that needs no escapes.
+    /// Appends raw JSON: a part of an object, an array or a text, such as `{`, `[`, `"`, or a key that needs no
+    /// escapes.
     #[inline]
     pub fn raw(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
@@ -38,7 +40,7 @@ impl Writer {
     /// Appends a comma, unless the first key or item follows.
     #[inline]
     pub fn separate(&mut self) {
-        // A text that ends like this ends with a quote.
+        // A text that ends with `{` or `[` is followed by its quote.
         if !matches!(self.bytes.last(), None | Some(b'{' | b'[')) {
             self.bytes.push(b',');
         }
@@ -56,8 +58,8 @@ impl Writer {
         self.raw(if value { "true" } else { "false" });
     }
 
-    /// Appends an integer: in quotes if it is of a type of 64 bits, of which JavaScript's numbers hold only 53. `false` if
-    /// it does not fit, and then nothing is appended.
+    /// Appends an integer, in quotes if its type has 64 bits, because JavaScript's numbers are exact only up to 53
+    /// bits. If the value does not fit the type, appends nothing and returns `false`.
     #[inline]
     #[must_use]
     pub fn int(&mut self, scalar: Scalar, value: i128) -> bool {
@@ -79,7 +81,7 @@ impl Writer {
         true
     }
 
-    /// Appends a number of a `float` or a `double`: the shortest that is read as the same.
+    /// Appends a number of the type `float` or `double`, in the shortest form that reads as the same number.
     #[inline]
     pub fn float(&mut self, scalar: Scalar, value: f64) {
         if value.is_nan() {
@@ -93,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// Appends a finite number where any value may be: without a fraction if it has none.
+    /// Appends a finite number where any value is allowed: without a fraction if it has none.
     pub fn number(&mut self, value: f64) {
         match whole(value) {
             Some(whole) if whole != 0 || value.is_sign_positive() => self.serialize(&whole),

@@ -1,35 +1,35 @@
-//! The calendar in which Protobuf's points in time are counted: the Gregorian one, for the years 1 to 9999.
+//! The calendar of Protobuf's points in time: the Gregorian calendar, for the years 1 to 9999.
 
 /// Seconds of a day.
 pub const DAY: i64 = 86_400;
 /// Nanoseconds of a second.
 pub const GIGA: i64 = 1_000_000_000;
-/// Days from 1 January of the year 1 to that of 1970.
+/// Days from 1 January of year 1 to 1 January 1970.
 const EPOCH: i64 = 719_162;
-/// Seconds of 1 January of the year 1.
+/// The first second of 1 January of year 1, counted from 1970.
 const FIRST: i64 = -EPOCH * DAY;
-/// Seconds of the end of the year 9999.
+/// The last second of the year 9999, counted from 1970.
 const LAST: i64 = 253_402_300_799;
 /// Seconds of ten thousand years: the specification's limit for a duration.
 const LONGEST: i64 = 315_576_000_000;
 
-/// Days before each month in a year that is no leap year.
+/// Days before each month in a common year.
 const BEFORE_MONTH: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// Whether seconds since 1970 and nanoseconds are a `google.protobuf.Timestamp`.
+/// Whether seconds since 1970 and nanoseconds are a valid `google.protobuf.Timestamp`.
 #[must_use]
 pub fn is_timestamp(seconds: i64, nanos: i64) -> bool {
     (FIRST..=LAST).contains(&seconds) && (0..GIGA).contains(&nanos)
 }
 
-/// Whether seconds and nanoseconds are a `google.protobuf.Duration`: both have one sign.
+/// Whether seconds and nanoseconds are a valid `google.protobuf.Duration`: both must have the same sign.
 #[must_use]
 pub fn is_duration(seconds: i64, nanos: i64) -> bool {
     let signs_agree = seconds == 0 || nanos == 0 || (seconds < 0) == (nanos < 0);
     (-LONGEST..=LONGEST).contains(&seconds) && nanos.abs() < GIGA && signs_agree
 }
 
-/// Days from 1 January 1970 to a date. The month is one of 1 to 12.
+/// Days from 1 January 1970 to a date. The month is 1 to 12.
 #[must_use]
 pub fn days_of(year: i32, month: u8, day: u8) -> i64 {
     let leap = month > 2 && is_leap(year.into());
@@ -37,11 +37,11 @@ pub fn days_of(year: i32, month: u8, day: u8) -> i64 {
     days_before(year.into()) + in_year - EPOCH
 }
 
-/// Year, month and day, so many days after 1 January 1970. The year is one of 1 to 9999.
+/// Year, month and day of the day this many days after 1 January 1970. The year must be 1 to 9999.
 #[must_use]
 pub fn date_of(days: i64) -> (i32, u8, u8) {
     let days = days + EPOCH;
-    // 400 years have 146,097 days, so that this is the year or the one beside it.
+    // 400 years have 146,097 days, so this is the right year or a neighbouring one.
     let mut year = days * 400 / 146_097 + 1;
     while days_before(year) > days {
         year -= 1;
@@ -55,7 +55,7 @@ pub fn date_of(days: i64) -> (i32, u8, u8) {
     (year as i32, month as u8 + 1, (rest - begin(month)) as u8 + 1)
 }
 
-/// Days of a month, one of 1 to 12.
+/// The number of days in a month. The month is 1 to 12.
 #[must_use]
 pub fn days_in(year: i32, month: u8) -> u8 {
     let next = if month == 12 { days_of(year + 1, 1, 1) } else { days_of(year, month + 1, 1) };
@@ -66,7 +66,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Days from 1 January of the year 1 to that of another year.
+/// Days from 1 January of year 1 to 1 January of another year.
 fn days_before(year: i64) -> i64 {
     let whole = year - 1;
     whole * 365 + whole / 4 - whole / 100 + whole / 400

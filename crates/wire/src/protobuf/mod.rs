@@ -1,7 +1,7 @@
-//! Protocol Buffers on the wire: fields, numbers and lengths, without any message's meaning.
+//! Protocol Buffers on the wire: fields, numbers and lengths, without the meaning of any message.
 //!
-//! The format is that of <https://protobuf.dev/programming-guides/encoding/>. Whatever is read is a peer's: every length is
-//! checked before it is used, groups are skipped without recursion, and nothing is allocated.
+//! The format is described at <https://protobuf.dev/programming-guides/encoding/>. All input comes from peers: every
+//! length is checked before it is used, groups are skipped without recursion, and nothing is allocated.
 
 pub mod calendar;
 mod reader;
@@ -12,7 +12,7 @@ pub use reader::{Fields, Wire, varint};
 pub use scalar::{Number, Scalar, packed};
 pub use writer::Writer;
 
-/// Messages that may be within each other, and groups: what most other implementations accept as well.
+/// How deeply messages and groups may be nested: as deeply as most other implementations accept.
 pub const MAX_DEPTH: usize = 100;
 /// The greatest number of a field.
 pub const MAX_FIELD: u32 = (1 << 29) - 1;

@@ -1,4 +1,4 @@
-//! One field of a message at a time.
+//! Reads a message one field at a time.
 
 use super::{BYTES, FIXED32, FIXED64, GROUP, GROUP_END, MAX_DEPTH, VARINT};
 use crate::malformed::Malformed;
@@ -6,7 +6,7 @@ use crate::malformed::Malformed;
 const CUT: Malformed = Malformed("the Protobuf message is cut off");
 const LONG: Malformed = Malformed("a Protobuf varint has more than 64 bits");
 
-/// What a field carries.
+/// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire<'a> {
     /// An integer, an enum or a bool.
@@ -19,11 +19,11 @@ pub enum Wire<'a> {
     Fixed32(u32),
 }
 
-/// The fields of a message in the order of the wire, each with its number. Groups are checked and left out.
+/// The fields of a message in the order of the wire, each with its number. Groups are checked and skipped.
 #[derive(Debug, Clone)]
 pub struct Fields<'a, 'p> {
     rest: &'a [u8],
-    /// What comes after that.
+    /// The parts of the message that follow `rest`.
     parts: &'p [&'a [u8]],
 }
 
@@ -35,8 +35,8 @@ impl<'a> Fields<'a, '_> {
 }
 
 impl<'a, 'p> Fields<'a, 'p> {
-    /// The fields of a message that came in several parts, each of which is a message of its type: together they are what
-    /// merging them gives. One that is cut off is not made whole by the next.
+    /// The fields of a message that arrived in several parts, each of which is a complete message of its type. Together
+    /// they are the same as the merged message. A part that is cut off is not completed by the next.
     pub fn of_parts(parts: &'p [&'a [u8]]) -> Self {
         Self { rest: &[], parts }
     }
@@ -110,11 +110,11 @@ impl<'a, 'p> Fields<'a, 'p> {
     }
 }
 
-/// Takes a variable-length number off the front.
+/// Takes a variable-length number from the front.
 ///
 /// # Errors
 ///
-/// It is cut off, or longer than 64 bits.
+/// The number is cut off, or longer than 64 bits.
 #[inline]
 pub fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     match bytes.split_first() {
@@ -142,7 +142,7 @@ fn long_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     Err(CUT)
 }
 
-/// Takes some bytes off the front.
+/// Takes `N` bytes from the front.
 #[inline]
 pub(super) fn array<'a, const N: usize>(bytes: &mut &'a [u8]) -> Result<&'a [u8; N], Malformed> {
     let (first, rest) = bytes.split_first_chunk().ok_or(CUT)?;

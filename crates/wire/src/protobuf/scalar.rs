@@ -1,11 +1,11 @@
-//! The numbers of Protobuf: which there are, and how each of them is encoded.
+//! Protobuf's scalar types, and the encoding of their numbers.
 
 use super::reader::{Wire, array, varint};
 use super::writer::Writer;
 use super::{BYTES, FIXED32, FIXED64, VARINT};
 use crate::malformed::Malformed;
 
-/// A type of a field that holds no other fields.
+/// The type of a field that contains no other fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Protobuf's own")]
 pub enum Scalar {
@@ -22,16 +22,16 @@ pub enum Scalar {
     Sfixed64,
     Float,
     Double,
-    /// Travels as an `int32`.
+    /// Encoded as an `int32`.
     Enum,
     String,
     Bytes,
 }
 
-/// A number of whatever type.
+/// A number of any type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// An integer; those of all types fit.
+    /// An integer; the integers of all types fit.
     Int(i128),
     /// A `float` or a `double`.
     Float(f64),
@@ -40,7 +40,7 @@ pub enum Number {
 }
 
 impl Scalar {
-    /// The type of that name in a `.proto`, and `enum`.
+    /// The type with this name in a `.proto`; also `enum`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "bool" => Self::Bool,
@@ -80,17 +80,17 @@ impl Scalar {
         }
     }
 
-    /// Whether it is a type of integers of 64 bits.
+    /// Whether it is an integer type of 64 bits.
     pub fn is_wide(self) -> bool {
         matches!(self, Self::Int64 | Self::Uint64 | Self::Sint64 | Self::Fixed64 | Self::Sfixed64)
     }
 
-    /// Whether repeated values of it are packed into one field.
+    /// Whether repeated values of this type are packed into one field.
     pub fn is_packed(self) -> bool {
         self.wire_type() != BYTES
     }
 
-    /// The least and the greatest integer, if it is a type of integers.
+    /// The least and the greatest integer, if it is an integer type.
     pub fn range(self) -> Option<(i128, i128)> {
         Some(match self {
             Self::Int32 | Self::Sint32 | Self::Sfixed32 | Self::Enum => (i32::MIN.into(), i32::MAX.into()),
@@ -101,7 +101,7 @@ impl Scalar {
         })
     }
 
-    /// Appends an integer, without a tag. `false` if it does not fit, and then nothing is appended.
+    /// Appends an integer, without a tag. If the value does not fit, appends nothing and returns `false`.
     #[inline]
     #[must_use]
     pub fn put_int(self, value: i128, out: &mut Writer) -> bool {
@@ -110,7 +110,7 @@ impl Scalar {
             return false;
         }
         match self {
-            // A negative int32 is sent as an int64: with all its leading ones.
+            // A negative int32 is sent as an int64, with all its leading ones.
             Self::Uint32 | Self::Uint64 => out.varint(value as u64),
             Self::Sint32 | Self::Sint64 => {
                 let value = value as i64;
@@ -123,7 +123,7 @@ impl Scalar {
         true
     }
 
-    /// Appends a number of a `float` or a `double`, without a tag.
+    /// Appends a number of the type `float` or `double`, without a tag.
     #[inline]
     pub fn put_float(self, value: f64, out: &mut Writer) {
         if self == Self::Float {
@@ -133,11 +133,11 @@ impl Scalar {
         }
     }
 
-    /// What a single field holds; `None` if it has another wire type, and so is none of ours.
+    /// The number in a single field; `None` if the field has another wire type, and so is not of this type.
     ///
     /// # Errors
     ///
-    /// It holds a number that the type does not have.
+    /// The number is outside the type's range.
     #[inline]
     pub fn number(self, wire: Wire<'_>) -> Result<Option<Number>, Malformed> {
         Ok(Some(match (self.wire_type(), wire) {
@@ -157,7 +157,7 @@ impl Scalar {
             Self::Sint32 | Self::Sint64 => i128::from((bits >> 1).cast_signed() ^ -(signed & 1)),
             _ => i128::from(signed),
         };
-        // Others cut off what does not fit: a number that nobody sent.
+        // Other implementations cut off bits that do not fit, which gives a number that was never sent.
         match self.range() {
             Some((least, greatest)) if value < least || value > greatest => {
                 Err(Malformed("the number is not one of 32 bits"))
@@ -185,11 +185,11 @@ impl Scalar {
     }
 }
 
-/// Takes the next number off a packed field.
+/// Takes the next number from a packed field.
 ///
 /// # Errors
 ///
-/// It is cut off, or the type does not have it.
+/// The field is cut off, or the number is outside the type's range.
 #[inline]
 pub fn packed(scalar: Scalar, bytes: &mut &[u8]) -> Result<Number, Malformed> {
     match scalar.wire_type() {

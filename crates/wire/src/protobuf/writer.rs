@@ -1,9 +1,9 @@
-//! A message that is being written.
+//! Writes a message.
 
 use super::{BYTES, VARINT};
 
-/// Appends fields to a message. How long a message within it is, is only known when it is written: a byte is left free for
-/// its length, and what is longer than 127 bytes is moved on. That is less work than to walk the values twice.
+/// Appends fields to a message. The length of an inner message is known only when it is written, so one byte is left
+/// free for the length, and a message longer than 127 bytes is moved. That is less work than walking the values twice.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -15,17 +15,17 @@ impl Writer {
         Self { bytes: Vec::with_capacity(bytes) }
     }
 
-    /// What has been written.
+    /// The bytes that were written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, to keep.
+    /// The bytes that were written, as a vector.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Forgets all but the first bytes.
+    /// Removes all but the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -42,7 +42,7 @@ impl Writer {
         self.tag(number, BYTES);
     }
 
-    /// Appends the tag of a field that is a variable-length number.
+    /// Appends the tag of a field with a variable-length number.
     #[inline]
     pub fn varint_tag(&mut self, number: u32) {
         self.tag(number, VARINT);
@@ -64,21 +64,21 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends bytes behind their length.
+    /// Appends the length of some bytes, and then the bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);
         self.raw(bytes);
     }
 
-    /// Begins something whose length is not known. What is given back belongs to [`Writer::close`].
+    /// Begins a part of unknown length. Returns the argument for [`Writer::close`].
     #[inline]
     pub fn open(&mut self) -> usize {
         self.bytes.push(0);
         self.bytes.len()
     }
 
-    /// Ends what was begun there, and writes its length before it.
+    /// Ends the part that began at `begin`, and writes its length in front of it.
     #[inline]
     pub fn close(&mut self, begin: usize) {
         let len = self.bytes.len() - begin;
