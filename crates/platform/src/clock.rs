@@ -1,6 +1,6 @@
 //! The system's monotonic clock.
 
-/// Nanoseconds on the system's monotonic clock, the same for all processes of this machine.
+/// Nanoseconds on the system's monotonic clock, which is the same for all processes of this machine.
 #[inline]
 #[must_use]
 pub fn monotonic_ns() -> u64 {

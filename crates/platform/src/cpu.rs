@@ -1,6 +1,6 @@
-//! Which CPU we are on, and how many there are.
+//! The CPU that a thread runs on, and the number of CPUs.
 
-/// The CPU this thread runs on right now (a few nanoseconds: the kernel keeps it in the thread's rseq area).
+/// The CPU that this thread runs on now (takes a few nanoseconds: the kernel keeps it in the thread's rseq area).
 #[inline]
 #[must_use]
 pub fn current() -> u32 {

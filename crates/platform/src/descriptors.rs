@@ -1,5 +1,5 @@
-//! Descriptors that threads sleep at: the system's poller, event descriptors, which wake those who sleep in one, and alarms,
-//! which do so later.
+//! Descriptors that threads sleep on: the system's poller; event descriptors, which wake a thread that sleeps in a
+//! poller; and alarms, which do so later.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,68 +11,68 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
 /// The system's poller (epoll).
 pub type Poller = OwnedFd;
-/// Wakes one that sleeps in a poller (eventfd): readable from when it was signalled until it is cleared.
+/// Wakes a thread that sleeps in a poller (eventfd). Readable from the signal until it is cleared.
 pub type EventDescriptor = OwnedFd;
-/// Wakes one that sleeps at it when the time has come (timerfd). To set it costs a tenth of waking somebody now.
+/// Wakes a thread that sleeps on it at a set time (timerfd). Setting an alarm costs a tenth of waking a thread now.
 pub type Alarm = OwnedFd;
 
-/// A poller that watches nothing yet.
+/// Makes a poller that watches nothing yet.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn new_poller() -> io::Result<Poller> {
     Ok(epoll::create(CreateFlags::CLOEXEC)?)
 }
 
-/// An event descriptor that is not signalled.
+/// Makes an event descriptor that is not signalled.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn new_event() -> io::Result<EventDescriptor> {
     Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// An alarm that is not set.
+/// Makes an alarm that is not set.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn new_alarm() -> io::Result<Alarm> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     Ok(rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?)
 }
 
-/// Sets it, in the place of what it was set to before. At 0 it does not ring at all.
+/// Sets the alarm, in place of an earlier setting. With 0 it never rings.
 pub fn set_alarm(alarm: &Alarm, after: Duration) {
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Times of this program are short.
+    // The times in this program are short enough.
     let at = Timespec::try_from(after).unwrap_or(never);
-    // It fails for times that are none.
+    // Fails only for invalid times.
     let set = Itimerspec { it_interval: never, it_value: at };
     let _ = rustix::time::timerfd_settime(alarm, TimerfdTimerFlags::empty(), &set);
 }
 
-/// Keeps it from ringing, if it has not rung yet.
+/// Stops the alarm, if it has not rung yet.
 pub fn take_back(alarm: &Alarm) {
     set_alarm(alarm, Duration::ZERO);
 }
 
-/// Wakes whoever sleeps at the event descriptor.
+/// Wakes the thread that sleeps on the event descriptor.
 pub fn signal(event: &EventDescriptor) {
-    // It fails only when the counter is full, and then the sleeper is awake.
+    // Fails only when the counter is full. The sleeping thread is then awake anyway.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
-/// Makes it not readable any more. The same for an alarm that has rung.
+/// Makes an event descriptor unreadable again. Also for an alarm that has rung.
 pub fn clear(event: &EventDescriptor) {
-    // It fails if it was not signalled.
+    // Fails if it was not signalled.
     let _ = rustix::io::read(event, &mut [0; 8]);
 }
 
-/// Sleeps until the alarm rings, the event descriptor was signalled, or the poller has seen something, if there is one to
-/// sleep in. Clears the first two.
+/// Sleeps until the alarm rings, the event descriptor is signalled, or the poller, if there is one, has seen something.
+/// Clears the alarm and the event descriptor.
 pub fn sleep(poller: Option<&Poller>, alarm: &Alarm, event: &EventDescriptor) {
     let (alarmed, signalled) = (PollFd::new(alarm, PollFlags::IN), PollFd::new(event, PollFlags::IN));
-    // An error is a signal; the caller looks again.
+    // An error means a signal; the caller looks again.
     let _ = match poller {
         Some(poller) => rustix::event::poll(&mut [alarmed, signalled, PollFd::new(poller, PollFlags::IN)], None),
         None => rustix::event::poll(&mut [alarmed, signalled], None),

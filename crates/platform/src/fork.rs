@@ -1,4 +1,4 @@
-//! What a process inherits by `fork` is its parent's: a child must not speak on its connections, nor end them.
+//! Detects forks. What a process inherits belongs to its parent: a child must not use its connections, nor close them.
 
 use std::sync::Once;
 
@@ -12,8 +12,8 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// From the first call with this `once` on, `run` is run in every child by fork, also one that a C library makes. It must do
-/// only what a signal handler may: other threads may have held any lock.
+/// From the first call with this `once` on, runs `run` in every forked child, even if a C library forks. `run` must do
+/// only what a signal handler may, because other threads may have held any lock.
 pub(crate) fn in_children(once: &'static Once, run: extern "C" fn()) {
     once.call_once(|| {
         // SAFETY: the handler is an `extern "C" fn` that lives as long as the program, and does only what is allowed after a
@@ -23,18 +23,19 @@ pub(crate) fn in_children(once: &'static Once, run: extern "C" fn()) {
     });
 }
 
-/// The number to remember with something that belongs to this process; see [`generation`]. From the first call on every
-/// fork is noticed, also one that a C library makes.
+/// The number to keep with something that belongs to this process; see [`generation`]. From the first call on, every
+/// fork is noticed, even if a C library forks.
 #[must_use]
 pub fn mark() -> u32 {
     in_children(&WATCH, in_child);
     generation()
 }
 
-/// How many forks lie between this process and the first: what was [marked](mark) with another number is not ours.
+/// How many forks lie between this process and the first. Something [marked](mark) with another number belongs to
+/// another process.
 #[inline]
 #[must_use]
 pub fn generation() -> u32 {
-    // Relaxed: it changes only while there is one thread.
+    // Relaxed: it changes only while there is a single thread.
     GENERATION.load(Ordering::Relaxed)
 }

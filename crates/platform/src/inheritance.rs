@@ -1,8 +1,8 @@
-//! Connections without a name that this process uses, and that its children by fork shall not hold.
+//! Connections without a name that this process uses, and that its forked children must not hold.
 //!
-//! A connection that has two ends and no name ends when one of them is closed. A child by fork has a copy of each
-//! descriptor: as long as it lives, the peer does not learn that this process has died. Descriptors of other programs,
-//! started by `exec`, are no such copies: they are closed there.
+//! A connection with two ends and no name ends when one end is closed. A forked child has a copy of each descriptor: as
+//! long as it lives, the peer does not learn that this process has died. Programs started by `exec` hold no such
+//! copies, because the descriptors are closed there.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Once, OnceLock};
@@ -12,29 +12,29 @@ use rustix::fs::fstat;
 use crate::fork;
 use crate::sync::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-/// Descriptors in one piece of the list.
+/// Entries in one piece of the list.
 const AT_ONCE: usize = 32;
-/// Nothing was entered.
+/// The entry was never used.
 const FREE: RawFd = -1;
-/// Somebody enters something just now.
+/// A thread is writing the entry.
 const CLAIMED: RawFd = -2;
 
-/// A list that only grows: a child by fork reads it whatever other threads of its parent were doing.
+/// A list that only grows, so that a forked child can read it whatever other threads of its parent were doing.
 struct Entries {
     entries: [Entry; AT_ONCE],
     more: OnceLock<Box<Self>>,
 }
 
-/// A descriptor, and the file that it stood for: its number may be another one's by now.
+/// A descriptor, and its file when it was entered. The number may belong to another file by now.
 struct Entry {
     fd: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
-    /// Children shall not hold it.
+    /// Forked children must not hold the descriptor.
     kept: AtomicBool,
 }
 
-/// What a descriptor stands for: device and inode.
+/// The identity of a file: device and inode.
 type File = (u64, u64);
 
 static ENTRIES: Entries = Entries::new();
@@ -50,29 +50,29 @@ impl Entry {
         }
     }
 
-    /// The descriptor that was entered and what it stands for, unless its number is another one's by now.
+    /// The descriptor that was entered and its file, unless the number belongs to another file by now.
     fn standing(&self) -> Option<(RawFd, File)> {
-        // Acquire: after the Release of `try_enter`; the file is read after it.
+        // Acquire: pairs with the Release of `try_enter`; the file is read after it.
         let fd = self.fd.load(Ordering::Acquire);
         let file = (self.device.load(Ordering::Relaxed), self.inode.load(Ordering::Relaxed));
         (fd >= 0 && file_of(fd) == Some(file)).then_some((fd, file))
     }
 
-    /// Enters a descriptor, if there is nothing here that still stands.
+    /// Enters a descriptor, unless the entry is in use.
     fn try_enter(&self, fd: RawFd, (device, inode): File) -> bool {
-        // Relaxed: looked at again below.
+        // Relaxed: the exchange below checks it again.
         let before = self.fd.load(Ordering::Relaxed);
         if before == CLAIMED || self.standing().is_some() {
             return false;
         }
-        // Acquire: what is written next is written after it.
+        // Acquire: the writes below stay behind it.
         if self.fd.compare_exchange(before, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
         self.device.store(device, Ordering::Relaxed);
         self.inode.store(inode, Ordering::Relaxed);
         self.kept.store(false, Ordering::Relaxed);
-        // Release: who sees the number sees which file it stands for.
+        // Release: a thread that sees the number sees its file.
         self.fd.store(fd, Ordering::Release);
         true
     }
@@ -94,15 +94,14 @@ impl Entries {
         std::iter::successors(Some(self), |part| part.more.get().map(|more| &**more)).flat_map(|part| &part.entries)
     }
 
-    /// Those that stand for a file.
+    /// The entries of this file.
     fn of(&self, file: File) -> impl Iterator<Item = &Entry> {
         self.all().filter(move |entry| entry.standing().is_some_and(|(_, found)| found == file))
     }
 }
 
-/// Notes that this process uses what the descriptor stands for, as long as that is open or a copy that is [kept from
-/// children](keep_from_children).
-/// `false` if it does so already.
+/// Notes that this process uses the file of the descriptor, as long as the descriptor is open, or a copy that is [kept
+/// from children](keep_from_children). `false` if the process uses it already.
 #[must_use]
 pub fn claim(fd: BorrowedFd<'_>) -> bool {
     let Some(file) = file_of(fd.as_raw_fd()) else { return true };
@@ -113,28 +112,28 @@ pub fn claim(fd: BorrowedFd<'_>) -> bool {
     true
 }
 
-/// Children by fork will find that the descriptor stands for nothing, and so for all [claimed](claim) ones of the same
-/// file. Nothing has to be done when it is closed.
+/// Makes the descriptor useless in forked children, and with it all [claimed](claim) descriptors of the same file.
+/// Nothing has to be done when it is closed.
 pub fn keep_from_children(fd: BorrowedFd<'_>) {
     fork::in_children(&WATCH, leave_to_parent);
     if let Some(file) = file_of(fd.as_raw_fd()) {
         ENTRIES.enter(fd.as_raw_fd(), file);
         for entry in ENTRIES.of(file) {
-            // Relaxed: a fork that comes at this very moment came before.
+            // Relaxed: a fork at this very moment counts as earlier.
             entry.kept.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// `None` if it is not open.
+/// The file of a descriptor; `None` if the descriptor is not open.
 fn file_of(fd: RawFd) -> Option<File> {
-    // SAFETY: it is only asked what it stands for, and a number that is not open is an error.
+    // SAFETY: the descriptor is only asked for its file, and a number that is not open gives an error.
     let found = fstat(unsafe { BorrowedFd::borrow_raw(fd) }).ok()?;
     Some((found.st_dev, found.st_ino))
 }
 
-/// In a child by fork: puts something that nobody else has in the place of each descriptor, so that the numbers stay taken
-/// and whoever owns one may close it. Only what a signal handler may do is done here: other threads may have held any lock.
+/// In a forked child: replaces each such descriptor by one that no other process has, so that the numbers stay taken
+/// and their owners may close them. Does only what a signal handler may, because other threads may have held any lock.
 extern "C" fn leave_to_parent() {
     let mut stand_in = None;
     // Relaxed: the child has one thread here.
@@ -143,12 +142,12 @@ extern "C" fn leave_to_parent() {
         // SAFETY: no memory is touched.
         let other = *stand_in.get_or_insert_with(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) });
         if other >= 0 {
-            // SAFETY: no memory is touched; the number stays open, so that its owner finds something to close.
+            // SAFETY: no memory is touched. The number stays open, so that its owner has something to close.
             unsafe { libc::dup3(other, fd, libc::O_CLOEXEC) };
         }
     }
     if let Some(other) = stand_in.filter(|other| *other >= 0) {
-        // SAFETY: it was made above, and nobody else knows it.
+        // SAFETY: the descriptor was made above, and no other code knows it.
         unsafe { libc::close(other) };
     }
 }

@@ -1,14 +1,14 @@
-//! What the operating system gives, in one place: every other crate may use it, and it knows none of them.
+//! The operating system's services, in one place. Every other crate may use this one, and it knows none of them.
 //!
-//! - [`lock`]: locks and conditions that a fork does no harm;
-//! - [`fork`]: whether this process still is the one that made something;
-//! - [`per_process`]: what threads share, and a child by fork makes for itself;
-//! - [`inheritance`]: descriptors that children by fork shall not hold;
-//! - [`descriptors`]: pollers, and event descriptors that wake those who sleep in them;
+//! - [`lock`]: locks and conditions that survive a fork;
+//! - [`fork`]: whether this process is still the one that made something;
+//! - [`per_process`]: values that threads share, and that a forked child makes anew;
+//! - [`inheritance`]: descriptors that forked children must not hold;
+//! - [`descriptors`]: pollers, and event descriptors and alarms that wake threads that sleep in them;
 //! - [`sys`]: calls on sockets that the standard library lacks;
-//! - [`clock`] and [`cpu`]: what time it is, and where a thread runs;
-//! - [`memory`]: how much of it is left;
-//! - [`lifeline`]: a process that ends with another.
+//! - [`clock`] and [`cpu`]: the time, and the CPU that a thread runs on;
+//! - [`memory`]: how much memory is left;
+//! - [`lifeline`]: lets a process end with another.
 
 pub mod clock;
 pub mod cpu;

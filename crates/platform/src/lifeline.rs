@@ -1,4 +1,4 @@
-//! A process that must not outlive another.
+//! Ends a process when another one ends.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -9,21 +9,22 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::sys;
 
-/// Ends this process when the other end of the socket is closed, which the kernel does when its process dies: `SIGTERM` at
-/// once, and without further ado after `patience`, should this process be too busy to hear of it. The other end must never
+/// Ends this process when the other end of the socket is closed, which the kernel does when its process dies. Sends
+/// `SIGTERM` at once, and exits after `patience` in case this process is too busy to react. The other end must never
 /// send anything.
 ///
 /// # Errors
-/// What the system says, if there can be no thread.
+/// The system's error, if the thread cannot be started.
 pub fn end_with(socket: OwnedFd, patience: Option<Duration>) -> io::Result<()> {
     thread::Builder::new().name("nearcall-lifeline".into()).spawn(move || {
-        // Interrupted by a signal that this thread was given: look again.
+        // A signal has interrupted this thread: look again.
         while sys::wait_for(socket.as_fd(), PollFlags::IN, None).is_err() {}
-        // It fails for no process that may signal itself.
+        // Never fails: a process may signal itself.
         let _ = kill_process(getpid(), Signal::TERM);
         if let Some(patience) = patience {
             thread::sleep(patience);
-            // SAFETY: no preconditions. Nothing that would run at an ordinary exit is waited for: it may be what hangs.
+            // SAFETY: no preconditions. Skips everything that would run at an ordinary exit, because that may be what
+            // hangs.
             unsafe { libc::_exit(1) }
         }
     })?;

@@ -1,9 +1,9 @@
-//! Locks that a fork does no harm: who waits is known to the kernel alone.
+//! Locks that survive a fork: only the kernel knows which threads wait.
 //!
 //! `parking_lot` keeps its waiting threads in one table for the whole process, in the threads' own memory. A child by
-//! `fork` inherits the table but not the threads; its first threads get that memory, and waiting for any lock at all may
-//! then follow a pointer into it. Here nothing is shared between locks: what the parent's threads waited for stays in locks
-//! that the child does not use.
+//! `fork` inherits the table but not the threads. Its first threads get that memory, and waiting for any lock may then
+//! follow a pointer into it. Here locks share nothing: what the parent's threads waited for stays in locks that the
+//! child does not use.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use lock_api::{GuardNoSend, RawMutex, RawMutexTimed};
 
 use crate::sync::{self, AtomicU32, Instant, Ordering, SPINS, YIELDS, held, sleep, wake};
 
-/// A mutex. It is not poisoned: a panic is a fault here, and ends the call or the process anyway.
+/// A mutex. It is not poisoned: a panic is a bug in this project, and ends the call or the process anyway.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
-/// A mutex for threads that may hold another one, and that nobody has for longer than some copying takes: whoever waits
-/// for it keeps the interpreter, because with a lock held it must not be waited for.
+/// A mutex for threads that may hold another one, held no longer than some copying takes. A thread that waits for it
+/// keeps the interpreter, because a thread with a lock must not wait for the interpreter.
 pub type InnerMutex<T> = lock_api::Mutex<RawLock<true>, T>;
 /// Holds a [`Mutex`] until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may sleep until it is not.
+/// Held, and a thread may sleep until it is free.
 const AWAITED: u32 = 2;
 
 /// The state of a [`Mutex`], or of an [`InnerMutex`].
@@ -42,7 +42,8 @@ impl<const INNER: bool> RawLock<INNER> {
                 sync::yield_now();
             }
         }
-        // Whoever has slept cannot know whether others still do, and so takes it as one that is awaited.
+        // A thread that has slept cannot know whether others still sleep, so it marks the lock as awaited when it takes
+        // it.
         // Acquire: after the Release of `unlock`.
         while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -62,7 +63,7 @@ impl<const INNER: bool> RawLock<INNER> {
 
 // SAFETY: `lock` and `try_lock` succeed only when they change the word from FREE, and only `unlock` changes it to FREE.
 unsafe impl<const INNER: bool> RawMutex for RawLock<INNER> {
-    // lock_api asks for a constant: it is only ever copied into a new lock.
+    // lock_api asks for a constant. It is only ever copied into a new lock.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(AtomicU32::new(FREE));
     type GuardMarker = GuardNoSend;
@@ -95,7 +96,7 @@ unsafe impl<const INNER: bool> RawMutex for RawLock<INNER> {
 
     #[inline]
     fn is_locked(&self) -> bool {
-        // Relaxed: it may be otherwise a moment later.
+        // Relaxed: the answer may change a moment later.
         self.0.load(Ordering::Relaxed) != FREE
     }
 }
@@ -116,53 +117,53 @@ unsafe impl<const INNER: bool> RawMutexTimed for RawLock<INNER> {
     }
 }
 
-/// How many locks the calling thread holds. Counted in debug builds, for the rule that nobody who holds one waits for
-/// something else; always 0 in others.
+/// How many locks the calling thread holds. Counted in debug builds only, to check that a thread with a lock waits for
+/// nothing else; always 0 in other builds.
 #[must_use]
 pub fn held_here() -> usize {
     held::here()
 }
 
-/// Lets threads that hold a [`Mutex`] wait until another one has changed what is in it. It may wake for nothing.
+/// Lets threads that hold a [`Mutex`] wait until another thread has changed its contents. May wake for nothing.
 #[derive(Debug, Default)]
 pub struct Condvar {
-    /// How often it was notified.
+    /// How often the condition was notified.
     notified: AtomicU32,
-    /// How many wait, so that notifying nobody costs nothing.
+    /// How many threads wait, so that a notification without waiting threads costs nothing.
     waiting: AtomicU32,
 }
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// A condition without waiting threads.
     #[must_use]
     pub const fn new() -> Self {
         Self { notified: AtomicU32::new(0), waiting: AtomicU32::new(0) }
     }
 
-    /// Lets go of the lock until notified.
+    /// Releases the lock until notified.
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         self.wait_at_most(guard, None);
     }
 
-    /// Lets go of the lock until notified, for at most `timeout`.
+    /// Releases the lock until notified, for at most `timeout`.
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
         self.wait_at_most(guard, Some(timeout));
     }
 
     fn wait_at_most<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Option<Duration>) {
-        // Relaxed, both: who notifies has held the lock since, or did before this thread looked.
+        // Relaxed, both: the notifying thread has held the lock since, or did before this thread looked.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let seen = self.notified.load(Ordering::Relaxed);
         MutexGuard::unlocked(guard, || around_sleep(&mut || sleep(&self.notified, seen, timeout)));
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes one of those that wait.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.notify(1);
     }
 
-    /// Wakes all that wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.notify(i32::MAX as u32);
     }
@@ -182,14 +183,14 @@ type AroundSleep = fn(&mut (dyn FnMut() + Send));
 
 static AROUND_SLEEP: OnceLock<AroundSleep> = OnceLock::new();
 
-/// Whoever sleeps in a lock or a condition does so inside this function: it lets go of what the thread holds and others
-/// need meanwhile (an interpreter), and takes it again. The lock is taken after that: so no lock is waited for with the
-/// interpreter held, and none is held while the interpreter is waited for. The first one counts.
+/// Sets the function inside which threads sleep in locks and conditions. It releases what the thread holds and other
+/// threads need meanwhile (an interpreter), and takes it again. The lock is taken after that, so no thread waits for a
+/// lock with the interpreter held, nor for the interpreter with a lock held. Only the first call counts.
 pub fn set_around_sleep(around: AroundSleep) {
     AROUND_SLEEP.get_or_init(|| around);
 }
 
-/// Sleeps for another reason inside of that function. No lock may be held.
+/// Sleeps for another reason inside that function. The thread must not hold a lock.
 #[cold]
 pub fn around_sleep(wait: &mut (dyn FnMut() + Send)) {
     match AROUND_SLEEP.get() {

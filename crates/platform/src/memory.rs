@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::Read;
 
-/// Bytes that the whole system can still give without taking them from anybody, as `MemAvailable` in `/proc/meminfo` says;
-/// `None` where it does not say.
+/// Bytes that the whole system can still provide without taking them from other programs, as `MemAvailable` in
+/// `/proc/meminfo` says; `None` if it does not say.
 #[must_use]
 pub fn available() -> Option<u64> {
     // The line is among the first three.

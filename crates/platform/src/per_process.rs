@@ -1,4 +1,4 @@
-//! What threads of one process share, and a child by fork must not touch: it makes its own.
+//! Values that the threads of one process share, and that a forked child must not touch: it makes its own.
 
 use std::mem::forget;
 use std::ops::Deref;
@@ -10,8 +10,9 @@ use crate::fork;
 
 /// A value that every process has for itself.
 ///
-/// In a child by fork the parent's value is as its threads have left it at that moment: a lock may be held, a connection be half
-/// made, by threads that are not there. So it is neither looked at nor dropped there. The child makes its own at the first look.
+/// In a forked child, the parent's value is as the parent's threads left it at that moment: a lock may be held, or a
+/// connection half made, by threads that do not exist in the child. So the child neither reads nor drops it. It makes
+/// its own value at the first access.
 pub struct PerProcess<T> {
     value: ArcSwap<Owned<T>>,
     make: fn() -> T,
@@ -23,7 +24,7 @@ struct Owned<T> {
     generation: u32,
 }
 
-/// The value of this process; it stays while somebody has it.
+/// The value of this process. It stays alive as long as this does.
 #[derive(Debug)]
 pub struct Mine<T>(Arc<Owned<T>>);
 
@@ -46,7 +47,7 @@ impl<T> Owned<T> {
 }
 
 impl<T> PerProcess<T> {
-    /// One that `make` makes, here and in each child.
+    /// A value that `make` makes, in this process and in each forked child.
     #[must_use]
     pub fn new(make: fn() -> T) -> Self {
         Self { value: ArcSwap::new(Owned::new(make)), make }
@@ -59,7 +60,7 @@ impl<T> PerProcess<T> {
         if value.is_ours() {
             return Mine(value);
         }
-        // Of two threads of the child, one is first, and the other finds its value.
+        // If two threads of the child get here, one sets its value, and the other finds that value.
         let before = self.value.compare_and_swap(&value, Owned::new(self.make));
         if Arc::ptr_eq(&before, &value) {
             forget(value);

@@ -1,5 +1,5 @@
-//! What locks are made of: atomics, the kernel's sleep on a word, the clock, and the spins before the sleep. All of this
-//! crate's atomics come from here, so that loom can stand in for the real ones (`crates/models`).
+//! The basis of locks: atomics, the kernel's sleep on a word, the clock, and the spins before the sleep. All atomics of
+//! this crate come from here, so that loom can replace them (`crates/models`).
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 pub(crate) use std::thread::yield_now;
@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use rustix::thread::futex;
 
-/// Looks at a lock that is held before the thread goes to sleep; most are held for some instructions only. The first ones
-/// are for a holder that runs on another CPU, the others for one that was interrupted on this one: who yields to it need
-/// not be woken.
+/// How often to look at a held lock before the thread sleeps: most locks are held for a few instructions only. The
+/// first looks are for a holder on another CPU, the others for one that was interrupted on this CPU: a thread that
+/// yields to it need not be woken.
 pub(crate) const SPINS: u32 = 3;
 /// See [`SPINS`].
 pub(crate) const YIELDS: u32 = 7;
 
-/// Sleeps while the word is `value`, for at most `timeout`; sometimes for a shorter time.
+/// Sleeps while the word is `value`, for at most `timeout`. May wake earlier.
 pub(crate) fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {
-    // What is too long for the system is for ever.
+    // A timeout that is too long for the system means no timeout.
     let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
-    // A signal, a word that has changed and the end of the time are all reasons to look again.
+    // A signal, a changed word and the end of the timeout are all reasons to look again.
     let _ = futex::wait(word, futex::Flags::PRIVATE, value, timeout.as_ref());
 }
 
-/// Wakes some of those that sleep on the word.
+/// Wakes up to `most` threads that sleep on the word.
 pub(crate) fn wake(word: &AtomicU32, most: u32) {
-    // It fails only for an address that is none.
+    // Fails only for an invalid address.
     let _ = futex::wake(word, futex::Flags::PRIVATE, most);
 }
 

@@ -1,4 +1,4 @@
-//! Calls on sockets that the standard library lacks: descriptors beside the bytes, who the peer is, waiting for one.
+//! Calls on sockets that the standard library lacks: sending descriptors, identifying the peer, waiting for a socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,19 +11,19 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, sockopt,
 };
 
-/// Most descriptors taken from one message; more are closed.
+/// The most descriptors that are taken from one message. Further ones are closed.
 const MOST_FDS: usize = 4;
 
-/// What came of a read: bytes (0 is the end), and whether descriptors came that this process had no room for.
+/// The result of a read: bytes (0 is the end), and whether descriptors arrived for which this process had no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
     /// Bytes read.
     pub bytes: usize,
-    /// Descriptors came and were lost: this process has as many as it may.
+    /// Descriptors arrived and were lost, because this process has as many as it may.
     pub lost_fds: bool,
 }
 
-/// Reads bytes and any descriptors that came with them.
+/// Reads bytes, and the descriptors that were sent with them.
 pub fn receive_with_fds(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
@@ -42,7 +42,7 @@ pub fn receive_with_fds(
     Ok(Received { bytes: got.bytes, lost_fds: got.flags.contains(ReturnFlags::CTRUNC) })
 }
 
-/// Sends as much of `bytes` as there is room for, with `fds` beside the first of them. Never waits, and raises no signal.
+/// Sends as many bytes as there is room for, with `fds` beside the first byte. Never waits, and raises no signal.
 pub fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -58,28 +58,28 @@ pub fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>
     }
 }
 
-/// Polls one descriptor until `deadline` (for ever without one). `false` when time ran out.
+/// Polls one descriptor until `deadline` (for ever without one). `false` if time ran out.
 pub fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>) -> io::Result<bool> {
     let timeout = deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
     let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), events)];
     Ok(poll(&mut fds, timeout.as_ref())? > 0)
 }
 
-/// The same for either of two descriptors.
+/// Polls two descriptors until one is ready, or until `deadline`. `false` if time ran out.
 pub fn wait_for_any(fds: [(BorrowedFd<'_>, PollFlags); 2], deadline: Instant) -> io::Result<bool> {
     let timeout = timespec(deadline.saturating_duration_since(Instant::now()));
     let mut fds = fds.map(|(fd, events)| PollFd::from_borrowed_fd(fd, events));
     Ok(poll(&mut fds, Some(&timeout))? > 0)
 }
 
-/// Whether the peer of a socket has hung up, without reading what it sent before.
+/// Whether the peer of a socket has hung up. Does not read what the peer sent before.
 pub fn hung_up(socket: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     poll(&mut fds, Some(&now)).is_ok_and(|found| found > 0)
 }
 
-/// Whether the peer's system has acknowledged all bytes that were written. They are always at the peer's for a Unix socket.
+/// Whether the peer's system has acknowledged all bytes that were written. For a Unix socket, they have always arrived.
 pub fn is_delivered(socket: BorrowedFd<'_>) -> bool {
     if sockopt::socket_domain(socket).is_ok_and(|domain| domain == AddressFamily::UNIX) {
         return true;
@@ -87,11 +87,12 @@ pub fn is_delivered(socket: BorrowedFd<'_>) -> bool {
     let mut left: libc::c_int = 0;
     // SAFETY: this request writes one int, which `left` is.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut left) };
-    // It fails for a socket that is connected no more: nothing will be delivered.
+    // Fails for a socket that is not connected any more: nothing will be delivered.
     result != 0 || left == 0
 }
 
-/// Who the kernel says is at the other end of a Unix socket. The process id is 0 if it cannot be seen from here.
+/// The process at the other end of a Unix socket, as the kernel knows it. The process id is 0 if it is not visible from
+/// here.
 pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -102,9 +103,9 @@ pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     if result == 0 { Ok(who) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The further groups of the process at the other end of a Unix socket; none if the system does not say.
+/// The supplementary groups of the process at the other end of a Unix socket; none if the system does not say.
 pub fn peer_groups(socket: BorrowedFd<'_>) -> Vec<libc::gid_t> {
-    // The most that Linux knows.
+    // The most groups that Linux allows.
     let mut groups: Vec<libc::gid_t> = vec![0; 65_536];
     let mut len = size_of_val(&groups[..]) as libc::socklen_t;
     // SAFETY: the first pointer is to a live buffer of the size that `len` says, the second to a live local.
@@ -121,13 +122,13 @@ pub fn peer_groups(socket: BorrowedFd<'_>) -> Vec<libc::gid_t> {
     groups
 }
 
-/// The duration as the system takes it; what is too long becomes the longest.
+/// The duration in the system's form. Durations that are too long become the longest one.
 #[must_use]
 pub fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs().min(i64::MAX as u64) as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
 }
 
-/// The user this process acts for.
+/// The user that this process acts for.
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -1,8 +1,8 @@
 //! One lane: a single-producer single-consumer ring of length-prefixed records.
 //!
-//! `head` counts bytes ever written, `tail` bytes ever consumed; both only grow, and their difference is what lies in the
-//! ring. A record is a 4-byte length, the bytes, and padding to 8, so that a prefix never wraps. The producer publishes a
-//! record by moving `head`; the consumer gives the room back by moving `tail`.
+//! `head` counts the bytes ever written, `tail` the bytes ever consumed. Both only grow, and their difference is what
+//! lies in the ring. A record is a 4-byte length, the bytes, and padding to 8, so that a prefix never wraps. The
+//! producer publishes a record by moving `head`; the consumer gives the room back by moving `tail`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -40,25 +40,26 @@ impl Default for Counters {
     }
 }
 
-/// Where a lane's counters and bytes live: a shared mapping in life, the heap under a model checker.
+/// Where a lane's counters and bytes live: in a shared mapping, or on the heap under a model checker.
 pub trait LaneMemory {
     /// The shared counters.
     fn counters(&self) -> &Counters;
     /// Bytes in the ring, a power of two.
     fn capacity(&self) -> usize;
-    /// Copies `bytes` to `offset` (`offset + bytes.len() <= capacity`). Only the producer calls it, on room it owns.
+    /// Copies `bytes` to `offset` (`offset + bytes.len() <= capacity`). Only the producer calls this, for room that it
+    /// owns.
     fn write(&self, offset: usize, bytes: &[u8]);
-    /// Copies `into.len()` bytes from `offset`. Only the consumer calls it, on records that were published.
+    /// Copies `into.len()` bytes from `offset`. Only the consumer calls this, for records that were published.
     fn read(&self, offset: usize, into: &mut [u8]);
-    /// Reads the prefix of a record at `offset` (a multiple of 8): one load, so that what was checked is what is used,
-    /// even while a hostile peer writes.
+    /// Reads the prefix of a record at `offset` (a multiple of 8). It is one load, so that the value that was checked
+    /// is the value that is used, even while a hostile peer writes.
     fn read_prefix(&self, offset: usize) -> u32;
 }
 
 /// The peer broke the rules of the ring: the connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt(
-    /// What was wrong.
+    /// How the rules were broken.
     pub &'static str,
 );
 
@@ -79,7 +80,7 @@ const fn padded(len: usize) -> u64 {
 pub struct Producer<M> {
     memory: M,
     head: u64,
-    /// The last `tail` seen: read again only when the room it leaves is not enough.
+    /// The last `tail` that was read. It is read again only when the room that it leaves is not enough.
     known_tail: u64,
 }
 
@@ -91,7 +92,8 @@ impl<M: LaneMemory> Producer<M> {
         Self { memory, head: 0, known_tail: 0 }
     }
 
-    /// The longest record this lane takes: a quarter of the ring, so that writer and reader can work at the same time.
+    /// The longest record that this lane accepts: a quarter of the ring, so that producer and consumer can work at the
+    /// same time.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.memory.capacity() / 4 - 8
@@ -120,23 +122,23 @@ impl<M: LaneMemory> Producer<M> {
             at += part.len() as u64;
         }
         self.head += need;
-        // Release: whoever sees the new head sees the bytes below it.
+        // Release: a consumer that sees the new head sees the bytes below it.
         self.memory.counters().head.0.store(self.head, Ordering::Release);
         Ok(true)
     }
 
-    /// Says that this producer is about to sleep until there is room. The caller must look for room once more after this,
-    /// then sleep.
+    /// Says that this producer is about to sleep until there is room. The caller must look for room once more, and then
+    /// sleep.
     pub fn declare_starved(&self) {
         self.memory.counters().starved.0.store(1, Ordering::Relaxed);
-        // SeqCst fence: pairs with the one in `Parking::park`. Either the consumer sees that we starve before it sleeps, or
-        // we see the room it made.
+        // SeqCst fence: pairs with the fence in `Parking::park`. Either the consumer sees that this producer starves
+        // before it sleeps, or the producer sees the room that the consumer made.
         fence(Ordering::SeqCst);
     }
 
-    /// Says that this producer goes on.
+    /// Says that this producer has found room.
     pub fn declare_sated(&self) {
-        // Relaxed, and swapped only if set: as `Parking::unpark`.
+        // Relaxed, and swapped only if set: as in `Parking::unpark`.
         if self.memory.counters().starved.0.load(Ordering::Relaxed) != 0 {
             self.memory.counters().starved.0.swap(0, Ordering::Relaxed);
         }
@@ -150,18 +152,18 @@ impl<M: LaneMemory> Producer<M> {
         self.has_room(padded(len))
     }
 
-    /// Bytes ever written, records with prefix and padding.
+    /// Bytes ever written: records with their prefixes and padding.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.head
     }
 
-    /// Bytes ever consumed, counted as [`Producer::written`] does: what is below was read to the end.
+    /// Bytes ever consumed, counted as in [`Producer::written`]: everything below has been read completely.
     ///
     /// # Errors
     /// [`Corrupt`] if the consumer's counter is impossible.
     pub fn consumed(&mut self) -> Result<u64, Corrupt> {
-        // Acquire: the room below the new tail was read to the end before it was given back.
+        // Acquire: the consumer has completely read the room below the new tail before it gave the room back.
         let tail = self.memory.counters().tail.0.load(Ordering::Acquire);
         if tail < self.known_tail || tail > self.head {
             return Err(Corrupt("the reader's counter of the ring went backwards or past the writer's"));
@@ -192,7 +194,7 @@ impl<M: LaneMemory> Producer<M> {
 pub struct Record {
     /// Length in bytes.
     pub len: usize,
-    /// Whether the producer wrote it as a note: the ring gives it no meaning.
+    /// Whether the producer wrote the record as a note. The ring gives notes no meaning.
     pub note: bool,
 }
 
@@ -201,7 +203,7 @@ pub struct Record {
 pub struct Consumer<M> {
     memory: M,
     tail: u64,
-    /// The last `head` seen: records below it are read without touching the shared word again.
+    /// The last `head` that was read. Records below it are read without touching the shared word again.
     known_head: u64,
 }
 
@@ -213,10 +215,10 @@ impl<M: LaneMemory> Consumer<M> {
         Self { memory, tail: 0, known_head: 0 }
     }
 
-    /// Whether something was published that has not been consumed. Never fails: a broken counter counts as something.
+    /// Whether a record was published and not consumed. Never fails: a broken counter counts as a record.
     #[must_use]
     pub fn has_record(&self) -> bool {
-        // Acquire is not needed to look, only to read; `peek` loads it again.
+        // Relaxed: only reading a record needs Acquire, and `peek` loads `head` again.
         self.known_head != self.tail || self.memory.counters().head.0.load(Ordering::Relaxed) != self.tail
     }
 
@@ -226,7 +228,7 @@ impl<M: LaneMemory> Consumer<M> {
     /// [`Corrupt`] if the producer's counter or the record's length is impossible.
     pub fn peek(&mut self) -> Result<Option<Record>, Corrupt> {
         if self.known_head == self.tail {
-            // Acquire: pairs with the producer's release, so the bytes below head are there.
+            // Acquire: pairs with the producer's release, so the bytes below `head` are visible.
             let head = self.memory.counters().head.0.load(Ordering::Acquire);
             if head == self.tail {
                 return Ok(None);
@@ -261,18 +263,18 @@ impl<M: LaneMemory> Consumer<M> {
     /// read from shared memory a second time.
     ///
     /// # Panics
-    /// If no such record lies there.
+    /// If there is no such record.
     pub fn consume(&mut self, record: Record) {
         let len = padded(record.len);
         assert!(len <= self.known_head - self.tail, "consumed what was not there");
         self.tail += len;
-        // Release: our reads of the record happen before the producer may overwrite it.
+        // Release: this consumer has read the record before the producer may overwrite it.
         self.memory.counters().tail.0.store(self.tail, Ordering::Release);
     }
 
-    /// Whether the producer sleeps until there is room, and now deserves a wake-up: asked when the ring was found empty
-    /// and once every quarter of the ring. A waiting producer left at most a quarter of the ring free, so the consumer
-    /// always comes by one of the two; that is why no fence is needed after each record.
+    /// Whether the producer sleeps until there is room, and should be woken now. Asked when the ring was found empty,
+    /// and once every quarter of the ring. A waiting producer has left at most a quarter of the ring free, so the
+    /// consumer always gets to one of the two. That is why no fence is needed after each record.
     #[must_use]
     pub fn producer_waits(&self, consumed: Option<Record>) -> bool {
         if let Some(record) = consumed {
@@ -281,16 +283,16 @@ impl<M: LaneMemory> Consumer<M> {
                 return false;
             }
         }
-        // Relaxed: the caller parks, which fences, before it sleeps, and asks once more after that.
+        // Relaxed: before it sleeps, the caller parks, which fences, and asks once more.
         let word = &self.memory.counters().starved.0;
         let starved = word.load(Ordering::Relaxed);
-        // Whatever a hostile producer wrote there, it is gone after this.
+        // Clears whatever a hostile producer wrote there.
         starved != 0 && word.compare_exchange(starved, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether there is something to do: a record to take, or a producer to wake by [`Consumer::producer_waits`]. To be
-    /// asked by a consumer that spins: it does not park, so it might have missed a producer that went to sleep just when
-    /// the ring was found empty.
+    /// Whether there is something to do: a record to take, or a producer to wake with [`Consumer::producer_waits`]. For
+    /// a consumer that spins: it does not park, so it might have missed a producer that went to sleep just when the
+    /// ring was found empty.
     #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {

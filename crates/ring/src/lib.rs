@@ -1,13 +1,13 @@
 //! Byte rings in shared memory, and the strategy for waiting on them.
 //!
-//! This floor knows nothing of frames, calls or Python. It offers
+//! This crate knows nothing of frames, calls or Python. It offers
 //!
 //! - [`Mapping`]: a sealed, anonymous shared memory file mapped into this process;
 //! - [`Segment`]: two [lanes](Producer) and two [sides](Side) laid out in one mapping;
 //! - [`Producer`] and [`Consumer`]: the two ends of one lane, a single-producer single-consumer ring of records;
 //! - [`SpinBudget`]: when to spin for the peer, for how long, and when not to.
 //!
-//! Everything read from shared memory is treated as hostile: it is copied once and then validated.
+//! All input from shared memory is treated as hostile: it is copied once and then checked.
 
 mod lane;
 mod parking;

@@ -14,8 +14,8 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// A shared memory file of fixed size, mapped into this process until dropped.
 ///
-/// It has no name anywhere, so nothing can be left behind: the kernel frees it with its last descriptor and mapping. Its
-/// size is sealed, so a peer cannot shrink it under a reader (which would be a `SIGBUS`).
+/// It has no name anywhere, so nothing can be left behind: the kernel frees it with its last descriptor and mapping.
+/// Its size is sealed, so a peer cannot shrink it while this process reads it (which would be a `SIGBUS`).
 #[derive(Debug)]
 pub struct Mapping {
     address: NonNull<u8>,
@@ -27,16 +27,17 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; nothing in it depends on the thread.
 unsafe impl Sync for Mapping {}
 
-/// What a descriptor must be sealed against before it is mapped.
+/// The seals that a descriptor must have before it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The same, and against further mappings that can be written to: whoever made it goes on writing, and nobody else can.
+/// These seals, and one against further writable mappings: the creator goes on writing, and no other process can.
 const SHOWN_SEALS: SealFlags = SEALS.union(SealFlags::FUTURE_WRITE);
 
-/// The least size of a page; where pages are larger, a start in the middle of one is refused, and nothing is lost.
+/// The least size of a page. Where pages are larger, the system refuses a start in the middle of one, which does no
+/// harm.
 const PAGE: usize = 4096;
 
-/// Bytes from which on the system is asked whether it has as much, which takes some microseconds.
+/// From this size on, the system is asked first whether it has that much memory, which takes some microseconds.
 const WORTH_ASKING: usize = 64 << 20;
 
 /// The file system of ordinary shared memory.
@@ -46,7 +47,7 @@ impl Mapping {
     /// Creates `len` bytes of zeroed shared memory and maps them. The descriptor is for the peer.
     ///
     /// # Errors
-    /// What the system says: out of descriptors or memory, mostly.
+    /// The system's error: mostly that there are no descriptors or memory left.
     pub fn create(name: &str, len: usize, populate: bool) -> io::Result<(Self, OwnedFd)> {
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
@@ -57,20 +58,20 @@ impl Mapping {
     /// Maps shared memory received from a peer, after checking that its size is `len` and sealed.
     ///
     /// # Errors
-    /// `InvalidData` if the descriptor is not what a peer may send; otherwise what the system says.
+    /// `InvalidData` if the descriptor is not what a peer may send; otherwise the system's error.
     pub fn open(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
         Self::check(fd, len as u64, SEALS)?;
         Self::map(fd, len, populate)
     }
 
-    /// Creates `len` bytes of shared memory that peers can be shown and only this mapping can write to. All of it is there:
-    /// whoever reads it needs no memory of their own. The descriptor is for peers.
+    /// Creates `len` bytes of shared memory that can be shown to peers and that only this mapping can write to. All of
+    /// it is allocated: a peer that reads it needs no memory of its own. The descriptor is for peers.
     ///
     /// # Errors
-    /// What the system says: out of descriptors or memory, or `InvalidInput` if it is older than Linux 5.1. `OutOfMemory`
-    /// if the system has not so much left.
+    /// The system's error: no descriptors or memory left, or `InvalidInput` before Linux 5.1. `OutOfMemory` if the
+    /// system has less memory left.
     pub fn create_shown(name: &str, len: usize) -> io::Result<(Self, OwnedFd)> {
-        // To get the pages one by one, the system would end other programs, or this one, rather than refuse.
+        // To provide the pages one by one, the system would kill other programs, or this one, rather than refuse.
         if len >= WORTH_ASKING && memory::available().is_some_and(|left| len as u64 > left) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -78,13 +79,13 @@ impl Mapping {
         rustix::fs::ftruncate(&fd, len as u64)?;
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len as u64)?;
         let mapping = Self::map(fd.as_fd(), len, true)?;
-        // The mapping comes first: it is the last one that can be written to.
+        // The mapping comes first: it is the last writable one.
         rustix::fs::fcntl_add_seals(&fd, SHOWN_SEALS)?;
         Ok((mapping, fd))
     }
 
-    /// Makes sure that a descriptor from a peer is shared memory of `len` bytes that nobody but the peer can write to, and
-    /// that the peer can neither resize nor punch holes into.
+    /// Checks that a descriptor from a peer is shared memory of `len` bytes that only the peer can write to, and that
+    /// the peer can neither resize it nor punch holes into it.
     ///
     /// # Errors
     /// As [`Mapping::open`].
@@ -92,11 +93,11 @@ impl Mapping {
         Self::check(fd, len, SHOWN_SEALS)
     }
 
-    /// Maps a part of what a peer shows, to be read only: writing to it would end the process. `fd` was
-    /// [checked](Mapping::check_shown), and `from` is a multiple of a page's size.
+    /// Maps a part of memory that a peer shows, read-only: writing to it would end the process. `fd` was
+    /// [checked](Mapping::check_shown), and `from` is a multiple of the page size.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open_shown(fd: BorrowedFd<'_>, from: u64, len: usize) -> io::Result<Self> {
         Self::map_part(fd, from, len, ProtFlags::READ, MapFlags::SHARED)
     }
@@ -109,7 +110,7 @@ impl Mapping {
             Ok(_) => return refuse("the peer's shared memory is not sealed against resizing"),
             Err(_) => return refuse("the peer sent a descriptor that is not shared memory"),
         }
-        // Huge pages can be sealed as well, but may be missing when they are touched.
+        // Huge pages can be sealed, too, but may be missing when they are touched.
         if rustix::fs::fstatfs(fd)?.f_type as u64 != TMPFS_MAGIC {
             return refuse("the peer's shared memory is not of the ordinary kind");
         }
@@ -138,8 +139,8 @@ impl Mapping {
         Ok(Self { address, len })
     }
 
-    /// Asks the system for the pages of a part, all at once, which is cheaper than one by one at the first access. An old
-    /// system does not know how, and gives them one by one.
+    /// Asks the system for the pages of a part all at once, which is cheaper than one by one at the first access. An
+    /// old system cannot do this, and provides them one by one.
     ///
     /// # Errors
     /// The system has no memory for them.
@@ -147,10 +148,10 @@ impl Mapping {
         let (from, to) = (from.min(self.len) & !(PAGE - 1), to.min(self.len));
         if from < to {
             let start = self.address.as_ptr().wrapping_add(from);
-            // SAFETY: the part lies in the mapping; making pages present changes nothing that anybody can see.
+            // SAFETY: the part lies in the mapping; making pages present changes nothing that can be observed.
             match unsafe { rustix::mm::madvise(start.cast(), to - from, Advice::LinuxPopulateRead) } {
                 Ok(()) | Err(Errno::INVAL) => {}
-                // What an access would end with, by a signal.
+                // An access would fail in the same way, with a signal.
                 Err(Errno::FAULT) => return Err(Errno::NOMEM.into()),
                 Err(error) => return Err(error.into()),
             }
@@ -158,8 +159,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives all pages from `from` on back to the system: they are zero for everybody who maps them. Nothing happens if
-    /// that is refused.
+    /// Returns all pages from `from` on to the system: they become zero in every mapping. Does nothing if the system
+    /// refuses.
     pub fn discard(&self, from: usize) {
         let from = from.next_multiple_of(PAGE);
         if from < self.len {
@@ -175,19 +176,19 @@ impl Mapping {
         self.address
     }
 
-    /// Bytes mapped.
+    /// Length of the mapping in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is mapped.
+    /// Whether the mapping is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where a `T` lies at `offset`, which is inside and aligned.
+    /// The address of a `T` at `offset`, which must be inside and aligned.
     pub(crate) fn place<T>(&self, offset: usize) -> *mut T {
         debug_assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.len);
         self.address.as_ptr().wrapping_add(offset).cast()
@@ -196,7 +197,7 @@ impl Mapping {
     /// Copies `bytes` into the shared memory at `offset`.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the bytes do not fit.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "write past the mapping");
@@ -209,18 +210,19 @@ impl Mapping {
     /// Copies bytes out of the shared memory at `offset`, once.
     ///
     /// # Panics
-    /// If the range is not inside.
+    /// If the range is not inside the mapping.
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) {
-        // SAFETY: a byte may be written as one that need not be set before, as long as it is set then, and `read_new` sets it.
+        // SAFETY: writable bytes may be seen as uninitialized ones if they are initialized afterwards, and `read_new`
+        // does that.
         let into = unsafe { &mut *(std::ptr::from_mut(into) as *mut [MaybeUninit<u8>]) };
         self.read_new(offset, into);
     }
 
-    /// The same into memory that nothing has been written to yet; all of it is set afterwards.
+    /// Copies bytes out of the shared memory into uninitialized memory. All of it is initialized afterwards.
     ///
     /// # Panics
-    /// If the range is not inside.
+    /// If the range is not inside the mapping.
     #[inline]
     pub fn read_new(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the mapping");
@@ -229,10 +231,10 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), into.len()) };
     }
 
-    /// Reads a little-endian number out of the shared memory at `offset`, in one load.
+    /// Reads a little-endian number from the shared memory at `offset`, in one load.
     ///
     /// # Panics
-    /// If it is not inside or not aligned.
+    /// If the number is not inside the mapping or not aligned.
     #[inline]
     pub fn read_u32(&self, offset: usize) -> u32 {
         assert!(offset.is_multiple_of(4) && offset < self.len && self.len - offset >= 4, "read past the mapping");
@@ -240,7 +242,7 @@ impl Mapping {
         // SAFETY: inside the mapping and aligned (a mapping starts at a page), and valid as long as `self`; the peer may
         // write at the same time, which an atomic allows.
         let word = unsafe { AtomicU32::from_ptr(word) };
-        // Relaxed: the ring's counters order it.
+        // Relaxed: the ring's counters order the load.
         u32::from_le(word.load(Ordering::Relaxed))
     }
 }

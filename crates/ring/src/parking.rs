@@ -1,12 +1,12 @@
-//! The agreement between a side that goes to sleep and the peer that must wake it. One word, no clock: a model checker can
-//! try every interleaving of it.
+//! The protocol between a side that goes to sleep and the peer that must wake it. It uses one word and no clock, so
+//! that a model checker can try every interleaving.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// Whether a side sleeps, as both sides see it.
+/// The state of a side, asleep or awake, as both sides see it.
 ///
-/// The sleeper calls [`Parking::park`], looks for work once more, and only then sleeps. The peer publishes work and then
-/// calls [`Parking::claim_wake`]. One of the two always notices the other.
+/// The sleeping side calls [`Parking::park`], looks for work once more, and only then sleeps. The peer publishes work
+/// and then calls [`Parking::claim_wake`]. One of the two always notices the other.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Parking(
@@ -25,35 +25,37 @@ impl Parking {
     #[inline]
     #[must_use]
     pub fn is_parked(&self) -> bool {
-        // Relaxed: a hint, used to decide whether spinning is worth while.
+        // Relaxed: a hint for deciding whether to spin.
         self.0.load(Ordering::Relaxed) != 0
     }
 
     /// Declares that this side is about to sleep. The caller must look for work once more after this, then sleep.
     pub fn park(&self) {
         self.0.store(1, Ordering::Relaxed);
-        // SeqCst fence: pairs with the one in `claim_wake`: either the peer sees that we sleep, or we see what it published.
-        // And with the one in `Producer::declare_starved`: either we see that it starves, or it sees the room we made.
+        // SeqCst fence: pairs with the fence in `claim_wake`: either the peer sees that this side sleeps, or this side
+        // sees what the peer published. Also pairs with the fence in `Producer::declare_starved`: either this side sees
+        // that the producer starves, or the producer sees the room that this side made.
         fence(Ordering::SeqCst);
     }
 
     /// Declares that this side is awake.
     pub fn unpark(&self) {
-        // Relaxed: only we set it, so we see it while it is set; a bell rung for nothing is harmless. Looked at first, so
-        // that being awake costs the peer no cache miss. Swapped, so that it has its place in the order of the peer's claims.
+        // Relaxed: only this side sets the word, so it sees the word while it is set, and a bell rung for nothing is
+        // harmless. The word is read first, so that being awake costs the peer no cache miss. It is swapped to have its
+        // place in the order of the peer's claims.
         if self.0.load(Ordering::Relaxed) != 0 {
             self.0.swap(0, Ordering::Relaxed);
         }
     }
 
-    /// Called by the peer after publishing something: whether this side sleeps and the peer must wake it. True for one
+    /// Called by the peer after publishing work. Whether this side sleeps and the caller must wake it: true for one
     /// caller only, and only once per sleep.
     #[inline]
     #[must_use]
     pub fn claim_wake(&self) -> bool {
         // SeqCst fence: pairs with the one in `park`.
         fence(Ordering::SeqCst);
-        // Relaxed: this only decides who wakes; what was published travels by the lane's own words.
+        // Relaxed: this only decides who wakes the side; the lane's own words order what was published.
         let parked = self.0.load(Ordering::Relaxed);
         parked != 0 && self.0.compare_exchange(parked, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

@@ -1,4 +1,4 @@
-//! The memory one connection shares: two sides, two lanes.
+//! The memory that one connection shares: two sides, two lanes.
 //!
 //! ```text
 //! offset 0      side of the client      128 bytes
@@ -52,22 +52,23 @@ impl Segment {
         ring.is_power_of_two() && Self::RING_SIZES.contains(&ring)
     }
 
-    /// Bytes of each of its rings.
+    /// Bytes of each ring of this segment.
     #[must_use]
     pub fn ring(&self) -> usize {
         self.ring
     }
 
-    /// Bytes of shared memory a connection with rings of `ring` bytes takes (address space; pages count once touched).
+    /// Bytes of shared memory for a connection with rings of `ring` bytes. This is address space: a page takes memory
+    /// once it is touched.
     #[must_use]
     pub fn size(ring: usize) -> usize {
         RINGS + 2 * ring
     }
 
-    /// Makes a segment, as the connecting side does. The descriptor is for the peer.
+    /// Creates a segment, as the connecting side does. The descriptor is for the peer.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     ///
     /// # Panics
     /// If `ring` is not a power of two in [`Segment::RING_SIZES`].
@@ -77,7 +78,7 @@ impl Segment {
         Ok((Self { mapping: Arc::new(mapping), ring, role: Role::Client }, fd))
     }
 
-    /// Maps the segment a client sent, as the accepting side does.
+    /// Maps the segment that a client sent, as the accepting side does.
     ///
     /// # Errors
     /// `InvalidData` if the descriptor is not sealed shared memory of the right size.
@@ -89,20 +90,20 @@ impl Segment {
         Ok(Self { mapping: Arc::new(mapping), ring, role: Role::Server })
     }
 
-    /// The same memory seen from the other end, for both ends in one process.
+    /// The same memory seen from the other end. For both ends in one process.
     #[must_use]
     pub fn other_end(&self) -> Self {
         let role = if self.role == Role::Client { Role::Server } else { Role::Client };
         Self { mapping: Arc::clone(&self.mapping), ring: self.ring, role }
     }
 
-    /// This process's words.
+    /// The side of this process.
     #[must_use]
     pub fn own_side(&self) -> &Side {
         self.side(self.role == Role::Server)
     }
 
-    /// The peer's words.
+    /// The side of the peer.
     #[must_use]
     pub fn peer_side(&self) -> &Side {
         self.side(self.role == Role::Client)
@@ -116,17 +117,17 @@ impl Segment {
         unsafe { &*side }
     }
 
-    /// Buffers of each side that the other one can be shown at a time: as many words count the loans. The word of a buffer
-    /// is its number modulo this.
+    /// How many buffers each side can show the other at a time. For each, one word counts loans; a buffer's word is its
+    /// number modulo this.
     pub const BUFFERS: usize = 32;
 
-    /// Gives so many loans of the peer's buffer of that number back.
+    /// Gives back `loans` loans of the peer's buffer with this number.
     pub fn give_back(&self, buffer: u32, loans: u32) {
-        // Release: what was read of the buffer was read before the peer writes to it again.
+        // Release: this process has read the buffer before the peer writes to it again.
         self.loans(self.role == Role::Client, buffer).fetch_add(loans, Ordering::Release);
     }
 
-    /// How many loans of this side's buffer of that number the peer has given back, ever; it wraps around.
+    /// How many loans of this side's buffer with this number the peer has ever given back. Wraps around.
     #[must_use]
     pub fn given_back(&self, buffer: u32) -> u32 {
         // Acquire: pairs with the release in `give_back`.
@@ -137,11 +138,11 @@ impl Segment {
         let buffer = buffer as usize % Self::BUFFERS;
         let offset = LOANS + (usize::from(of_server) * Self::BUFFERS + buffer) * size_of::<AtomicU32>();
         let word = self.mapping.place::<AtomicU32>(offset);
-        // SAFETY: inside the mapping and aligned; an atomic, which may change at any time.
+        // SAFETY: the word is inside the mapping and aligned; it is an atomic, which may change at any time.
         unsafe { &*word }
     }
 
-    /// The two ends of the lanes that belong to this side. Call once per side: a lane has one producer and one consumer.
+    /// This side's ends of the two lanes. Call once per side: a lane has one producer and one consumer.
     #[must_use]
     pub fn lanes(&self) -> (Producer<MappedLane>, Consumer<MappedLane>) {
         let outgoing = usize::from(self.role == Role::Server);

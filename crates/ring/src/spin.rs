@@ -1,15 +1,15 @@
 //! Bounded, adaptive spinning.
 //!
 //! Spinning for as long as one wake-up costs is at most twice as bad as the best choice in hindsight (Karlin, Manasse,
-//! McGeoch, Owicki: Competitive randomized algorithms for non-uniform problems, 1990). What a wake-up costs is measured
-//! on each connection; where waits turn out longer than that, the budget shrinks to nothing and only now and then is
-//! spinning tried again.
+//! McGeoch, Owicki: Competitive randomized algorithms for non-uniform problems, 1990). Each connection measures what a
+//! wake-up costs. Where waits turn out longer, the budget shrinks to nothing, and spinning is tried again only now and
+//! then.
 
 use std::time::Duration;
 
 use nearcall_platform::clock;
 
-/// What the user asked for.
+/// The user's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SpinPolicy {
     /// Measure and adapt.
@@ -19,13 +19,13 @@ pub enum SpinPolicy {
     Fixed(Duration),
 }
 
-/// Never spin longer than this, whatever wake-ups seem to cost.
+/// The longest spin, whatever wake-ups seem to cost.
 const LONGEST_NS: u64 = 100_000;
-/// A peer on this CPU answers and gives it back within this; other work keeps it for a time slice.
+/// A peer on this CPU answers and yields the CPU within this time; other work keeps the CPU for a time slice.
 const CROWDED_NS: u64 = 50_000;
-/// What a wake-up is taken to cost until one was measured.
+/// The assumed cost of a wake-up until one is measured.
 const FIRST_GUESS_NS: u64 = 50_000;
-/// Waits that are skipped (parked at once) before spinning is tried again, at the most.
+/// The most waits that park at once before spinning is tried again.
 const LONGEST_PAUSE: u32 = 64;
 
 /// How long the next wait may spin, learned from the waits before it.
@@ -33,23 +33,24 @@ const LONGEST_PAUSE: u32 = 64;
 pub struct SpinBudget {
     policy: SpinPolicy,
     wake_cost_ns: u64,
-    /// Waits in a row that spun in vain.
+    /// How many waits in a row have spun in vain.
     misses: u32,
-    /// Waits still to be parked at once.
+    /// How many further waits park at once.
     pause: u32,
-    /// The same, because this CPU has other work to do; and how many it was the last time.
+    /// `crowded`: how many further waits park at once because this CPU has other work. `last_crowded`: that number the
+    /// last time.
     crowded: u32,
     last_crowded: u32,
 }
 
 impl SpinBudget {
-    /// A budget that has learned nothing yet.
+    /// A budget without experience.
     #[must_use]
     pub fn new(policy: SpinPolicy) -> Self {
         Self { policy, wake_cost_ns: FIRST_GUESS_NS, misses: 0, pause: 0, crowded: 0, last_crowded: 0 }
     }
 
-    /// Nanoseconds the wait that begins now may spin.
+    /// How many nanoseconds the wait that begins now may spin.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "a budget is asked, not iterated over")]
     pub fn next(&mut self) -> u64 {
@@ -68,11 +69,11 @@ impl SpinBudget {
     }
 
     fn limit(&self) -> u64 {
-        // One wake-up for us, and one for a peer that slept when we called it.
+        // One wake-up for this side, and one for a peer that slept when it was called.
         (self.wake_cost_ns * 2).clamp(5_000, LONGEST_NS)
     }
 
-    /// The wait is over and took `waited_ns` in all, spinning and sleeping.
+    /// The wait is over, and took `waited_ns` in all, spinning and sleeping.
     pub fn learn(&mut self, waited_ns: u64) {
         if waited_ns <= self.limit() {
             self.misses = 0;
@@ -86,8 +87,8 @@ impl SpinBudget {
         }
     }
 
-    /// Gives the CPU to whoever else wants it, in the middle of a spin. `false` if that took so long that something other
-    /// than the peer must have run: then spinning here makes everything slower, and the next waits are not to spin.
+    /// Yields the CPU in the middle of a spin. `false` if that took so long that other work than the peer must have
+    /// run. Spinning here then makes everything slower, and the next waits do not spin.
     #[must_use]
     pub fn share_cpu(&mut self) -> bool {
         let begun = clock::monotonic_ns();
@@ -100,7 +101,7 @@ impl SpinBudget {
         false
     }
 
-    /// A spin with [`SpinBudget::share_cpu`] has ended well.
+    /// A spin with [`SpinBudget::share_cpu`] has succeeded.
     pub fn uncrowded(&mut self) {
         self.last_crowded /= 2;
     }
@@ -112,10 +113,11 @@ impl SpinBudget {
     }
 }
 
-/// Calls `ready` until it says yes, for at most `budget_ns`; every few rounds asks `worth_while` whether to go on.
+/// Calls `ready` until it returns true, for at most `budget_ns`. Every few rounds it asks `worth_while` whether to go
+/// on.
 ///
-/// Returns how long it took, nanoseconds, or `None` if the budget is used up or spinning has become pointless. The first
-/// rounds, in which the usual reply comes, do not even read the clock; they count as no time.
+/// Returns how long it took in nanoseconds, or `None` if the budget is used up or spinning has become pointless. The
+/// first rounds, in which the usual reply arrives, do not read the clock and count as no time.
 #[inline]
 pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: impl FnMut() -> bool) -> Option<u64> {
     if ready() {
@@ -144,7 +146,7 @@ pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: im
     }
 }
 
-/// Looks before the clock is read for the first time: one to two microseconds.
+/// How often to look before the clock is first read: one to two microseconds.
 const CLOCKLESS_ROUNDS: u32 = 100;
-/// Looks between two readings of the clock.
+/// How often to look between two readings of the clock.
 const ROUNDS: u32 = 32;
