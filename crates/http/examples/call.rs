@@ -1,4 +1,4 @@
-//! Calls a gRPC server over a socket that waits: each further argument is a message, and what comes back is printed.
+//! Calls a gRPC server over a blocking socket. Each further argument is a message; the answers are printed.
 //!
 //! `cargo run -p nearcall-http --example call -- 127.0.0.1:50051 /pkg.Echo/Say hello world`
 

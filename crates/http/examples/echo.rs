@@ -1,4 +1,5 @@
-//! A server of one thread: every gRPC call gets its messages back, everything else "hello". For h2spec and load generators.
+//! A server with one thread: every gRPC call gets its messages back, everything else gets "hello". For h2spec and load
+//! generators.
 //!
 //! `cargo run --release -p nearcall-http --example echo -- 127.0.0.1:50051`
 
@@ -10,19 +11,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nearcall_http::{Broken, Ending, Event, Filled, Options, Outcome, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Reads of one connection before the others have their turn.
+/// How often one connection is read before others have their turn.
 const READS: usize = 4;
 
 struct Connection {
     socket: TcpStream,
     session: Session,
-    /// Whether the socket took less than there was.
+    /// Whether the socket had no room for some of the output.
     is_full: bool,
-    /// Streams whose requests are not gRPC's and have not ended.
+    /// Streams with requests in other protocols than gRPC that have not ended.
     others: HashSet<u32>,
 }
 
-/// What an event asks for, after it has been looked at.
+/// What to do for an event, after its data has been read.
 enum Todo {
     Nothing,
     Release(u32, usize),
@@ -56,14 +57,14 @@ impl Connection {
                 break;
             }
         }
-        // What was answered goes out together.
+        // All answers go out together.
         self.is_full = !self.session.flush(&mut self.socket)?;
         Ok(is_open && !self.session.is_finished())
     }
 
     fn answer(&mut self) -> Result<(), Broken> {
         loop {
-            // Messages are sent while they are borrowed from the session, so they are copied first.
+            // A message is borrowed from the session, so it is copied before it is sent.
             let mut echo: Option<(u32, Vec<u8>)> = None;
             let Some(event) = self.session.next_event()? else { return Ok(()) };
             let (mut todo, mut then) = (Todo::Nothing, Todo::Nothing);
@@ -109,7 +110,7 @@ impl Connection {
     }
 
     fn perform(&mut self, todo: Todo) {
-        // Likewise.
+        // A stream that is gone needs no answer.
         let _ = match todo {
             Todo::Nothing => Ok(()),
             Todo::Release(stream, cost) => {
@@ -137,7 +138,7 @@ fn main() -> io::Result<()> {
     loop {
         let (mut ready, is_new) = wait(&listener, &connections)?;
         let mut goes_on = ready.drain(..);
-        // Whoever fails is closed, and only he.
+        // A connection that fails is closed; the others go on.
         connections.retain_mut(|one| !goes_on.next().unwrap_or(false) || one.run().unwrap_or(false));
         if is_new {
             match listener.accept() {
@@ -154,7 +155,8 @@ fn interest(fd: BorrowedFd<'_>, is_full: bool) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN | writing)
 }
 
-/// Waits until something can be done: at which connections, and whether there is a new one.
+/// Waits until a connection is ready or a client connects: which connections are ready, and whether there is a new
+/// client.
 fn wait(listener: &TcpListener, connections: &[Connection]) -> io::Result<(Vec<bool>, bool)> {
     let mut all: Vec<_> = connections.iter().map(|one| interest(one.socket.as_fd(), one.is_full)).collect();
     all.push(interest(listener.as_fd(), false));

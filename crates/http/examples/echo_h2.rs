@@ -1,4 +1,4 @@
-//! The same as `echo`, with the crate `h2` driven by hand: what docs/adr/0032-http2.md compares.
+//! The same server as `echo`, with the crate `h2` driven by hand: docs/adr/0032-http2.md compares the two.
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -13,7 +13,8 @@ use http::{HeaderMap, Response};
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A socket that does not wait, as `h2` wants it. Nobody is woken: the loop polls all that the system says is ready.
+/// A non-blocking socket, as `h2` needs it. It wakes no task: the loop polls every connection that the system reports
+/// as ready.
 struct Socket(TcpStream);
 
 fn polled<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
@@ -44,13 +45,13 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A connection, and calls whose messages have not come completely.
+/// A connection, and the calls whose messages have not arrived completely.
 struct Connection {
     h2: server::Connection<Socket, Bytes>,
     calls: Vec<(RecvStream, SendStream<Bytes>)>,
 }
 
-/// Sends back what has come of a call. Whether it is over.
+/// Sends back the messages of a call that have arrived. Whether the call is over.
 fn echo(body: &mut RecvStream, reply: &mut SendStream<Bytes>, context: &mut Context<'_>) -> bool {
     while let Poll::Ready(data) = body.poll_data(context) {
         let Some(Ok(data)) = data else {
@@ -66,8 +67,8 @@ fn echo(body: &mut RecvStream, reply: &mut SendStream<Bytes>, context: &mut Cont
 }
 
 impl Connection {
-    /// Whether it goes on. All requests that are there are taken before the first is answered: `h2` writes
-    /// whenever it is polled, and replies should go out together.
+    /// Whether the connection goes on. Takes all waiting requests before the first is answered: `h2` writes whenever it
+    /// is polled, and replies should go out together.
     fn run(&mut self, context: &mut Context<'_>) -> bool {
         loop {
             let mut begun = Vec::new();

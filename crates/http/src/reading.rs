@@ -286,7 +286,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { message: 300, decompressed: 300 };
 
-    /// What a body becomes that comes in parts of that size; the refusal's code as an error.
+    /// Reads a body in parts of this size. The error is the code of the refusal.
     fn read(body: Body, bytes: &[u8], size: usize) -> Result<Vec<Vec<u8>>, u8> {
         let (mut reader, mut got) = (Reader::new(body), Vec::new());
         let mut parts = bytes.chunks(size).peekable();
@@ -331,7 +331,7 @@ mod tests {
         use base64::engine::general_purpose::STANDARD;
         let messages: [&[u8]; 4] = [b"", b"one", &[9; 200], b"xy"];
         let one = STANDARD.encode(enveloped(&messages));
-        // Each in a piece of its own, with its own padding.
+        // Each message in a piece of its own, with its own padding.
         let many: String = messages.iter().map(|message| STANDARD.encode(enveloped(&[message]))).collect();
         for text in [one, many] {
             for size in 1..text.len() {

@@ -1,5 +1,5 @@
-//! Calls of Connect's between our two ends of it, over both versions of HTTP; and servers that mean harm to a client of
-//! HTTP/1.1.
+//! Calls of Connect between this crate's client and server, over both versions of HTTP; and malicious servers against a
+//! client of HTTP/1.1.
 
 use nearcall_http::{
     Asked, Asks, Call, Caller, Calls, Code, Codec, Connection as _, Encoding, Ending, Event, Http1, Http1Client,
@@ -22,7 +22,7 @@ const OPTIONS: Options = Options {
 const UNARY: Shape = Shape { streams_in: false, streams_out: false, is_safe: true };
 const STREAM: Shape = Shape { streams_in: true, streams_out: true, is_safe: false };
 
-/// What a client hears of one call.
+/// What a client learns of one call.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     head: Option<Metadata>,
@@ -33,12 +33,12 @@ struct Heard {
     trailers: Option<Metadata>,
 }
 
-/// A client and a server that sends each message back, with what it was sent beside it.
+/// A client, and a server that sends each message back with a description of its request.
 struct Pair<C, S> {
     client: C,
     server: S,
     calls: Vec<(u32, Reply, Vec<String>)>,
-    /// What requests were like: a method, and whether the body was compressed.
+    /// A description of each request: its method, and whether the body was compressed.
     seen: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl<C: Requests, S: Calls> Pair<C, S> {
         }
     }
 
-    /// Makes a call, with all its messages, and hears what comes.
+    /// Makes a call with all its messages, and returns what the client learns.
     fn call(&mut self, asks: Asks, shape: Shape, call: &Call<'_>, messages: &[&[u8]]) -> Heard {
         let (first, rest) = messages.split_first().map_or((None, messages), |(first, rest)| (Some(*first), rest));
         let pieces = first.map(|first| [first]);
@@ -159,7 +159,7 @@ impl<C: Requests, S: Calls> Pair<C, S> {
     }
 }
 
-/// In small parts.
+/// Feeds bytes in small parts.
 fn feed(to: &mut impl nearcall_http::Connection, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let space = to.space();
@@ -248,7 +248,7 @@ fn deadlines_and_compression_are_said() {
     all_ways(Asks::Connect { codec: Codec::Proto, by_get: false }, |call, seen| {
         assert_eq!(call(UNARY, &packed, &[&[7; 15_000]]).messages, [vec![7; 15_000]]);
         assert_eq!(seen(), "POST /a.B/Echo gzip 1500");
-        // It would become longer.
+        // Compression would make this message longer.
         assert_eq!(call(UNARY, &packed, &[b"x"]).messages, [b"x"]);
         assert_eq!(seen(), "POST /a.B/Echo 1500");
         assert_eq!(call(STREAM, &packed, &[&[7; 15_000], b"x"]).messages, [vec![7; 15_000], b"x".to_vec()]);
@@ -288,7 +288,7 @@ fn asking() -> (Http1Client, u32) {
     (client, id)
 }
 
-/// What a client hears that gets these bytes: `broken`, `refused`, `ended`, or nothing.
+/// What a client learns from these bytes: `broken`, `refused`, `ended`, or nothing.
 fn heard(bytes: &[u8]) -> &'static str {
     let (mut client, _) = asking();
     let mut heard = "nothing";
@@ -373,7 +373,7 @@ fn one_request_is_under_way_at_a_time() {
     assert_eq!(client.request(&HEAD, false), Err(SendError::Occupied), "who reads a stream may wait for himself");
 }
 
-/// The events of a client, in words.
+/// The events of a client, as text.
 fn events(client: &mut Http1Client) -> Vec<String> {
     let mut said = Vec::new();
     while let Some(event) = client.next_event().expect("good") {

@@ -1,5 +1,5 @@
-//! Both roles against the crate `h2` as the peer: whatever one side sends arrives at the other, over any division into
-//! reads, with windows of any size. All in memory, by hand, without a runtime.
+//! Both roles against the crate `h2` as the peer: everything that one side sends arrives at the other, with any
+//! division into reads and windows of any size. All in memory, driven by hand, without a runtime.
 #![allow(clippy::unwrap_used, reason = "in tests")]
 
 use std::cell::RefCell;
@@ -37,7 +37,7 @@ impl Random {
         (0..len).map(|_| self.below(256) as u8).collect()
     }
 
-    /// Mostly short, sometimes longer than a frame or a window.
+    /// A message: mostly short, sometimes longer than a frame or a window.
     fn message(&mut self) -> Vec<u8> {
         let longest = [10, 300, 20_000, 200_000][self.below(4)];
         self.bytes(longest)
@@ -51,7 +51,7 @@ impl Random {
 
 type Bytewise = Rc<RefCell<VecDeque<u8>>>;
 
-/// One end of a connection in memory, which gives and takes as many bytes at a time as it likes.
+/// One end of a connection in memory, which reads and writes any number of bytes at a time.
 #[derive(Clone)]
 struct End {
     incoming: Bytewise,
@@ -129,7 +129,7 @@ fn options() -> Options {
     Options { stream_window: 70_000, connection_window: 100_000, send_queue: 50_000, ..Options::default() }
 }
 
-/// Pairs that come again and pairs that do not, some too long for one frame.
+/// Pairs of which some recur and some do not, some too long for one frame.
 fn metadata(random: &mut Random) -> Vec<(String, String)> {
     (0..random.below(6))
         .map(|at| {
@@ -139,7 +139,7 @@ fn metadata(random: &mut Random) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Drives the future of h2 a step; its end is an error.
+/// Polls h2's future once. It must not fail.
 fn drive(connection: &mut Pin<&mut impl Future<Output = Result<(), h2::Error>>>, context: &mut Context<'_>) {
     if let Poll::Ready(end) = connection.as_mut().poll(context) {
         end.expect("h2 is content");
@@ -358,7 +358,7 @@ fn sorted(metadata: Option<Metadata>) -> Vec<(String, String)> {
     all
 }
 
-/// Takes what has come to the client; takes away the calls that are over.
+/// Processes what has arrived at the client, and removes the calls that are over.
 fn take(session: &mut Session, end: &mut End, calls: &mut HashMap<u32, Calling>) {
     while let Ok(nearcall_http::Filled::Some(_)) = session.fill(end) {
         loop {
@@ -400,7 +400,7 @@ fn a_client_calls_h2() {
         let mut session = Session::client(options());
         let mut builder = server::Builder::new();
         builder.initial_window_size([300, 5000, 65_535][random.below(3)]).max_header_list_size(1 << 20);
-        // What h2 allows by default ends connections with many small frames.
+        // h2's default limit would end connections with many small frames.
         builder.max_concurrent_streams(50).header_table_size([0, 100, 4096][random.below(3)]);
         let mut handshake = pin!(builder.handshake::<_, Bytes>(theirs));
         let (mut calls, mut peer) = (HashMap::new(), Echo { calls: Vec::new() });

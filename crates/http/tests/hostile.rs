@@ -1,4 +1,4 @@
-//! Peers that mean harm, frame by frame.
+//! Malicious peers, frame by frame.
 #![allow(clippy::unwrap_used, reason = "in tests")]
 
 use nearcall_http::{Code, Event, Options, Outcome, Session};
@@ -40,7 +40,7 @@ fn request(stream: u32, flags: u8) -> Vec<u8> {
     frame(HEADERS, flags | END_HEADERS, stream, &block())
 }
 
-/// What a session made of the bytes: how many requests began, and the code that the connection ended with.
+/// What a session found in the bytes: for example how many requests began, and the code that the connection ended with.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Made {
     requests: usize,
@@ -88,7 +88,7 @@ fn after(bytes: &[Vec<u8>]) -> Made {
     session.feed(&bytes.concat());
     let made = look(&mut session);
     if let Some(code) = made.end {
-        // The last frame says why, and nothing is taken afterwards.
+        // The last frame gives the reason, and the session accepts nothing more.
         let sent = session.unsent().to_vec();
         let mut rest = &sent[..];
         let mut last = None;
@@ -191,7 +191,7 @@ fn what_comes_before_the_preface_is_not_http_2() {
     assert_eq!(look(&mut session).end, Some(Code::PROTOCOL_ERROR), "settings come first");
 }
 
-/// Sends frames again and again while everything that is answered is read, and says how the connection ended.
+/// Sends frames again and again, and reads all answers. Returns how the connection ended.
 fn flood(mut next: impl FnMut(u32) -> Vec<u8>) -> (Option<Code>, usize) {
     let mut session = greeted(Options { useless_per_second: 0, ..Options::default() });
     let mut most = 0;
@@ -299,7 +299,7 @@ fn a_header_bomb_costs_its_request() {
     assert_eq!(look(&mut session), Made::default());
     assert!(session.held() < 256 << 10, "{}", session.held());
     assert!(session.unsent().windows(11).any(|part| part == b"grpc-status"), "it is answered");
-    // The table is as the peer believes it to be.
+    // The table still agrees with the peer's.
     session.feed(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &[block(), vec![0xbe]].concat()));
     assert_eq!(look(&mut session).requests, 1);
     assert!(session.held() < 128 << 10, "{}", session.held());
@@ -324,7 +324,7 @@ fn more_than_a_window_is_not_taken() {
     let options = Options { stream_window: 65_535, connection_window: 1 << 20, ..Options::default() };
     let mut session = greeted(options);
     session.feed(&request(1, 0));
-    // A message that is too long to be lent credit: it never ends.
+    // Short messages that are never released: no credit is granted beyond the window.
     let mut prefix = frame(DATA, 0, 1, &[0, 0, 0, 0, 1, 9].repeat(2000));
     for _ in 0..5 {
         session.feed(&prefix);
@@ -371,13 +371,13 @@ fn a_peer_that_opens_no_window_makes_its_replies_wait() {
     session.send_status(1, &Outcome::default()).unwrap();
     assert_eq!(session.waiting(), 1005);
     forget_output(&mut session);
-    // A byte at a time is its right; the status comes after the last.
+    // The peer may open the window one byte at a time. The status follows the last byte.
     for _ in 0..1005 {
         session.feed(&frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]));
         assert_eq!(look(&mut session).end, None);
     }
     assert_eq!((session.waiting(), session.streams()), (0, 0));
-    // A reply that waits is dropped with its stream.
+    // A waiting reply is dropped with its stream.
     session.feed(&request(3, END_STREAM));
     look(&mut session);
     session.send_message(3, &[&[7; 1000]], false).unwrap();

@@ -1,4 +1,4 @@
-//! HTTP/1.1 at a server: requests in any division, bodies in any framing, and clients that mean harm.
+//! HTTP/1.1 at a server: requests in any division, bodies in any framing, and malicious clients.
 
 use nearcall_http::{Asked, Calls, Connection as _, Event, Http1, Options, Origins, Outcome, Reply};
 
@@ -14,12 +14,12 @@ const OPTIONS: Options = Options {
     useless_per_second: 0,
 };
 
-/// A server that answers each message with itself.
+/// A server that answers each message with the same message.
 struct Echo {
     session: Http1,
     origins: Origins,
     calls: Vec<(u32, Reply)>,
-    /// Whether messages are taken from the session.
+    /// Whether the server releases the messages that it has read.
     releases: bool,
     out: Vec<u8>,
 }
@@ -30,7 +30,7 @@ impl Echo {
         Self { session: Http1::new(OPTIONS, false), origins, calls, releases: true, out }
     }
 
-    /// Takes in what is there. Whether the connection goes on.
+    /// Processes the input. Whether the connection goes on.
     fn run(&mut self) -> bool {
         loop {
             let mut done = None;
@@ -89,7 +89,7 @@ impl Echo {
         self.session.sent(self.session.queued());
     }
 
-    /// What comes of bytes that arrive in parts of that size.
+    /// The output for bytes that arrive in parts of this size.
     fn answers(bytes: &[u8], size: usize) -> String {
         let mut this = Self::new();
         for part in bytes.chunks(size) {
@@ -212,7 +212,7 @@ fn a_client_is_told_to_send_its_body_if_it_is_wanted() {
     echo.session.feed(b"x");
     assert!(echo.run());
     assert!(String::from_utf8_lossy(&echo.out).ends_with("\r\n\r\nx"));
-    // Nobody knows whether a body comes after the refusal.
+    // It is unknown whether a body follows the refusal.
     let refused = Echo::answers(waiting.replace("/proto", "/no").as_bytes(), 1000);
     assert_eq!(statuses(&refused), ["415"]);
     assert!(refused.ends_with("<end>"), "{refused}");
@@ -229,7 +229,7 @@ fn what_is_no_request_is_answered_and_ends_the_connection() {
         (format!("GET / HTTP/1.1\r\nx: {}", "x".repeat(5000)), "431"),
         (format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "x: y\r\n".repeat(200)), "431"),
     ] {
-        // What comes after it might be a request to whoever reads it otherwise.
+        // A reader with other rules might take the rest for a request.
         let all = format!("{bytes}{}", post("/a", PROTO, "smuggled"));
         for size in [1, 100, all.len()] {
             let answers = Echo::answers(all.as_bytes(), size);
@@ -262,7 +262,7 @@ fn a_message_over_the_limit_is_refused_and_its_rest_not_waited_for_without_end()
     echo.session.feed(&[b'x'; 6000]);
     assert!(echo.run());
     assert!(echo.session.is_finished(), "{}", String::from_utf8_lossy(&echo.out));
-    // What still comes is read for a while, so that the answer is not lost.
+    // Further bytes are read for a while, so that the client does not lose the answer.
     let goes_on = (0..400).take_while(|_| {
         echo.session.feed(&[b'x'; 4096]);
         echo.run()
@@ -281,11 +281,11 @@ fn little_is_read_of_what_nobody_takes() {
         }
         fed
     };
-    // Behind a request that is not answered.
+    // Bytes behind a request that is not answered.
     let mut echo = Echo::new();
     assert!(feed(&mut echo, post("/a", PROTO, "x").as_bytes()) < 64 << 10);
     assert!(echo.session.held() < 128 << 10);
-    // Of a stream whose messages wait.
+    // Bytes of a stream whose messages wait.
     let mut echo = Echo::new();
     echo.releases = false;
     echo.session.feed(
@@ -299,7 +299,7 @@ fn little_is_read_of_what_nobody_takes() {
         assert!(echo.run());
     }
     assert!(fed < 8 << 10, "{fed}");
-    // Of a client that reads no answers.
+    // Requests of a client that reads no answers.
     let mut session = Http1::new(OPTIONS, false);
     let mut fed = 0;
     while session.takes_more() && fed < 4 << 20 {

@@ -1,10 +1,10 @@
-//! A client's session and a server's, one beside the other.
+//! A client's session and a server's session, connected in memory.
 #![allow(clippy::unwrap_used, reason = "in tests")]
 
 use nearcall_http::{Call, Code, Encoding, Ending, Event, Head, Options, Outcome, SendError, Sent, Session, refusal};
 use nearcall_wire::Metadata;
 
-/// An event without what it borrows.
+/// An event, without borrowed data.
 #[derive(Debug, PartialEq, Eq, Clone)]
 enum Seen {
     Request(u32, bool),
@@ -42,13 +42,13 @@ fn events(session: &mut Session) -> Vec<Seen> {
     all
 }
 
-/// Carries what one side has written to the other, and says what that makes of it.
+/// Passes one side's output to the other side, and returns the events there.
 fn carry(from: &mut Session, to: &mut Session) -> Vec<Seen> {
     let mut all = Vec::new();
     while from.queued() > 0 {
         let bytes = from.unsent().to_vec();
         from.sent(bytes.len());
-        // In parts, as a network does it.
+        // In parts, as from a network.
         for part in bytes.chunks(10_000) {
             to.feed(part);
             all.extend(events(to));
@@ -142,7 +142,7 @@ fn the_second_call_has_shorter_headers() {
         lengths.push((there, server.queued()));
         carry(&mut server, &mut client);
     }
-    // Nine bytes for each frame, an octet for each field, an empty message.
+    // Nine bytes for each frame's head, one octet for each indexed field, five for an empty message.
     assert_eq!(lengths[1], (9 + 8 + 9 + 5, 9 + 3 + 9 + 5 + 9 + 1));
 }
 
@@ -237,7 +237,7 @@ fn what_decompresses_to_too_much_or_to_nothing_ends_only_its_call() {
     assert!(client.queued() < 2000);
     let seen = carry(&mut client, &mut server);
     assert!(matches!(&seen[1], Seen::Refused(_, 8, why) if why.contains("1000")), "{seen:?}");
-    // The rest of the body is thrown away.
+    // The rest of the body is dropped.
     client.send_last_message(long, &[b"more"], false).unwrap();
     assert_eq!(carry(&mut client, &mut server), []);
     server.send_status(long, &Outcome { code: 8, message: "too long", ..OK }).unwrap();
@@ -273,7 +273,7 @@ fn a_message_longer_than_all_windows_arrives_and_a_stream_of_messages_waits_for_
     client.end(id).unwrap();
     let mut costs = Vec::new();
     for taken in 0..3 {
-        // Nothing is released: what comes is one message, and less than a window of the next.
+        // Nothing is released: one message arrives, and less than a window of the next.
         loop {
             let seen = carry(&mut client, &mut server);
             let is_quiet = seen.is_empty() && server.queued() == 0;
@@ -404,7 +404,7 @@ fn draining_in_two_steps() {
     let first = client.begin(&CALL).unwrap();
     carry(&mut client, &mut server);
     server.drain();
-    // Under way when the goodbye was said: still taken.
+    // This call was on its way when the goodbye was sent, and is still accepted.
     let second = client.begin(&CALL).unwrap();
     assert_eq!(carry(&mut client, &mut server), [Seen::Request(second, false)]);
     server.drain_now();
@@ -484,7 +484,7 @@ fn who_cancels_responses_is_not_flooded_by_what_is_under_way() {
 #[test]
 fn a_long_message_is_written_on_the_way_whatever_the_writer_takes() {
     let message: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
-    // Bytes that the writer takes at a time, before it takes nothing for once.
+    // Bytes that the writer accepts at a time, before it accepts nothing once.
     for taken in [0, 1, 100_000, usize::MAX] {
         for waits in [false, true] {
             let large = Options { stream_window: 8 << 20, connection_window: 8 << 20, ..Options::default() };
@@ -529,7 +529,7 @@ fn a_client_that_is_not_wanted_is_told_why() {
         assert_eq!(events(&mut client), [Seen::GoAway(0, Code::INADEQUATE_SECURITY, heard)]);
         assert!(!client.is_settled());
     }
-    // A client has no reason to say that first.
+    // A client must not begin with a GOAWAY.
     let mut server = Session::server(Options::default());
     server.feed(Session::client(Options::default()).unsent().get(..24).unwrap());
     server.feed(&refusal(Code::NO_ERROR, ""));

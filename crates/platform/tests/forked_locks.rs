@@ -1,4 +1,4 @@
-//! A child by `fork` uses locks, while threads that only its parent has were waiting for theirs.
+//! A forked child uses locks while threads that exist only in its parent wait for other locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const IN_PARENT: usize = 12;
 const IN_CHILD: usize = 64;
 
-/// Threads that wait for each other: each passes a number on to the next, round and round.
+/// Threads that wait for each other: each passes a number to the next one, in a circle.
 fn in_turn(threads: usize, rounds: usize) {
     let shared = Arc::new((Mutex::new(0_usize), Condvar::new()));
     let all: Vec<_> = (0..threads)
@@ -51,15 +51,15 @@ fn a_child_has_no_use_for_its_parents_waiting_threads() {
             })
         })
         .collect();
-    // Who counts holds the lock until it waits.
+    // A thread that is counted holds the lock until it waits.
     while held.2.load(Ordering::SeqCst) < IN_PARENT {
         thread::yield_now();
     }
     drop(held.0.lock());
-    // SAFETY: the child uses only locks and threads of its own, and ends without running anything of its parent's.
+    // SAFETY: the child uses only its own locks and threads, and ends without running code of its parent.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: ends a child that hangs, as damaged locks let it.
+        // SAFETY: ends a child that hangs, as it would with damaged locks.
         unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
         let passed = std::panic::catch_unwind(|| in_turn(IN_CHILD, 5)).is_ok();
         // SAFETY: ends the process at once.

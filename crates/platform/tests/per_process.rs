@@ -1,4 +1,4 @@
-//! A child by `fork` has values of its own, whatever its parent's threads were doing with theirs.
+//! A forked child has values of its own, whatever its parent's threads were doing with theirs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -7,7 +7,7 @@ use std::thread;
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::per_process::PerProcess;
 
-/// Ends a child that hangs, seconds.
+/// Seconds after which a child that hangs is ended.
 const PATIENCE: u32 = 20;
 
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -21,9 +21,9 @@ impl Drop for Counted {
     }
 }
 
-/// Whether what a child by fork looks at is so.
+/// Whether the check succeeds in a forked child.
 fn holds_in_child(check: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child uses only what is checked and threads of its own, and ends without running anything of its parent's.
+    // SAFETY: the child uses only what is checked and its own threads, and ends without running code of its parent.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: ends a child that hangs.
@@ -66,7 +66,7 @@ fn a_child_has_its_own_while_a_thread_of_its_parent_holds_a_lock() {
     holder.join().expect("it has ended");
     assert_eq!(*value.get().0.lock(), 7, "the parent keeps its own");
 
-    // One that a child has never looked at, and one that it has.
+    // A value that the child has never accessed, and one that it has.
     let (mut unseen, mut seen) = (Some(PerProcess::new(Counted::default)), Some(PerProcess::new(Counted::default)));
     let before = DROPPED.load(Ordering::Relaxed);
     let nothing_of_the_parents_is_dropped = || {

@@ -1,4 +1,4 @@
-//! The floor: two processes, one ring each way, both spinning, no frames, no Python.
+//! The lower bound for latency: two processes, one ring each way, both spinning, no frames, no Python.
 //!
 //! `ring_floor [seconds per size] [client cpu] [server cpu]` prints one JSON line per size. A CPU of -1 leaves it unpinned.
 
@@ -20,7 +20,7 @@ fn pin(cpu: i32) {
     rustix::thread::sched_setaffinity(None, &set).expect("pin to a CPU");
 }
 
-/// Sends a message in records no longer than the ring takes, so that both sides copy at once.
+/// Sends a message in records that fit the ring, so that both sides copy at once.
 fn send(producer: &mut Producer<MappedLane>, message: &[u8]) {
     for piece in message.chunks(16_384.min(producer.longest())) {
         while !producer.try_write(&[piece], false).expect("a sane ring") {
@@ -68,11 +68,11 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: f64| arguments.get(at).and_then(|s| s.parse().ok()).unwrap_or(default);
     if arguments.first().map(String::as_str) == Some("--serve") {
-        // It spins: it must not outlive the client, however that ends.
+        // This process spins, so it must end with the client, however the client ends.
         let kill = rustix::process::Signal::KILL;
         rustix::process::set_parent_process_death_signal(Some(kill)).expect("end with the parent");
         pin(number(2, -1.0) as i32);
-        // SAFETY: the parent passed this descriptor, open, and names it on the command line.
+        // SAFETY: the parent passed this descriptor, open, and named it on the command line.
         serve(unsafe { BorrowedFd::borrow_raw(number(1, 0.0) as i32) });
         return;
     }

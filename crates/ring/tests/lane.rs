@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nearcall_ring::{Consumer, Counters, LaneMemory, Producer, RECORD_PREFIX, Record};
 use proptest::prelude::*;
 
-/// A ring on the heap, its bytes unprotected as in life: miri sees a read that the counters do not order.
+/// A ring on the heap. Its bytes are as unprotected as in shared memory: miri finds reads that the counters do not
+/// order.
 struct Heap {
     counters: Counters,
     bytes: Box<[UnsafeCell<u8>]>,
 }
 
-// SAFETY: the lane's protocol is what keeps producer and consumer apart; that it does is what is tested here.
+// SAFETY: the lane's protocol keeps producer and consumer apart; these tests check that it does.
 unsafe impl Sync for Heap {}
 
 #[derive(Clone)]
@@ -27,7 +28,7 @@ impl HeapLane {
         Self(Arc::new(Heap { counters: Counters::new(), bytes }))
     }
 
-    /// The shared words, as a peer sees them: it may write what it likes.
+    /// The shared words as a peer sees them. A peer may write anything there.
     fn words(&self) -> Words<'_> {
         let words = std::ptr::from_ref(&self.0.counters).cast_mut();
         // SAFETY: a line of 128 bytes begins with its word, the words are atomics, and the borrow keeps them alive.
@@ -61,7 +62,7 @@ impl LaneMemory for HeapLane {
 
     fn write(&self, offset: usize, bytes: &[u8]) {
         for (cell, byte) in self.0.bytes[offset..][..bytes.len()].iter().zip(bytes) {
-            // SAFETY: the producer owns this room, or the protocol is broken, which is what miri looks for.
+            // SAFETY: the producer owns this room, or the protocol is broken, which miri would find.
             unsafe { *cell.get() = *byte };
         }
     }
@@ -100,7 +101,7 @@ fn padded(len: usize) -> usize {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Length in 1024ths of the longest record, where the payload is cut in two, whether it is a note.
+    /// A record: its length in 1024ths of the longest one, where the payload is split, and whether it is a note.
     Write(usize, usize, bool),
     Read,
 }
@@ -118,7 +119,7 @@ fn few() -> ProptestConfig {
 proptest! {
     #![proptest_config(few())]
 
-    /// Whatever is written and read in whatever order, the ring is a queue, and it is full exactly when the model says.
+    /// For every order of writes and reads, the ring is a queue, and it is full exactly when the model says so.
     #[test]
     fn a_ring_is_a_queue(power in 6_u32..13, steps in steps()) {
         let (_, mut producer, mut consumer) = lane(1 << power);
@@ -152,8 +153,8 @@ proptest! {
         prop_assert!(!consumer.has_record());
     }
 
-    /// Arbitrary bytes and counters: the consumer says what is wrong or finds records that lie inside what was published.
-    /// Reading outside the ring would panic in the heap lane's slices.
+    /// With arbitrary bytes and counters, the consumer reports an error or finds records inside the published part. A
+    /// read outside the ring would panic in the slices of the heap lane.
     #[test]
     fn a_hostile_producer_does_no_harm(
         bytes in prop::collection::vec(any::<u8>(), 256),
@@ -176,7 +177,7 @@ proptest! {
         }
     }
 
-    /// Arbitrary counters from the reader: the producer says what is wrong or goes on inside the ring.
+    /// With arbitrary counters from the reader, the producer reports an error or goes on inside the ring.
     #[test]
     fn a_hostile_consumer_does_no_harm(
         tails in prop::collection::vec(prop_oneof![any::<u64>(), 0..2048_u64], 1..60),
@@ -264,7 +265,7 @@ impl LaneMemory for &TwoFaced {
 
 #[test]
 fn a_length_that_changes_is_read_once() {
-    // Sane at the first look, monstrous at the second, and the other way round.
+    // Valid at the first look and far too long at the second, and the other way round.
     for lengths in [vec![8, u32::MAX], vec![8, 252], vec![252, 8], vec![12, 0]] {
         let memory = TwoFaced { counters: Counters::new(), prefixes: Cell::new(0), lengths: lengths.clone() };
         let head = std::ptr::from_ref(&memory.counters).cast_mut().cast();
@@ -310,7 +311,7 @@ fn a_waiting_producer_is_seen_once_and_by_the_end_of_the_ring_at_the_latest() {
     producer.declare_starved();
     producer.declare_sated();
     assert!(!consumer.has_work());
-    // A word that no producer of ours writes must not keep a consumer awake for ever.
+    // A word that a correct producer never writes must not keep a consumer awake for ever.
     lane.words().starved.store(u32::MAX, Ordering::Relaxed);
     assert!(consumer.producer_waits(None) && !consumer.has_work());
 }
@@ -357,7 +358,7 @@ fn two_threads_pass_records_of_every_size() {
     writer.join().expect("no panic");
 }
 
-/// Clippy cannot tell a shimmed atomic from a plain one, for outside of loom they are the same type.
+/// Clippy cannot tell loom's atomics from plain ones, because outside of loom they are the same type.
 #[test]
 #[cfg(not(miri))]
 fn atomics_come_from_the_shim() {

@@ -1,4 +1,4 @@
-//! Real shared memory: what is mapped, and what is refused.
+//! Real shared memory: which descriptors are mapped, and which are refused.
 #![cfg(not(any(loom, miri)))]
 
 use std::io::ErrorKind;

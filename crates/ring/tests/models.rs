@@ -1,8 +1,8 @@
 //! Model tests: loom runs them under every interleaving and every result the memory model allows (`make loom`).
 //!
-//! The ring's bytes are loom cells, so that a read which the counters do not order after its write is a failure. A sleeper
-//! that nobody wakes is a deadlock, which loom reports. Each ordering that a comment in the source explains was weakened
-//! once to see a model here fail; the table at the end says which one did.
+//! The ring's bytes are loom cells, so that a read which the counters do not order after its write is a failure. A
+//! sleeping side that is never woken is a deadlock, which loom reports. Each ordering that a comment in the source
+//! explains was weakened once, to see a model fail. The table at the end says which model did.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use nearcall_ring::{Consumer, Counters, LaneMemory, Parking, Producer};
 
-/// Smallest ring that takes records of 8 bytes: four of them fill it.
+/// The smallest ring that accepts records of 8 bytes: four of them fill it.
 const RING: usize = 64;
 const CELL: usize = 8;
 
@@ -43,7 +43,7 @@ impl LaneMemory for HeapLane {
 
     fn write(&self, offset: usize, bytes: &[u8]) {
         for (at, byte) in (offset..).zip(bytes) {
-            // SAFETY: loom fails the model if anybody else has the cell.
+            // SAFETY: loom fails the model if another thread accesses the cell.
             self.0.cells[at / CELL].with_mut(|cell| unsafe { (*cell)[at % CELL] = *byte });
         }
     }
@@ -62,7 +62,7 @@ impl LaneMemory for HeapLane {
     }
 }
 
-/// What record number `n` holds: from 4 to 8 bytes, each padded to a quarter of the ring.
+/// The content of record number `n`: 4 to 8 bytes, each record padded to a quarter of the ring.
 fn record(n: u8) -> Vec<u8> {
     vec![n + 1; usize::from(5 + n % 4)]
 }
@@ -91,7 +91,7 @@ fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Records arrive whole, in order, none lost and none twice, also when the ring wraps and its room is used again.
+/// Records arrive complete, in order, and exactly once, also when the ring wraps and its room is used again.
 #[test]
 fn records_arrive_whole_and_in_order() {
     check(Some(3), || {
@@ -118,7 +118,7 @@ fn records_arrive_whole_and_in_order() {
     });
 }
 
-/// The same from an empty ring, under every interleaving there is.
+/// The same from an empty ring, under every interleaving.
 #[test]
 fn an_empty_ring_hands_over_what_comes() {
     check(None, || {
@@ -137,7 +137,7 @@ fn an_empty_ring_hands_over_what_comes() {
     });
 }
 
-/// A bell: a byte in a socket. It is there until its sleeper takes it, and several ring no louder than one.
+/// A bell: a byte in a socket. It stays until the sleeping side reads it, and several rings have the effect of one.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -171,7 +171,8 @@ impl Sleeper {
     }
 }
 
-/// A consumer that sleeps is woken by whoever publishes; how the link above does it, without its spinning.
+/// A sleeping consumer is woken by the thread that publishes a record, as in the transport's link, but without
+/// spinning.
 #[test]
 fn nobody_sleeps_through_a_record() {
     check(None, || {
@@ -199,8 +200,8 @@ fn nobody_sleeps_through_a_record() {
     });
 }
 
-/// Two threads of one process publish (by turns, under the sender's lock) and both look whether the peer sleeps: whoever
-/// claims the wake-up rings, and the record of the other is not missed.
+/// Two threads of one process publish (in turn, under the sender's lock), and both look whether the peer sleeps. The
+/// thread that claims the wake-up rings, and the other thread's record is not missed.
 #[test]
 fn one_of_two_senders_wakes_the_sleeper() {
     check(Some(3), || {
@@ -216,7 +217,7 @@ fn one_of_two_senders_wakes_the_sleeper() {
                         assert!(write(producer, *next));
                         *next += 1;
                     }
-                    // The lock is free already: the other sender may publish between our record and our look.
+                    // The lock is free already: the other sender may publish between this thread's record and its look.
                     if peer.parking.claim_wake() {
                         peer.bell.ring();
                     }
@@ -238,7 +239,7 @@ fn one_of_two_senders_wakes_the_sleeper() {
     });
 }
 
-/// Writes records `from..to`, sleeping for want of room as the link does.
+/// Writes records `from..to`, and sleeps without room as the link does.
 fn write_all(producer: &mut Producer<HeapLane>, from: u8, to: u8, own: &Bell, peer: &Sleeper) {
     for n in from..to {
         let mut starving = false;
@@ -258,7 +259,7 @@ fn write_all(producer: &mut Producer<HeapLane>, from: u8, to: u8, own: &Bell, pe
     }
 }
 
-/// A producer that sleeps for want of room is woken by a consumer that takes everything and sleeps in its turn.
+/// A producer that sleeps without room is woken by a consumer that takes everything and then sleeps itself.
 #[test]
 fn a_starving_producer_is_woken_by_a_consumer_that_goes_to_sleep() {
     check(Some(3), || {
@@ -275,7 +276,7 @@ fn a_starving_producer_is_woken_by_a_consumer_that_goes_to_sleep() {
             while !take(&mut consumer, n) {
                 reader.parking.park();
                 if !consumer.has_record() {
-                    // The last look before the sleep, after the fence in `park`: this one must not miss it.
+                    // The last look before the sleep, after the fence in `park`: it must not miss the producer.
                     if consumer.producer_waits(None) {
                         room.ring();
                     }
@@ -284,12 +285,12 @@ fn a_starving_producer_is_woken_by_a_consumer_that_goes_to_sleep() {
                 reader.parking.unpark();
             }
         }
-        // The last record has come: nobody waits for room any more.
+        // The last record has arrived, so the producer does not wait for room any more.
         writer.join().expect("no panic");
     });
 }
 
-/// The same with a consumer that spins and never parks: `has_work` shows it a producer that it missed.
+/// The same with a consumer that spins and never parks: `has_work` shows a producer that it has missed.
 #[test]
 fn a_starving_producer_is_woken_by_a_consumer_that_spins() {
     check(Some(3), || {
@@ -327,6 +328,6 @@ fn a_starving_producer_is_woken_by_a_consumer_that_spins() {
 // | no fence in `declare_starved`, or `AcqRel`   | goes to sleep                             |
 // | `has_work` does not look for a starving peer | spins                                     |
 //
-// Loom orders concurrent relaxed stores less than the language does (a read-modify-write may land on either side of them),
-// so that the two flags are only ever taken back by a compare-and-exchange or a swap: a plain store would be as right, but
+// Loom orders concurrent relaxed stores less than the language does (a read-modify-write may land on either side of
+// them). So the two flags are only cleared by a compare-and-exchange or a swap. A plain store would be as correct, but
 // loom would report executions that cannot happen.

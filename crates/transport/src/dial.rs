@@ -256,7 +256,7 @@ mod tests {
         let (slices, error) = dial(&format!("tcp://127.0.0.1:{port}"), Duration::from_millis(300));
         assert!(matches!(error, ConnectError::TimedOut(_)), "{error}");
         assert!(slices > 1);
-        // All of that was one connection.
+        // All slices used one connection.
         listener.set_nonblocking(true).expect("set");
         assert!(listener.accept().is_ok() && listener.accept().is_err());
     }
@@ -267,7 +267,7 @@ mod tests {
         let url = format!("tcp://127.0.0.1:{port},127.0.0.2:{port}");
         let (_, error) = dial(&url, Duration::from_millis(600));
         let said = error.to_string();
-        // That nobody listens at one of them may pass sooner than that the other one is silent.
+        // A missing server may appear sooner than a silent one answers.
         assert!(matches!(error, ConnectError::Unavailable(_)), "{error}");
         for part in [&url[..], "did not finish the handshake in time", &format!("127.0.0.2:{port}: nobody listens")] {
             assert!(said.contains(part), "{said}");

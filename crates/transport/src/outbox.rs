@@ -120,7 +120,7 @@ impl<S: Sink> Outbox<S> {
 
     /// Bytes that wait.
     pub(crate) fn queued(&self) -> usize {
-        // Relaxed: a hint; whoever flushes takes the lock.
+        // Relaxed: a hint; the thread that flushes takes the lock.
         self.queued.load(Ordering::Relaxed)
     }
 
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
 
-    /// What was written, one entry for each write, and what the clock says.
+    /// The writes, one entry for each, and the time of the test's clock.
     #[derive(Default)]
     struct Pipe {
         writes: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Buffers that are handed over: both ends of a connection over shared memory, in one process.
+//! Buffers that are handed over, between both ends of a connection over shared memory in one process.
 
 mod common;
 
@@ -10,22 +10,22 @@ use nearcall_transport::{Budget, Buffer, BufferPool, Incoming, Lease, Link, Opti
 
 const LEN: usize = 3 << 20;
 
-/// Private to one test: these share one process, and one pool.
+/// A buffer of this test only: the tests share one process, and one pool.
 fn filled(len: usize, seed: usize) -> Arc<Buffer> {
     let buffer = BufferPool::common().create(len).expect("shared memory");
-    // SAFETY: so many bytes are there, and nobody else knows of them yet.
+    // SAFETY: the buffer has that many bytes, and no other code knows of them yet.
     unsafe { std::ptr::copy_nonoverlapping(pattern(seed, len).as_ptr(), buffer.as_ptr(), len) };
     buffer
 }
 
 /// The bytes as a sender passes them. The tests do not write to them while the slice is used.
 fn bytes(buffer: &Buffer) -> &[u8] {
-    // SAFETY: so many bytes are there as long as the buffer is.
+    // SAFETY: the buffer has that many bytes as long as it lives.
     unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) }
 }
 
 fn received(lease: &Lease) -> &[u8] {
-    // SAFETY: so many bytes are there as long as the lease is, and the tests do not write to them meanwhile.
+    // SAFETY: the lease has that many bytes as long as it lives, and the tests do not write to them meanwhile.
     unsafe { std::slice::from_raw_parts(lease.as_ptr(), lease.len()) }
 }
 
@@ -52,7 +52,7 @@ fn a_buffer_is_seen_and_not_copied() {
     assert_eq!(incoming.payload.copied(), b"headbody");
     let [(8, lease)] = incoming.payload.handed_over() else { panic!("{incoming:?}") };
     assert!(lease.to_vec() == bytes(&buffer)[4096..]);
-    // SAFETY: inside the buffer, of which nobody holds a slice.
+    // SAFETY: inside the buffer, of which no slice is held.
     unsafe { buffer.as_ptr().wrapping_add(4096).write(99) };
     assert_eq!(lease.to_vec()[0], 99, "it is the same memory");
 }
@@ -92,7 +92,7 @@ fn a_message_in_a_region_goes_back_as_well() {
         places.push(lease.as_ptr());
         kept.push(back);
     }
-    // What was handed back is not written to as long as somebody has it.
+    // A buffer that was handed back is not written to while it is held.
     assert!(kept.iter().all(|back| back.payload.handed_over()[0].1.to_vec() == message));
     places.sort_unstable();
     places.dedup();
@@ -168,7 +168,7 @@ fn a_budget_that_is_used_up_lets_parts_be_mapped() {
         assert_eq!(there.payload.copied(), b"tobetween");
         assert!(there.payload.handed_over()[0].1.to_vec() == *one);
         assert!(there.payload.handed_over()[1].1.to_vec() == *two);
-        // Of what is mapped in part, a part can go back.
+        // A part of a buffer that is mapped in part can be handed back.
         send(&*server, b"fro", &[&received(&there.payload.handed_over()[1].1)[5..]]).expect("room");
         let back = next(&*client);
         assert_eq!(back.payload.handed_over()[0].1.as_ptr(), two[5..].as_ptr());

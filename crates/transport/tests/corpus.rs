@@ -1,4 +1,4 @@
-//! The fuzz targets, run once over their committed corpus (`make fuzz` goes on from there).
+//! Runs the fuzz targets once over their committed corpus (`make fuzz` continues from there).
 #![allow(missing_docs, reason = "the targets document themselves to those who run them")]
 
 #[path = "../../../fuzz/src/frame_decode.rs"]

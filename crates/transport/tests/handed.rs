@@ -69,7 +69,7 @@ fn no_client_comes_from_a_giver_that_is_gone() {
     let door = Listener::bind(&fresh("unix"), &Options::default()).expect("bind");
     let (giver, taker) = UnixStream::pair().expect("a pair");
     let room = door.through(taker.into(), counter());
-    // A byte without a descriptor is no client.
+    // A byte without a descriptor is not a client.
     send_raw(&giver, &[0], &[]).expect("room");
     let error = room.accept().expect_err("no client");
     assert!(!is_end_of_clients(&error), "{error}");

@@ -40,7 +40,7 @@ fn dial(url: &Url) -> UnixStream {
     UnixStream::connect(path).expect("connect")
 }
 
-/// A client over shared memory that holds the rings in its own hands.
+/// A client over shared memory that writes to the rings itself.
 struct Hostile {
     socket: UnixStream,
     producer: Producer<MappedLane>,
@@ -93,7 +93,7 @@ fn a_region_that_is_as_it_should_be_is_taken() {
     peer.announce(7, 1 << 20, Some(&fd));
     peer.note(7, 500_000, false);
     assert_eq!(receive(&*peer.link).expect("a frame"), bytes);
-    // And once more, without another announcement.
+    // Once more, without another announcement.
     peer.note(7, 10, true);
     assert_eq!(receive(&*peer.link).expect("a frame"), bytes[..10]);
     peer.note(7, 10, true);
@@ -152,7 +152,7 @@ fn frames_over_the_limit_are_refused_in_the_ring_too() {
     let mut peer = Hostile::new(&Options { max_message: 0, ..Options::default() });
     assert_eq!(peer.producer.try_write(&[&item_head(), &[0; 10_000]], false), Ok(true));
     assert!(peer.link.try_receive().expect("a head may be that long").is_some());
-    // The client chooses the ring's size: one that takes records far over the server's limit.
+    // The client chooses the ring's size: here one with records far over the server's limit.
     let listener = Listener::bind(&fresh("shm"), &Options::default()).expect("bind");
     let (segment, fd) = Segment::create(16 << 20).expect("memory");
     let socket = dial(listener.url());
@@ -189,7 +189,7 @@ fn a_flood_of_descriptors_is_refused() {
     let fd = memfd(4096, true);
     let peer = Hostile::new(&Options::default());
     for _ in 0..10 {
-        // With bells, which need none.
+        // Descriptors with bells, which need none.
         if send_raw(&peer.socket, b"B", &[fd.as_fd(); 4]).is_err() {
             break;
         }
@@ -249,7 +249,7 @@ fn a_region_announced_and_the_peer_dead_is_still_read() {
     assert_eq!(end_of(&*link), LinkError::Closed);
 }
 
-/// What a server answers to bytes from a stranger: its sentence, or nothing if the stranger hung up.
+/// What a server answers to a client with these bytes: its sentence, or nothing if the server saw the client hang up.
 fn greeted(url: &Url, listener: &Listener, bytes: &[u8], fds: &[&OwnedFd]) -> Option<String> {
     let mut socket = dial(url);
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
@@ -307,7 +307,7 @@ fn strangers_are_turned_away_with_a_sentence() {
     }
 }
 
-/// A server that answers what it likes, to one client.
+/// A server that sends these bytes to one client.
 fn answers(bytes: Vec<u8>, hang_up: bool) -> (Url, std::thread::JoinHandle<()>) {
     let url = fresh("unix");
     let path = &socket_path(&url);
@@ -347,7 +347,7 @@ fn a_client_says_what_is_wrong_with_a_server() {
         (preamble(Preamble::Hello(0)), false, "is a client"),
     ] {
         let (url, server) = answers(bytes, hang_up);
-        // Only a server that says nothing more is to be given up.
+        // Only the server that sends nothing more is to be given up.
         let patience = if hint == "in time" { Duration::from_millis(200) } else { PATIENCE };
         let options = Options { handshake: patience, ..Options::default() };
         let begun = Instant::now();
@@ -373,7 +373,7 @@ fn a_server_that_accepts_nobody_is_not_waited_for_longer_than_asked() {
     std::fs::remove_file(path).expect("ours");
 }
 
-/// A stream that is fed anything: frames come out, or an error; never a panic, never much memory for few bytes.
+/// Bytes on a stream give frames or an error, but never a panic, and few bytes never take much memory.
 #[test]
 fn a_frame_announced_and_not_sent_costs_nothing() {
     let resident = || -> usize {
@@ -438,7 +438,7 @@ fn a_welcome_that_is_not_read_is_not_waited_for() {
     assert!(handshake.into_link(&options).is_some());
 }
 
-/// HTTP/2's frame that begins a request whose message is still to come.
+/// HTTP/2's frame that begins a request. The request's message is still to come.
 fn request(stream: u32) -> Vec<u8> {
     let fields = [
         (":method", "POST"),
@@ -453,7 +453,7 @@ fn request(stream: u32) -> Vec<u8> {
     [&[0, 0, block.len() as u8, 1, 4], &stream.to_be_bytes()[..], &block].concat()
 }
 
-/// A few bytes of one may stand for headers of 64 KiB, which take their time.
+/// A few bytes of a request may stand for headers of 64 KiB, which take time to process.
 #[test]
 fn others_have_their_turns_between_requests_that_do_not_begin() {
     const REQUESTS: u32 = 1000;

@@ -1,4 +1,4 @@
-//! One list of tests for every transport: what `Link` promises.
+//! Tests of the promises of `Link`, for every transport.
 
 #[macro_use]
 mod common;
@@ -58,7 +58,8 @@ fn frames_of_every_size_arrive(scheme: &str) {
             }
             number
         });
-        // The longest record of the ring and its half, the reader's buffer, a region's smallest size; a head is 8 bytes.
+        // The longest record of the ring and half of it, the reader's buffer, a region's smallest size; a head has 8
+        // bytes.
         let longest = ring / 4 - 8;
         let edges = [0, 64, longest / 2, longest, ring, 1 << 16, (1 << 16) - 64, 1 << 17, 1 << 20];
         let mut number = 0;
@@ -67,7 +68,7 @@ fn frames_of_every_size_arrive(scheme: &str) {
                 let bytes = pattern(number, len);
                 let name = (number as u64).to_le_bytes();
                 let cut = len / 3;
-                // A frame without options, and one that says how it divides.
+                // A frame without options, and one with buffers.
                 let sent = match number % 2 {
                     0 => send(&*client, &[&name[..], &bytes].concat(), &[]),
                     _ => send(&*client, &name, &[&bytes[..cut], &bytes[cut..]]),
@@ -93,7 +94,7 @@ fn a_payload_of_many_pieces_arrives(scheme: &str) {
     assert_eq!(receive(&*server).expect("a frame"), b"after");
 }
 
-/// Who has many links is not kept by one of them, however long its frame is and however fast it comes.
+/// A thread with many links is not held up by one of them, however long its frame is and however fast it arrives.
 fn a_long_frame_comes_in_parts(scheme: &str) {
     const LEN: usize = 10 << 20;
     let budget = Budget::new(64 << 20);
@@ -172,7 +173,7 @@ fn close_is_seen_by_both_sides(scheme: &str) {
         }
         assert_eq!(far.receive(None).err(), Some(LinkError::Closed), "it stays closed");
         assert_eq!(send(&*near, b"head", &[]), Err(LinkError::Closed));
-        // The far side may not know at once, but it must not be able to send for ever.
+        // The far side may not notice at once, but it must not be able to send for ever.
         until("sending to a closed link fails", || {
             send(&*far, b"head", &[&vec![0; 200_000]]) == Err(LinkError::Closed)
         });
@@ -192,7 +193,7 @@ fn what_was_sent_before_the_close_arrives(scheme: &str) {
             if dropped {
                 drop(client);
             }
-            // As a server's poller does: first it learns of the end, then it takes what is here.
+            // Like a server's poller: first notice the end, then take the frames that have arrived.
             assert!(readable(server.fd(), PATIENCE));
             let _ = server.readable();
             for frame in &frames {
@@ -225,7 +226,7 @@ fn a_head_over_the_limit_leaves_the_link_usable(scheme: &str) {
     let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
     let echo = echo(server);
     for round in 0..3 {
-        // Too long for a record of a small ring, and for a head on a stream.
+        // Metadata that is too long for a record of a small ring, and for a head on a stream.
         let mut metadata = Metadata::default();
         metadata.push("key", &vec![1; 3 << 20]);
         let sent = send_frame(&*client, &Outgoing { metadata: Some(metadata), ..item(&[2; 100], &[]) });
@@ -279,7 +280,7 @@ fn a_poller_of_ones_own_is_woken(scheme: &str) {
 fn nobody_is_woken_for_nothing(scheme: &str) {
     let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
     for (sleeper, other) in [(&server, &client), (&client, &server)] {
-        // What the handshake has left.
+        // Wake-ups that are left over from the handshake.
         until("the link is quiet", || {
             let armed = sleeper.try_receive().expect("open").is_none() && sleeper.arm();
             let quiet = armed && !readable(sleeper.fd(), Duration::ZERO);
@@ -310,7 +311,7 @@ fn threads_send_at_once_without_mixing(scheme: &str) {
             })
         })
         .collect();
-    // Somebody must listen for the bell that says there is room again.
+    // A thread has to listen for the bell that tells of room.
     let over = Arc::new(AtomicBool::new(false));
     let listener = std::thread::spawn({
         let (client, over) = (Arc::clone(&client), Arc::clone(&over));
@@ -341,7 +342,7 @@ fn looking_twice_changes_nothing(scheme: &str) {
         let bytes = bytes.clone();
         move || send(&*client, b"head", &[&bytes]).map(|()| client)
     });
-    // A frame longer than any buffer: part of it is here, and nobody takes it.
+    // A frame longer than any buffer: part of it has arrived, and no thread takes it.
     until("something arrives", || server.spin());
     for _ in 0..50 {
         let _ = server.spin();
@@ -383,7 +384,7 @@ fn a_signal_interrupts_a_wait_but_not_a_frame(scheme: &str) {
         }
     });
     for number in 0..40 {
-        // Sending goes on: half a frame would be the end of the connection.
+        // Sending goes on, because half a frame would end the connection.
         send(&*client, b"head", &[&pattern(number, 300_000)]).expect("sent");
     }
     let interrupted = loop {
@@ -400,7 +401,7 @@ fn a_signal_interrupts_a_wait_but_not_a_frame(scheme: &str) {
     assert!(matches!(interrupted, Some(LinkError::Interrupted | LinkError::Closed)), "{interrupted:?}");
 }
 
-/// A test that fails must not go on sending signals to whatever runs on its thread next.
+/// A test that fails must stop sending signals, which could hit the next test on its thread.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -409,7 +410,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// What a reader keeps, the sender does not write over; what it gives back, the sender uses again.
+/// A message that a reader keeps is not overwritten, and memory that the reader gives back is used again.
 #[test]
 fn leases_may_be_kept_and_come_back() {
     let Pair { client, server } = pair("shm", &Options::default(), &Options::default());

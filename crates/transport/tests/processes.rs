@@ -1,4 +1,4 @@
-//! What only shows with real processes: death, locks, forks, and what is left behind.
+//! Behaviour that only real processes show: death, locks, forks, and left-over files.
 
 mod common;
 
@@ -15,7 +15,7 @@ use nearcall_transport::{ConnectError, Connected, LinkError, Listener, Options, 
 const URL: &str = "NEARCALL_TEST_URL";
 const SCHEMES: [&str; 3] = ["shm", "unix", "tcp"];
 
-/// Not a test of its own: the other process. It listens and sends everything back until it is killed.
+/// Not a test itself: the other process. It listens and sends everything back until it is killed.
 #[test]
 #[ignore = "started by the other tests"]
 fn child_serves() {
@@ -58,7 +58,7 @@ impl Server {
         Self { process, url }
     }
 
-    /// As hard as it gets: nothing of it runs any more.
+    /// Kills the process: no code of it runs any more.
     fn kill(&mut self) {
         self.process.kill().expect("it lives");
         self.process.wait().expect("it ends");
@@ -69,7 +69,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        // What it left behind goes with whoever serves its name next.
+        // The next server of its name removes what it left behind.
         let _ = Listener::bind(&self.url, &Options::default());
     }
 }
@@ -119,7 +119,7 @@ fn a_name_belongs_to_the_living() {
         server.kill();
         let error = connect(&url, "test", &Options::default()).expect_err("dead");
         assert!(matches!(&error, ConnectError::Unavailable(why) if why.contains("has died")), "{error}");
-        // Its files are there and mean nothing.
+        // Its files are still there, but have no effect.
         let next = Listener::bind(&url, &Options::default()).expect("a dead server's name is free");
         drop(next);
         let error = connect(&url, "test", &Options::default()).expect_err("gone").to_string();
@@ -138,7 +138,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     std::fs::remove_file(path).expect("ours");
     let lock = path.with_extension("sock.lock");
     let _ = std::fs::remove_file(&lock);
-    // Nor is a file behind a link that somebody put where the lock belongs.
+    // A file behind a link in place of the lock is not touched, either.
     let precious = path.with_extension("precious");
     std::fs::write(&precious, "precious").expect("written");
     std::os::unix::fs::symlink(&precious, &lock).expect("linked");
@@ -153,7 +153,7 @@ fn a_successor_keeps_its_files() {
     let url = fresh("unix");
     let path = &socket_path(&url);
     let old = Listener::bind(&url, &Options::default()).expect("bind");
-    // Somebody cleans up behind its back, and another server takes the name.
+    // The files are removed from outside, and another server takes the name.
     std::fs::remove_file(path).expect("there");
     std::fs::remove_file(path.with_extension("sock.lock")).expect("there");
     let next = Listener::bind(&url, &Options::default()).expect("free");
@@ -175,7 +175,7 @@ fn forked(child: impl FnOnce()) {
         pid => {
             assert!(pid > 0, "fork");
             let mut status = 0;
-            // SAFETY: a live local; the process is our child.
+            // SAFETY: a live local; the process is a child of this one.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             assert_eq!(status, 0);
         }
@@ -210,7 +210,7 @@ fn a_fork_ends_nothing_of_its_parent() {
     }
 }
 
-/// Not a test of its own: alone in a process, so that nobody else opens descriptors meanwhile.
+/// Not a test itself: runs alone in a process, so that no other test opens descriptors meanwhile.
 #[test]
 #[ignore = "started by the other tests"]
 fn child_counts_what_is_left() {

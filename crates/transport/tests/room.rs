@@ -1,4 +1,4 @@
-//! One list of tests for every transport: what becomes of frames that there is no room for, and what bounds them.
+//! Tests of frames without room, and of what bounds them, for every transport.
 
 #[macro_use]
 mod common;
@@ -21,7 +21,7 @@ every_transport! {
 }
 
 fn a_sender_without_room_notices_the_end(scheme: &str) {
-    // Nobody on this side receives: the sender alone has to find out.
+    // No thread on this side receives: the sender has to find out alone.
     for receiving in [false, true] {
         let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
         let sent = Arc::new(AtomicUsize::new(0));
@@ -51,7 +51,7 @@ fn a_sender_without_room_notices_the_end(scheme: &str) {
 }
 
 fn a_slow_reader_slows_the_sender_down(scheme: &str) {
-    // Long messages that nobody reads must not pile up without bound: here 1.2 GB, were they all taken.
+    // Unread long messages must not pile up without bound: here 1.2 GB, if all were accepted.
     let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
@@ -77,7 +77,7 @@ fn a_slow_reader_slows_the_sender_down(scheme: &str) {
     drop(sender.join().expect("no panic"));
 }
 
-/// Sends what waits while the other side is read from, until all of it is out.
+/// Flushes while the other side is read from, until everything is sent.
 fn flush(link: &dyn Link) {
     let end = Instant::now() + PATIENCE;
     while link.flush().expect("open") != Flushed::All {
@@ -131,7 +131,7 @@ fn what_a_sender_leaves_in_the_middle_is_sent_to_its_end(scheme: &str) {
     let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
     let long = pattern(7, 20_000_000);
     let mut left = 0;
-    // It is tried until there is no room, once.
+    // Sends until there is no room, and gives up in the middle of a frame.
     while client.send(CALL, &item(b"headhead", &[&long]), Room::Wait(&mut || Err(LinkError::DeadlinePassed))).is_ok() {
         left += 1;
         if client.queued() > 0 {
@@ -156,7 +156,7 @@ fn what_waits_for_a_peer_that_does_not_read_is_bounded(scheme: &str) {
     let bytes = pattern(0, 1_000_000);
     let refused = loop {
         match server.send(CALL, &item(b"head", &[&bytes]), Room::Later) {
-            // One that has begun is kept whatever the budget says.
+            // A frame that has begun is kept whatever the budget says.
             Ok(_) => assert!(server.queued() <= 10 << 20),
             Err(error) => break error,
         }
@@ -167,7 +167,7 @@ fn what_waits_for_a_peer_that_does_not_read_is_bounded(scheme: &str) {
     assert_eq!(budget.used(), 0);
 }
 
-/// What is kept of a peer is charged to it, and not read before there is room for it.
+/// Memory that is kept of a peer is charged to it, and nothing is read before there is room for it.
 #[test]
 fn nothing_is_read_beyond_the_budget() {
     for scheme in ["shm", "unix", "tcp", "tls"] {

@@ -1,4 +1,4 @@
-//! What TCP sockets need beyond other sockets.
+//! Properties that only TCP sockets need.
 
 mod common;
 

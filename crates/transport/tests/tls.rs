@@ -1,4 +1,4 @@
-//! TLS: who is let in, and what both sides are told if not.
+//! TLS: which peers are accepted, and what both sides are told if not.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn with(tls: Credentials) -> Options {
     Options { tls: Some(tls), handshake: PATIENCE, ..Options::default() }
 }
 
-/// Why the client, and why the server, found no connection.
+/// The errors of the client and of the server when they cannot connect.
 fn failure(client: &Credentials, server: &Credentials, url: Option<&str>) -> (String, Option<String>) {
     let options = with(server.clone());
     let listener = Listener::bind(&"tls://127.0.0.1:0".parse().expect("a URL"), &options).expect("bind");
@@ -134,7 +134,7 @@ fn a_client_that_stalls_in_the_handshake_holds_nobody_up() {
 #[test]
 fn what_was_tampered_with_ends_the_connection() {
     let Pair { client, server } = pair("tls", &Options::default(), &Options::default());
-    // Written past the encryption.
+    // Written directly to the socket, without encryption.
     rustix::net::send(client.fd(), &[23, 3, 3, 0, 3, 1, 2, 3], rustix::net::SendFlags::empty()).expect("sent");
     let end = std::time::Instant::now() + Duration::from_secs(10);
     let error = loop {

@@ -349,7 +349,7 @@ mod tests {
             for shift in (0..44).step_by(3) {
                 is_fine(&format!("multiples of 2^{shift}"), &mut (0..many).map(|n| n << shift));
             }
-            // Of floats 0.5 * n, 0.25 * n and so on: their hashes are turned to the right.
+            // Hashes of the floats 0.5 * n, 0.25 * n and so on: they are rotated to the right.
             for shift in (1..30).step_by(3) {
                 let half = (1 << 61) - 1;
                 is_fine(
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn one_key_in_two_encodings_is_one_key() {
-        // A table of keys that are there twice is not that of twice as many.
+        // A table in which each key occurs twice costs less than one with twice as many keys.
         let hashes: Vec<i64> = (0..2000).map(|n| n / 2).collect();
         let keys: Vec<_> = (0_u32..2000).map(u32::to_le_bytes).collect();
         for kind in [Kind::Dict, Kind::Set] {
@@ -413,7 +413,7 @@ mod tests {
                 table.insert(number, &mut exact).expect("not too much");
             }
             let difference = quick.steps.abs_diff(exact.steps);
-            // The exact way looks once more for the key that makes the table grow.
+            // The exact computation also counts a second search for the key that makes the table grow.
             assert!(quick.steps > 100_000 && difference * 1000 < exact.steps, "{quick:?} {exact:?}");
         }
     }

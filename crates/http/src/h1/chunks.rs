@@ -138,7 +138,7 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    /// The body, and the bytes behind it.
+    /// Returns the body, and how many bytes of the text follow it.
     fn body(text: &[u8], size: usize) -> Result<(Vec<u8>, usize), BadChunks> {
         let (mut chunks, mut out, mut at) = (Chunks::new(), Vec::new(), 0);
         while !chunks.is_over() && at < text.len() {
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// Whether a body that begins so is refused before more of it is wanted.
+    /// Whether a body with this beginning is refused before it needs more bytes.
     fn is_refused(text: &[u8]) -> bool {
         let mut chunks = Chunks::new();
         let mut rest = text;
@@ -209,7 +209,7 @@ mod tests {
         assert!(Chunks::new().next(&long).is_err());
         let long = [&b"0\r\n"[..], &[b'x'; MOST_TRAILERS]].concat();
         assert!(Chunks::new().next(&long).is_err());
-        // A little in each chunk is as much as all of it at once.
+        // Many short extensions count as much as a long one.
         let many = b"1;12345678901234567890\r\nx\r\n".repeat(MOST_EXTENSIONS / 20);
         assert!(is_refused(&many));
     }

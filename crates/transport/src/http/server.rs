@@ -221,11 +221,11 @@ impl<S: Calls> Server<S> {
             }
             Begun::Refused(mut reply, code, why) => {
                 session.discard(stream);
-                // If the client is gone there is nobody to tell.
+                // If the client is gone, it cannot be told.
                 let _ = reply.end(session, stream, &Outcome { code, message: &why, ..Outcome::default() });
             }
             Begun::Foreign(answer) => {
-                // Likewise.
+                // If the client is gone, it cannot be told.
                 let _ = session.answer(stream, answer.status, &answer.fields(), answer.body.as_bytes());
             }
         }
@@ -236,7 +236,7 @@ impl<S: Calls> Server<S> {
         // The status may wait behind replies. Nothing more of the body is kept meanwhile.
         session.discard(stream);
         let Some(mut call) = self.calls.remove(&stream) else { return };
-        // If the client is gone there is nobody to tell.
+        // If the client is gone, it cannot be told.
         let _ = call.reply.end(session, stream, &Outcome { code, message: why, ..Outcome::default() });
         self.given_up -= usize::from(call.given_up);
         if call.head.is_none() && !call.given_up {

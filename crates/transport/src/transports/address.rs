@@ -269,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// A zone of names: `two` has two addresses, `none` has none, and nobody knows others.
+    /// A zone of names: `two` has two addresses, `none` has none, and other names are unknown.
     fn zone(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         match name {
             "two" => Ok(vec![([127, 0, 0, 2], port).into(), ([127, 0, 0, 3], port).into()]),
@@ -314,7 +314,7 @@ mod tests {
         let found = look_up("unknown:7,two:8", Each::Address, &options).expect("addresses");
         assert!(found[0].1.contains("no address for unknown: no such name"), "{found:?}");
         assert_eq!(found[1..], pairs(&[(1, "127.0.0.2:8"), (1, "127.0.0.3:8")]));
-        // To be looked up again when it is dialled.
+        // This host is looked up again when it is dialled.
         let found = look_up("unknown:7,two:8", Each::Server, &options).expect("addresses");
         assert_eq!(found[0], (0, "unknown:7".to_owned()));
         for (rest, part) in [("unknown:7", "no address for unknown"), ("none:7", "the host has no address")] {
@@ -349,7 +349,7 @@ mod tests {
         );
         let found = look_up("inside:7,127.0.0.9:8", Each::Server, &options).expect("addresses");
         assert_eq!(found, pairs(&[(0, "inside:7"), (1, "127.0.0.9:8")]));
-        // What one asks a proxy for leaves this machine, unless it does not.
+        // A connection through a proxy leaves this machine, unless the host is this machine.
         let error = look_up("inside:7", Each::Address, &with(proxy(None), false)).expect_err("it is not encrypted");
         assert!(error.to_string().contains("the way through the proxy two:3128 leaves this machine"), "{error}");
         assert_eq!(look_up("127.0.0.9:7", Each::Address, &with(proxy(None), false)).expect("addresses").len(), 2);

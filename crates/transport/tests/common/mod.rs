@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers that this crate's tests share.
 #![allow(dead_code, unused_macros, unreachable_pub, reason = "each test binary uses its part of this")]
 
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use nearcall_wire::{FrameHead, HEAD_LEN, Hello, Kind, Limits, Preamble, Welcome}
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-/// Makes a test of each function for each transport, whose scheme it is given.
+/// Makes a test of each function for each transport. The function gets the transport's scheme.
 macro_rules! every_transport {
     ($($test:ident)*) => {
         every_transport!(@ shm "shm" $($test)*);
@@ -35,10 +35,10 @@ macro_rules! every_transport {
     };
 }
 
-/// After this a test that waits has failed.
+/// After this time, a waiting test has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A URL that nobody else uses.
+/// A URL that no other test uses.
 pub fn fresh(scheme: &str) -> Url {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -50,7 +50,7 @@ pub fn fresh(scheme: &str) -> Url {
     url.parse().expect("a URL")
 }
 
-/// Options with rings that are soon full.
+/// Options with small rings, which are full soon.
 pub fn small_ring() -> Options {
     Options { ring_size: 4096, ..Options::default() }
 }
@@ -80,7 +80,7 @@ pub fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     }
 }
 
-/// Takes in the next client of a listener, as a server does.
+/// Accepts the next client of a listener, as a server does.
 pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, Option<String>> {
     assert!(readable(listener.fd(), PATIENCE), "nobody connects");
     let mut handshake = listener.accept().expect("accept").expect("a client");
@@ -154,7 +154,7 @@ pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
     let certificates = Certificates::get();
     let server = &Options { tls: server.tls.clone().or_else(|| Some(certificates.server(false))), ..server.clone() };
     let client = &Options { tls: client.tls.clone().or_else(|| Some(certificates.client(false))), ..client.clone() };
-    // Those of whoever gave them are closed when both sides have their copies.
+    // The original sockets are closed when both sides have their copies.
     let (served, dialled, _given) = ends(scheme);
     let listener = Listener::bind(&served, server).expect("bind");
     let url = dialled.unwrap_or_else(|| listener.url().clone());
@@ -165,7 +165,8 @@ pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
     })
 }
 
-/// Where a connection is served, where its client goes if that is somewhere else, and what has to be open until then.
+/// The URL to serve, the URL for the client if it differs, and the sockets that have to stay open until both are
+/// connected.
 fn ends(scheme: &str) -> (Url, Option<Url>, Option<[UnixStream; 2]>) {
     if scheme != "fd" {
         return (fresh(scheme), None, None);
@@ -175,12 +176,12 @@ fn ends(scheme: &str) -> (Url, Option<Url>, Option<[UnixStream; 2]>) {
     (served, Some(dialled), Some(sockets))
 }
 
-/// The URL of a socket.
+/// The URL of a socket's descriptor.
 fn descriptor(socket: &UnixStream) -> Url {
     format!("fd://{}", socket.as_raw_fd()).parse().expect("a URL")
 }
 
-/// The URLs of sockets that are given up.
+/// The URLs of sockets, whose descriptors are left to the users of the URLs.
 pub fn inherited<const N: usize>(sockets: impl Into<[UnixStream; N]>) -> [Url; N] {
     sockets.into().map(|socket| format!("fd://{}", socket.into_raw_fd()).parse().expect("a URL"))
 }
@@ -198,12 +199,12 @@ pub fn item<'a>(body: &'a [u8], buffers: &'a [&'a [u8]]) -> Outgoing<'a> {
     Outgoing::new(Kind::Item, if buffers.is_empty() { Body::Whole(body) } else { Body::Parts(body, buffers) })
 }
 
-/// Sends a frame, waiting for room while others receive.
+/// Sends a frame, and waits for room while other threads receive.
 pub fn send(link: &dyn Link, body: &[u8], buffers: &[&[u8]]) -> Result<(), LinkError> {
     send_frame(link, &item(body, buffers))
 }
 
-/// The same for any frame.
+/// Sends any frame, and waits for room while other threads receive.
 pub fn send_frame(link: &dyn Link, frame: &Outgoing<'_>) -> Result<(), LinkError> {
     let end = Instant::now() + PATIENCE;
     let mut blocked = || {
@@ -224,13 +225,13 @@ pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
     }
 }
 
-/// The payload of a frame of that call.
+/// The payload of a frame that must belong to that call.
 pub fn whole(incoming: &Incoming) -> Vec<u8> {
     assert_eq!((incoming.head.kind, incoming.head.call, incoming.head.flags), (Kind::Item, CALL.number, CALL.side));
     incoming.payload.to_vec()
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that show which message they belong to, and where.
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + seed * 131 + (at >> 8)) as u8).collect()
 }
@@ -250,7 +251,7 @@ pub fn is_broken(error: &LinkError, hint: &str) {
     assert!(matches!(error, LinkError::Broken(why) if why.contains(hint)), "{hint:?} expected, got {error:?}");
 }
 
-/// Sends bytes with descriptors beside them.
+/// Sends bytes, with descriptors beside them.
 pub fn send_raw(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -279,17 +280,17 @@ pub fn memfd(len: u64, sealed: bool) -> OwnedFd {
     fd
 }
 
-/// Descriptors this process has open.
+/// How many descriptors this process has open.
 pub fn open_fds() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc").count()
 }
 
-/// Mappings of this crate's shared memory in this process.
+/// How many mappings of this crate's shared memory this process has.
 pub fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps").expect("/proc").matches("memfd:nearcall").count()
 }
 
-/// Waits until something holds.
+/// Waits until a condition is true.
 pub fn until(what: &str, mut check: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !check() {
