@@ -15,7 +15,7 @@
 //! let id = client.begin(&call)?;
 //! client.send_last_message(id, &[b"Ada"], false)?;
 //!
-//! Usually a socket lies between the two: `flush` on this side, `fill` on the other.
+//! // Usually a socket lies between the two: `flush` on this side, `fill` on the other.
 //! server.feed(client.unsent());
 //! client.sent(client.queued());
 //! let mut name = None;

@@ -47,8 +47,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes. `usize::MAX` means no limit, on mappings neither: a client reads whatever it has
-    /// asked for.
+    /// A budget of `limit` bytes. `usize::MAX` means no limit, neither on bytes nor on mappings: a client reads
+    /// whatever it has asked for.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Self::waking(limit, &Weak::new())

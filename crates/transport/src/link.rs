@@ -11,8 +11,8 @@ use crate::memory::BufferPool;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 
-/// Bytes of long frames that are handled at once while other links wait: read from a socket, sent from a queue, or mapped
-/// pages that are asked of the system. To encrypt so many takes a fraction of a millisecond.
+/// Bytes of long frames that are handled at once while other links wait: read from a socket, sent from a queue, or
+/// mapped pages that are asked of the system. To encrypt so many takes a fraction of a millisecond.
 pub(crate) const PART: usize = 256 << 10;
 
 /// Frames that are kept back to go out together are sent when the first of them has waited this long, in nanoseconds:

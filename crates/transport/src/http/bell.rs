@@ -24,7 +24,7 @@ impl Bell {
     /// A bell beside a socket.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(super) fn beside(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let bell =
             Self { poller: descriptors::new_poller()?, event: descriptors::new_event()?, rung: AtomicBool::new(false) };
@@ -36,7 +36,7 @@ impl Bell {
     /// Lets the socket wake the sleeping thread, too, or no longer.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(super) fn watch(&self, socket: BorrowedFd<'_>, watch: bool) -> rustix::io::Result<()> {
         if watch {
             epoll::add(&self.poller, socket, EventData::new_u64(0), ARRIVALS)

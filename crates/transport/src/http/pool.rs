@@ -133,7 +133,7 @@ impl State {
 
 impl Pool {
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn new(first: Arc<dyn Link>, options: &Options, connect: Connect) -> io::Result<Arc<Self>> {
         let (peer, bell) = (first.peer().clone(), Bell::beside(first.fd())?);
         let state = State {

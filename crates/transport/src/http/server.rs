@@ -378,8 +378,8 @@ impl<S: Calls> Role for Server<S> {
             Kind::Item => {
                 let pieces = message(frame)?;
                 if frame.compress == Compress::NotThis {
-                    // Sends headers that allow later messages to be compressed. An error means that they are out already,
-                    // or the client is gone.
+                    // Sends headers that allow later messages to be compressed. An error means that they are out
+                    // already, or the client is gone.
                     let _ = reply.head(session, stream, &Head { metadata: None, compress: true });
                 }
                 let sent = reply.message(session, stream, pieces, compress, out);
