@@ -30,8 +30,8 @@ pub trait Link: Send + Sync + Debug {
     /// Encodes a frame of that call and sends it. `room` says what happens if there is no room.
     ///
     /// # Errors
-    /// One that [spares the connection](LinkError::spares_connection) if nothing was sent; [`LinkError::Closed`] or
-    /// [`LinkError::Broken`] when the connection is gone; whatever `room` returns before anything is sent.
+    /// An error that [spares the connection](LinkError::spares_connection) if nothing was sent; [`LinkError::Closed`]
+    /// or [`LinkError::Broken`] when the connection is gone; the error of `room` before anything is sent.
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError>;
 
     /// Sends waiting bytes, or a part of them, as far as there is room now. Returns what is left to flush. Never waits.

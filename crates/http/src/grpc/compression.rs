@@ -90,9 +90,9 @@ impl Encodings {
 /// Why a message was not decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TooLong {
-    /// It is longer than the limit.
+    /// The message is longer than the limit.
     Yes,
-    /// It is broken.
+    /// The compressed bytes are broken.
     Broken,
 }
 

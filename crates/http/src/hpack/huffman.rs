@@ -24,7 +24,7 @@ const QUICK: usize = 9;
 struct Tables {
     /// By the next [`QUICK`] bits: the octet and the length of its code; 0 if the code is longer.
     quick: [(u8, u8); 1 << QUICK],
-    /// By length: the end of that length's codes, shifted to the top of 32 bits.
+    /// By length: the code after the last one of that length, shifted to the top of 32 bits.
     ends: [u64; LONGEST + 1],
     /// By length: the first code, and the place of its symbol in `symbols`.
     firsts: [(u32, u16); LONGEST + 1],

@@ -38,11 +38,11 @@ struct Host {
 /// How to reach the only host.
 #[derive(Debug, Clone)]
 enum Reach {
-    /// It was not looked up yet.
+    /// The host was not looked up yet.
     Unknown,
     /// At this address, which may be a proxy's.
     At(SocketAddr, Option<Arc<Proxy>>),
-    /// Its name was not found, or not in time.
+    /// The host's name was not found, or not in time.
     Nowhere { in_time: bool, why: String },
 }
 

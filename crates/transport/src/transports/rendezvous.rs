@@ -232,7 +232,8 @@ fn lock(path: &Path, url: &impl Display) -> io::Result<File> {
     loop {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).mode(0o600);
-        // If others may write to the directory, one may have put a link there to a file that would be emptied here.
+        // If other users may write to the directory, they may have put a link there, to a file that would be emptied
+        // here.
         options.custom_flags(libc::O_NOFOLLOW);
         let mut file = options.open(&lock_path).map_err(refuse)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
