@@ -259,8 +259,8 @@ impl<M: LaneMemory> Consumer<M> {
         }
     }
 
-    /// Gives the record's room back to the producer. `record` must be what [`Consumer::peek`] returned: its length is not
-    /// read from shared memory a second time.
+    /// Gives the record's room back to the producer. `record` must be what [`Consumer::peek`] returned: its length is
+    /// not read from shared memory a second time.
     ///
     /// # Panics
     /// If there is no such record.

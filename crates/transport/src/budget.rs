@@ -73,7 +73,7 @@ impl Budget {
     /// may have been freed since the caller was refused, and it has to look once more.
     #[must_use]
     pub fn await_room(&self) -> bool {
-        // Acquire: pairs with `freed`.
+        // AcqRel: the acquire pairs with the release in `free`.
         self.used.fetch_or(AWAITED, Ordering::AcqRel) & AWAITED == 0
     }
 

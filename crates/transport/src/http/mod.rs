@@ -1,5 +1,5 @@
-//! gRPC, Connect, and what browsers speak, as one more [`Link`](crate::Link): calls, items and ends of `nearcall_wire` on one side, the
-//! messages, headers and statuses of `nearcall_http` on the other.
+//! gRPC, Connect and the protocols of browsers, as one more [`Link`](crate::Link): it translates between the calls,
+//! items and ends of `nearcall_wire` and the messages, headers and statuses of `nearcall_http`.
 //!
 //! The number of a call at the server is the number of its stream. Credit becomes HTTP/2's windows. One-way calls,
 //! named arguments, buffers beside a message and calls of objects have no form in HTTP: they are refused with a message

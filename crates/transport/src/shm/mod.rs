@@ -3,8 +3,8 @@
 //! A long payload is copied into a region, or lies in a buffer that one side lends (`lending.rs`) and the other borrows
 //! (`borrowing.rs`). A side hands received memory back to its owner without a copy (`handover.rs`).
 //!
-//! The rendezvous socket stays open. It carries the bell (one byte wakes a sleeping peer), the descriptors of new regions,
-//! and, by hanging up, the news of the peer's death.
+//! The rendezvous socket stays open. It carries the bell (one byte wakes a sleeping peer), the descriptors of new
+//! regions and buffers, and, by hanging up, the news of the peer's death.
 
 mod borrowing;
 mod handover;
