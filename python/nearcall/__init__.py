@@ -31,87 +31,131 @@ The guide, in ``docs/guide``, explains all of it with examples. This is what the
 - **Plugins and tests:** `nearcall.plugin`, `nearcall.sandbox`, `nearcall.testing`.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from . import _core
-from .call.buffers import buffer, empty
-from .call.compression import compression, current_compression
-from .call.context import Context, context
-from .call.deadline import current_deadline, timeout
-from .call.interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
-from .call.metadata import Metadata, current_metadata, metadata
-from .call.session import ServerConnection, Session
-from .client.channel import Channel, connect
-from .client.client import Client
-from .client.options import ChannelOptions
-from .client.retry import Retry
-from .client.start import StartedCall, start
-from .codec.statuses import describe_error, make_error
-from .errors import (
-    Aborted,
-    AlreadyExists,
-    Cancelled,
-    DataLoss,
-    DeadlineExceeded,
-    FailedPrecondition,
-    Internal,
-    InvalidArgument,
-    NotFound,
-    OutOfRange,
-    PermissionDenied,
-    ResourceExhausted,
-    RpcError,
-    Unauthenticated,
-    Unavailable,
-    Unimplemented,
-    Unknown,
-)
-from .options.tls import TLS
-from .references.reference import release
-from .service.depends import depends
-from .service.service import idempotent, no_side_effects, oneway, service
-from .status import StatusCode
-from .types.numbers import field
+from .call.variables import current_compression, current_deadline, current_metadata
 
-__version__ = _core.VERSION
-
-_core.install(make_error, describe_error)
-_core.set_call_variables(current_deadline, current_metadata, current_compression)
-
+TYPE_CHECKING = False  # type checkers take it for typing's, which takes longer to import than all that is imported here
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from . import aio, auth, grpcio, health, introspection, observe, plugin
+    from .call.buffers import buffer, empty
+    from .call.compression import compression
+    from .call.context import Context, context
+    from .call.deadline import timeout
+    from .call.interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
+    from .call.metadata import Metadata, metadata
+    from .call.session import ServerConnection, Session
+    from .client.channel import Channel, connect
     from .client.child import Child, spawn
+    from .client.client import Client
+    from .client.options import ChannelOptions
+    from .client.retry import Retry
+    from .client.start import StartedCall, start
+    from .errors import (
+        Aborted,
+        AlreadyExists,
+        Cancelled,
+        DataLoss,
+        DeadlineExceeded,
+        FailedPrecondition,
+        Internal,
+        InvalidArgument,
+        NotFound,
+        OutOfRange,
+        PermissionDenied,
+        ResourceExhausted,
+        RpcError,
+        Unauthenticated,
+        Unavailable,
+        Unimplemented,
+        Unknown,
+    )
+    from .options.tls import TLS
+    from .references.reference import release
     from .server.serve import serve
     from .server.server import Server
     from .server.topic import Subscription, Topic
     from .server.workers import WorkerFailed, Workers
-else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
-    # asyncio takes longer to import than all the rest, clients need no servers, and many programs none of these.
-    _modules = {"aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"}
-    _homes = {
-        "Child": "client.child",
-        "Server": "server.server",
-        "Subscription": "server.topic",
-        "Topic": "server.topic",
-        "WorkerFailed": "server.workers",
-        "Workers": "server.workers",
-        "serve": "server.serve",
-        "spawn": "client.child",
-    }
+    from .service.depends import depends
+    from .service.service import idempotent, no_side_effects, oneway, service
+    from .status import StatusCode
+    from .types.numbers import field
+else:
+    from . import service
+    from .lazy import lazily
 
-    def __getattr__(name: str) -> Any:
-        if name in _modules or name in _homes:
-            from importlib import import_module
+    # The room of services has the name of the decorator: from here on that is looked for in the table below.
+    del service
 
-            if name in _modules:
-                return import_module(f".{name}", __name__)
-            value = globals()[name] = getattr(import_module(f".{_homes[name]}", __name__), name)
-            return value
-        raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "call.buffers": ["buffer", "empty"],
+            "call.compression": ["compression"],
+            "call.context": ["Context", "context"],
+            "call.deadline": ["timeout"],
+            "call.interceptors": [
+                "CallInfo",
+                "ClientCall",
+                "ClientInterceptor",
+                "Proceed",
+                "ServerCall",
+                "ServerInterceptor",
+            ],
+            "call.metadata": ["Metadata", "metadata"],
+            "call.session": ["ServerConnection", "Session"],
+            "client.channel": ["Channel", "connect"],
+            "client.child": ["Child", "spawn"],
+            "client.client": ["Client"],
+            "client.options": ["ChannelOptions"],
+            "client.retry": ["Retry"],
+            "client.start": ["StartedCall", "start"],
+            "errors": [
+                "Aborted",
+                "AlreadyExists",
+                "Cancelled",
+                "DataLoss",
+                "DeadlineExceeded",
+                "FailedPrecondition",
+                "Internal",
+                "InvalidArgument",
+                "NotFound",
+                "OutOfRange",
+                "PermissionDenied",
+                "ResourceExhausted",
+                "RpcError",
+                "Unauthenticated",
+                "Unavailable",
+                "Unimplemented",
+                "Unknown",
+            ],
+            "options.tls": ["TLS"],
+            "references.reference": ["release"],
+            "server.serve": ["serve"],
+            "server.server": ["Server"],
+            "server.topic": ["Subscription", "Topic"],
+            "server.workers": ["WorkerFailed", "Workers"],
+            "service.depends": ["depends"],
+            "service.service": ["idempotent", "no_side_effects", "oneway", "service"],
+            "status": ["StatusCode"],
+            "types.numbers": ["field"],
+        },
+        modules=["aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"],
+    )
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+__version__ = _core.VERSION
 
+
+def _statuses() -> "tuple[Callable[[int, str, bytes], Exception], Callable[[BaseException], tuple[int, str, bytes]]]":
+    """How statuses become exceptions, and these statuses: the core asks with the first of them."""
+    from .codec.statuses import describe_error, make_error
+
+    return make_error, describe_error
+
+
+_core.install(_statuses)
+_core.set_call_variables(current_deadline, current_metadata, current_compression)
 
 __all__ = [
     "TLS",

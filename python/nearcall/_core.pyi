@@ -19,6 +19,7 @@ __all__ = [
     "Call",
     "Connection",
     "EarlyEnds",
+    "EarlyLimits",
     "FittingEncoder",
     "Health",
     "HealthMethod",
@@ -47,6 +48,7 @@ __all__ = [
     "current_call",
     "current_references",
     "dev_certs",
+    "die_with_starter",
     "end_with",
     "install",
     "is_native",
@@ -65,13 +67,25 @@ VERSION: Final[str]
 """Version of the library, which is Cargo's."""
 
 def install(
-    make_error: Callable[[int, str, bytes], BaseException],
-    describe_error: Callable[[BaseException], tuple[int, str, bytes]],
+    statuses: Callable[
+        [], tuple[Callable[[int, str, bytes], BaseException], Callable[[BaseException], tuple[int, str, bytes]]]
+    ],
 ) -> None:
-    """Says how a status becomes an exception, and an exception a status. Only the first call counts."""
+    """Says what gives ``make_error`` and ``describe_error``: how a status becomes an exception, and back.
 
-def confine(policy: object) -> list[tuple[str, str, str]]:
+    It is called once, with the first of them. Only the first call of this function counts.
+    """
+
+@final
+class EarlyLimits:
+    """Control groups that this process is on its way into, in a thread: :func:`confine` need not wait for them then."""
+
+    def __new__(cls, *, memory: int | None, cpu_share: float | None, tasks: int | None) -> Self: ...
+
+def confine(policy: object, early: EarlyLimits | None = None) -> list[tuple[str, str, str]]:
     """Confines this process for ever. Name, state and detail of each layer.
+
+    What was begun early counts if it was begun with the limits of the policy.
 
     Raises:
         RuntimeError: it is not confined as the policy asks, and may be in part.
@@ -162,6 +176,9 @@ def named_servers() -> tuple[str, list[str]]:
     Raises:
         OSError: the directory cannot be made, read or trusted.
     """
+
+def die_with_starter() -> None:
+    """Has the system kill this process when the thread ends that started it, whatever hangs here by then."""
 
 def end_with(socket: int, patience: float) -> None:
     """Ends this process when the other end of a socket is closed: ``SIGTERM``, by force after ``patience`` seconds.

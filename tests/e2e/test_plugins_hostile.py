@@ -7,13 +7,14 @@ import functools
 import logging
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from nearcall import ResourceExhausted
+from nearcall import ResourceExhausted, sandbox
 from nearcall.plugin import PluginHost, load, sandboxing
 from nearcall.plugin.calls import Calls, Pool, pool
 
@@ -64,6 +65,32 @@ def test_wrong_huge_and_failing_answers_are_left_out(plugins: Path, speech: Spok
         assert len(error.text) < 5000
         events.wait_for("bad", "error")
         still_serves(host)
+
+
+STANDS_FOR_ANOTHER = """
+import sys
+try: open({outside!r}, "a").write(__name__ + " ")
+except OSError: pass
+sys.path.remove({directory!r})
+del sys.modules[__name__]
+__import__(__name__)
+sys.path.insert(0, {directory!r})
+"""
+
+
+def test_its_modules_stand_for_no_others_before_it_is_confined(
+    plugins: Path, speech: SpokenWords, events: Events, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if not sandbox.available().provides("files"):
+        pytest.skip("this system cannot keep a plugin from writing")
+    outside = tmp_path_factory.mktemp("outside") / "written"
+    folder = write_plugin(plugins, "bad", "@spoken_text.handler\ndef loud(text): return text.upper()\n")
+    code = STANDS_FOR_ANOTHER.format(outside=str(outside), directory=str(folder))
+    for name in (*sys.stdlib_module_names, "nearcall", "msgspec", "typing_extensions"):
+        (folder / f"{name}.py").write_text(code)
+    with make_host(plugins, speech, events) as host:
+        assert host.extension(spoken_text)("hi") == "HI."  # both have been asked
+    assert not outside.exists(), outside.read_text()
 
 
 RAW = {
@@ -137,10 +164,9 @@ registry.used.update({str(n): (Speech, plugin.use("speech", Speech)) for n in ra
 """
     write_plugin(plugins, "bad", claims, permissions={})
     other = """
-from nearcall.plugin import runtime
-main = sys.modules["__main__"]
+from nearcall.plugin import runtime, serving
 handlers, offers = {"menu": 2**62, "x" * 1000: 1}, ["Synth", "x" * 1000] * 1000
-main._Runtime.about = lambda self: runtime.About(1, "3", handlers, offers, ["speech"], [{}])
+serving.PluginRuntime.about = lambda self: runtime.About(1, "3", handlers, offers, ["speech"], [{}])
 """
     write_plugin(plugins, "liar", other, permissions={})
     with make_host(plugins, speech, events, restarts=0) as host:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,7 +28,9 @@ SUBPROCESS = pytest.param(
         "asyncio",
         "difflib",
         "importlib.metadata",
+        "inspect",
         "logging",
+        "msgspec",
         "nearcall.cli",
         "nearcall.testing",
         "pickle",
@@ -67,3 +72,41 @@ except AttributeError as error:
     print(error)
 """
     assert run(code) == "module 'nearcall' has no attribute 'conect'\n"
+
+
+@pytest.mark.parametrize("package", ["nearcall", "nearcall.plugin", "nearcall.sandbox"])
+def test_type_checkers_see_what_is_imported_later(package: str) -> None:
+    """A package's table, what type checkers read in its place, and its ``__all__`` say the same."""
+    module = importlib.import_module(package)
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    checked = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
+    }
+    [call] = [node for node in ast.walk(ast.Module(block.orelse, [])) if isinstance(node, ast.Call)]
+    table = {name: home for home, names in ast.literal_eval(call.args[1]).items() for name in names}
+    modules = [ast.literal_eval(keyword.value) for keyword in call.keywords]
+    assert {**table, **dict.fromkeys(modules[0] if modules else [])} == checked
+    assert set(module.__all__) - {"__version__"} == set(checked)
+    for name in module.__all__:
+        assert name in dir(module)
+        getattr(module, name)
+
+
+@pytest.mark.parametrize("package", ["nearcall", "nearcall.plugin", "nearcall.sandbox"])
+def test_no_module_takes_the_place_of_a_name(package: str) -> None:
+    """Importing a module below a package sets its name there, whatever the package's table says."""
+    code = f"""
+import importlib, pkgutil, types
+package = importlib.import_module({package!r})
+below = [each.name for each in pkgutil.iter_modules(package.__path__)]
+meant = {{"aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"}}
+for name in {{*below}} & {{*package.__all__}} - meant:
+    importlib.import_module(f"{{package.__name__}}.{{name}}")
+    assert not isinstance(getattr(package, name), types.ModuleType), name
+"""
+    run(code)

@@ -5,9 +5,17 @@ use std::time::Duration;
 use std::{io, thread};
 
 use rustix::event::PollFlags;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 
 use crate::sys;
+
+/// Has the system kill this process when the thread ends that started it, whatever hangs here by then.
+///
+/// # Errors
+/// What the system says.
+pub fn die_with_starter() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
 
 /// Ends this process when the other end of the socket is closed, which the kernel does when its process dies. Sends
 /// `SIGTERM` at once, and exits after `patience` in case this process is too busy to react. The other end must never

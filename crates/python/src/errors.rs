@@ -8,27 +8,43 @@ use pyo3::types::PyBytes;
 
 use crate::callback::Callback;
 
-/// `make_error(code, message, details)` of `nearcall.codec.statuses`.
-static MAKE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// `describe_error(exception)` of `nearcall.codec.statuses`.
-static DESCRIBE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// Gives [`Statuses`]: the package imports them when the first of them is needed.
+static STATUSES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// `make_error(code, message, details)` and `describe_error(exception)` of `nearcall.codec.statuses`.
+struct Statuses {
+    make_error: Py<PyAny>,
+    describe_error: Py<PyAny>,
+}
+
+impl Statuses {
+    fn get(py: Python<'_>) -> PyResult<&'static Self> {
+        static FOUND: PyOnceLock<Statuses> = PyOnceLock::new();
+        FOUND.get_or_try_init(py, || {
+            let find =
+                STATUSES.get(py).ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"))?;
+            let (make_error, describe_error) = find.bind(py).run([])?.extract()?;
+            Ok(Self { make_error, describe_error })
+        })
+    }
+}
 
 /// Values that the details of a failure may hold.
 const MOST_DETAILS: usize = 1_000_000;
 
-/// Tells the core how to make an exception of a failure, and a failure of an exception.
+/// Tells the core where to find how to make an exception of a failure, and a failure of an exception.
 #[pyfunction]
-pub(crate) fn install(py: Python<'_>, make_error: Py<PyAny>, describe_error: Py<PyAny>) {
+pub(crate) fn install(py: Python<'_>, statuses: Py<PyAny>) {
     // Installed once; a second import of the same module changes nothing.
-    let _ = MAKE_ERROR.set(py, make_error);
-    let _ = DESCRIBE_ERROR.set(py, describe_error);
+    let _ = STATUSES.set(py, statuses);
 }
 
 /// The exception for a failure.
 pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
-    match MAKE_ERROR.get(py) {
-        Some(make) => raise_with(py, make, failure),
-        None => PyRuntimeError::new_err(failure.message.clone()),
+    match Statuses::get(py) {
+        Ok(statuses) => raise_with(py, &statuses.make_error, failure),
+        // A process that ends imports nothing any more.
+        Err(_) => PyRuntimeError::new_err(failure.message.clone()),
     }
 }
 
@@ -54,9 +70,7 @@ pub(crate) fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) ->
 
 /// The failure that an exception stands for.
 pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
-    let describe =
-        DESCRIBE_ERROR.get(py).ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"));
-    failure_of(error, describe.and_then(|describe| describe.bind(py).run([error.value(py).as_any()])))
+    failure_of(error, Statuses::get(py).and_then(|known| known.describe_error.bind(py).run([error.value(py).as_any()])))
 }
 
 /// The failure that a function of that kind has made of an exception.

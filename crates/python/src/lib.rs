@@ -79,7 +79,7 @@ mod _core {
     #[pymodule_export]
     use super::introspection::IntrospectionMethod;
     #[pymodule_export]
-    use super::listeners::{Listeners, end_with};
+    use super::listeners::{Listeners, die_with_starter, end_with};
     #[pymodule_export]
     use super::loop_server::LoopRequest;
     #[pymodule_export]
@@ -99,7 +99,7 @@ mod _core {
     #[pymodule_export]
     use super::request_stream::RequestStream;
     #[pymodule_export]
-    use super::sandbox::{confine, sandbox_names};
+    use super::sandbox::{EarlyLimits, confine, sandbox_names};
     #[pymodule_export]
     use super::server::Server;
     #[pymodule_export]

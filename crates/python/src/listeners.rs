@@ -98,3 +98,9 @@ pub(crate) fn end_with(socket: i32, patience: f64) -> PyResult<()> {
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     Ok(nearcall_core::end_with(socket, Duration::try_from_secs_f64(patience).ok())?)
 }
+
+/// Has the system kill this process when the thread ends that started it.
+#[pyfunction]
+pub(crate) fn die_with_starter() -> PyResult<()> {
+    Ok(nearcall_core::die_with_starter()?)
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nearcall_sandbox::{Error, LAYERS, Limits, Name, Network, PROC_FILES, Policy, Report, apply};
+use nearcall_sandbox::{Early, Error, LAYERS, Limits, Name, Network, PROC_FILES, Policy, Report, apply};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -62,6 +62,20 @@ impl PlainPolicy {
     }
 }
 
+/// Control groups that this process is on its way into, so that [`confine`] need not wait for them.
+#[pyclass(module = "nearcall._core")]
+pub(crate) struct EarlyLimits(Option<Early>);
+
+#[pymethods]
+impl EarlyLimits {
+    /// Begins with these limits of a policy.
+    #[new]
+    #[pyo3(signature = (*, memory, cpu_share, tasks))]
+    fn new(memory: Option<u64>, cpu_share: Option<f64>, tasks: Option<u64>) -> Self {
+        Self(Some(Early::begin(Limits { memory, cpu_share, tasks, ..Limits::default() })))
+    }
+}
+
 /// A layer: its name, what came of it, and a sentence about that.
 type Row = (&'static str, &'static str, String);
 
@@ -69,8 +83,10 @@ type Row = (&'static str, &'static str, String);
 ///
 /// The interpreter is held all the time: another thread of it would be an error anyway.
 #[pyfunction]
-pub(crate) fn confine(policy: PlainPolicy) -> PyResult<Vec<Row>> {
-    let applied: Result<Report, Error> = policy.into_policy().and_then(|policy| apply(&policy));
+#[pyo3(signature = (policy, early=None))]
+pub(crate) fn confine(policy: PlainPolicy, early: Option<&Bound<'_, EarlyLimits>>) -> PyResult<Vec<Row>> {
+    let begun = early.and_then(|early| early.borrow_mut().0.take());
+    let applied: Result<Report, Error> = policy.into_policy().and_then(|policy| apply(&policy, begun));
     let report = applied.map_err(|why| PyRuntimeError::new_err(why.to_string()))?;
     let row = |layer: nearcall_sandbox::Layer| (layer.name.as_str(), layer.state.as_str(), layer.detail);
     Ok(report.layers.into_iter().map(row).collect())

@@ -1,12 +1,22 @@
 //! Systems on which nothing is confined yet. They say so.
 
-use crate::{Error, LAYERS, Policy, Report, Result, State};
+use crate::{Error, LAYERS, Limits, Policy, Report, Result, State};
+
+/// What is begun before the rest: nothing here.
+pub struct Early;
+
+impl Early {
+    /// Begins nothing.
+    pub fn begin(_limits: Limits) -> Self {
+        Self
+    }
+}
 
 /// Confines nothing: every layer is reported as not available, which is an error if the policy requires any.
 ///
 /// # Errors
 /// As for Linux.
-pub fn apply(policy: &Policy) -> Result<Report> {
+pub fn apply(policy: &Policy, _early: Option<Early>) -> Result<Report> {
     policy.check()?;
     let mut report = Report::default();
     for name in LAYERS {

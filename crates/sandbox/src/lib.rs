@@ -4,6 +4,8 @@
 //! layer whether this system gave it. No layer is trusted alone, and none is silently left out: a missing one is in the
 //! report, or an error if the policy requires it.
 //!
+//! The system takes its time to move a process into a control group: with [`Early`] it begins while the process still imports.
+//!
 //! Nothing here starts a process. A host starts an interpreter, and that confines itself while it has one thread.
 
 mod error;
@@ -15,12 +17,12 @@ mod linux;
 #[cfg(target_os = "linux")]
 mod sync;
 #[cfg(target_os = "linux")]
-pub use linux::apply;
+pub use linux::{Early, apply};
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::apply;
+pub use elsewhere::{Early, apply};
 
 pub use error::{Error, Result};
 pub use policy::{Limits, Network, PROC_FILES, Policy};

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import cast
 
 from ..options.common import Compression, check_encoding
 from .block import Block
+from .variables import current_compression
 
-__all__ = ["compression", "current_compression"]
-
-current_compression: ContextVar[compression | None] = ContextVar("nearcall.compression", default=None)
-"""The innermost ``nearcall.compression`` block; the core asks it before each message of a call."""
+__all__ = ["compression"]
 
 
 class compression(Block["compression"]):  # noqa: N801 - reads as a word: with nearcall.compression("gzip")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextvars import ContextVar
 
 from ..options.checked import check_seconds
 from .block import Block
+from .variables import current_deadline
 
-__all__ = ["current_deadline", "timeout"]
-
-current_deadline: ContextVar[float | None] = ContextVar("nearcall.deadline", default=None)
-"""The deadline of the surrounding blocks, in seconds of ``time.monotonic()``; the core reads it with every call."""
+__all__ = ["timeout"]
 
 
 class timeout(Block[float]):  # noqa: N801 - reads as a word: with nearcall.timeout(0.5)

@@ -16,7 +16,8 @@ from ..options.checked import with_option
 from ..service.implementing import by_position
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 from .context import Context, context
-from .metadata import Metadata, MetadataPairs, current_metadata, metadata
+from .metadata import Metadata, MetadataPairs, metadata
+from .variables import current_metadata
 
 __all__ = [
     "CallInfo",

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextvars import ContextVar
 from typing import TypeAlias, cast, overload
 
 from .block import Block
+from .variables import current_metadata
 
 __all__ = [
     "Metadata",
     "MetadataItems",
     "MetadataPair",
     "MetadataPairs",
-    "current_metadata",
     "encode_metadata",
     "metadata",
 ]
@@ -30,9 +29,6 @@ MetadataPairs: TypeAlias = "list[tuple[str, bytes]]"
 """Metadata in the form in which it travels."""
 
 _KEY = re.compile(r"[0-9a-z_.\-]+")
-
-current_metadata: ContextVar[metadata | None] = ContextVar("nearcall.metadata", default=None)
-"""The innermost ``nearcall.metadata`` block; the core reads it with every call."""
 
 
 class Metadata(Mapping[str, "str | bytes"]):

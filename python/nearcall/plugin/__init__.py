@@ -3,33 +3,31 @@
 The module that both import declares services and extension points; see docs/plugins.md.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from .addon import granted, offer, on_stop, storage, use
-from .points import ExtensionPoint, accumulating_decider, action, chain, decider, filter
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .addon import granted, offer, on_stop, storage, use
     from .capabilities import Answer, Ask
     from .host import Extension, Plugin, PluginHost
     from .loops import AsyncPlugin, AsyncPluginHost
     from .manifest import Manifest, ManifestError, Mistake, Permission, read_manifest
+    from .points import ExtensionPoint, accumulating_decider, action, chain, decider, filter
     from .settings import HostOptions, PluginEvent
-else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
+else:
+    from ..lazy import lazily
+
     # A plugin needs nothing of a host: it starts sooner without.
-    _LATER = {
-        **dict.fromkeys(["Answer", "Ask"], "capabilities"),
-        **dict.fromkeys(["Extension", "Plugin", "PluginHost"], "host"),
-        **dict.fromkeys(["AsyncPlugin", "AsyncPluginHost"], "loops"),
-        **dict.fromkeys(["Manifest", "ManifestError", "Mistake", "Permission", "read_manifest"], "manifest"),
-        **dict.fromkeys(["HostOptions", "PluginEvent"], "settings"),
-    }
-
-    def __getattr__(name: str) -> Any:
-        if name in _LATER:
-            from importlib import import_module
-
-            return getattr(import_module(f".{_LATER[name]}", __name__), name)
-        raise AttributeError(f"module 'nearcall.plugin' has no attribute '{name}'")
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "addon": ["granted", "offer", "on_stop", "storage", "use"],
+            "capabilities": ["Answer", "Ask"],
+            "host": ["Extension", "Plugin", "PluginHost"],
+            "loops": ["AsyncPlugin", "AsyncPluginHost"],
+            "manifest": ["Manifest", "ManifestError", "Mistake", "Permission", "read_manifest"],
+            "points": ["ExtensionPoint", "accumulating_decider", "action", "chain", "decider", "filter"],
+            "settings": ["HostOptions", "PluginEvent"],
+        },
+    )
 
 
 __all__ = [

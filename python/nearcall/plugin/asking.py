@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from ..call.deadline import current_deadline
+from ..call.variables import current_deadline
 from ..errors import Cancelled, DeadlineExceeded, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:

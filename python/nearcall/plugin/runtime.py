@@ -9,32 +9,10 @@ import msgspec
 
 from ..service.service import service
 
-__all__ = ["ABOUT_VERSION", "NOT_CONFINED", "About", "Configuration", "Greeting", "Runtime", "taking_service"]
+__all__ = ["ABOUT_VERSION", "About", "Greeting", "Runtime", "taking_service"]
 
 ABOUT_VERSION = 1
 """Of this conversation. Both sides must say the same."""
-NOT_CONFINED = 78
-"""The exit status of a process that could not be confined as it has to be; ``EX_CONFIG`` of ``sysexits.h``."""
-
-
-class Configuration(msgspec.Struct, frozen=True):
-    """What a plugin's process is started with; JSON on its command line."""
-
-    id: str
-    directory: str
-    entry: str
-    paths: list[str]
-    """Directories that it may import from, besides its own and what its interpreter has."""
-    storage: str = ""
-    """Its directory for files that it keeps; empty: none."""
-    no_storage: str = ""
-    """Why it has none."""
-    parent: int = 0
-    """The host's process."""
-    sandbox: dict[str, Any] | None = None
-    """The policy to be confined by, as data; ``None``: none."""
-    missing: str = "tell"
-    """What becomes of it where there is no such sandbox: ``"tell"`` or ``"refuse"``."""
 
 
 class About(msgspec.Struct, frozen=True):

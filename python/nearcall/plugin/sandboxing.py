@@ -6,22 +6,19 @@ Nothing else of the plugin host knows the sandbox.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from .. import sandbox
+from ..sandbox.policy import plain
 
 if TYPE_CHECKING:
     from .manifest import Permission
 
-__all__ = ["NotConfinedError", "confine", "explain", "policy_for", "required", "violation"]
+__all__ = ["explain", "plain_policy", "policy_for", "required", "violation"]
 
 
 _FILE_SIZE = 1 << 30
 """Bytes of one file that a plugin writes."""
-
-
-class NotConfinedError(RuntimeError):
-    """A process could not be confined as it has to be; the message says why."""
 
 
 def policy_for(
@@ -54,29 +51,17 @@ def policy_for(
     return {**policy, "read": tuple(read), "write": tuple(write), "execute": tuple(execute)}
 
 
-def confine(policy: dict[str, Any], missing: str) -> list[dict[str, str]]:
-    """Confines this process for ever.
+def plain_policy(policy: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    """The policy as the plugin's process gets it, to confine itself by.
 
     Args:
         policy: From :func:`policy_for`.
-        missing: ``"refuse"``: a layer that is missing and has to be there is an error; ``"tell"``: it is told.
-
-    Returns:
-        The layers as data: ``name``, ``state`` and ``detail`` of each.
+        required: A layer that is missing and has to be there is an error there; otherwise it is told.
 
     Raises:
-        NotConfinedError: it cannot be confined as the policy says.
+        SandboxError, TypeError: there is no such policy.
     """
-    given: dict[str, Any] = {
-        name: tuple(cast("list[object]", value)) if isinstance(value, list) else value for name, value in policy.items()
-    }
-    if missing == "tell":
-        given["required"] = ()
-    try:
-        report = sandbox.confine(sandbox.Policy(**given))
-    except (sandbox.SandboxError, OSError) as error:
-        raise NotConfinedError(str(error)) from error
-    return [{"name": each.name, "state": each.state, "detail": each.detail} for each in report.layers]
+    return plain(sandbox.Policy(**policy) if required else sandbox.Policy(**policy, required=()))
 
 
 def explain(policy: dict[str, Any]) -> str:

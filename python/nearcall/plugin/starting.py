@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -21,12 +20,13 @@ from .asking import Handler
 from .calls import Calls
 from .capabilities import Gate
 from .circuit import Circuit
+from .configuration import PROGRAM, Configuration
+from .directories import Storage, make_directory
 from .manifest import Manifest, Permission
 from .output import Output
 from .process import PluginProcess
-from .runtime import ABOUT_VERSION, About, Configuration, Greeting, Runtime, taking_service
+from .runtime import ABOUT_VERSION, About, Greeting, Runtime, taking_service
 from .settings import Settings
-from .storage import Storage, make_directory
 
 if TYPE_CHECKING:
     from threading import Event
@@ -191,6 +191,7 @@ def command(manifest: Manifest, settings: Settings, decided: Decided, storage: s
         policy = sandboxing.policy_for(directory, settings.paths, granted, *limits)
         if storage:
             policy |= {"write": (*policy["write"], storage), "file_size": min(settings.disk, policy["file_size"])}
+        policy = sandboxing.plain_policy(policy, required=settings.sandbox == "required")
     configuration = Configuration(
         id=manifest.id,
         directory=directory,
@@ -200,10 +201,9 @@ def command(manifest: Manifest, settings: Settings, decided: Decided, storage: s
         no_storage=decided.refused.get("storage", "plugin.toml does not ask for it"),
         parent=os.getpid(),
         sandbox=policy,
-        missing="refuse" if settings.sandbox == "required" else "tell",
     )
     # -u: what it prints is in the log when it is printed. -I: what it imports is not the environment's to say.
-    return [python, "-u", "-I", "-m", "nearcall.plugin.bootstrap", json.dumps(msgspec.to_builtins(configuration))]
+    return [python, "-u", "-I", "-c", PROGRAM, msgspec.json.encode(configuration).decode()]
 
 
 def storage_of(manifest: Manifest, settings: Settings, decided: Decided) -> str:

@@ -15,13 +15,13 @@ from ..errors import RpcError, Unavailable
 from ..types.shown import shown
 from . import load, sandboxing
 from .asking import Handler, Late
+from .configuration import NOT_CONFINED
+from .directories import Storage
 from .load import Load
 from .manifest import Manifest, ManifestError, read_manifest
 from .process import PluginProcess, environment
-from .runtime import NOT_CONFINED
 from .settings import PluginEvent, Settings, State
 from .starting import Connecting, HopelessError, Run, command, decide, hand_over, make_ready, storage_of
-from .storage import Storage
 
 if TYPE_CHECKING:
     from .watch import Watch

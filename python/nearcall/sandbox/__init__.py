@@ -4,10 +4,26 @@ A host starts an interpreter; that one calls :func:`confine` with a :class:`Poli
 then imports what it does not trust. ``docs/sandbox.md`` says what each layer does, and what none of them stops.
 """
 
-from .confining import available, confine
-from .explaining import explain
-from .policy import Policy
-from .report import LAYERS, Layer, Report, SandboxError
-from .violations import violation
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .confining import available, confine
+    from .explaining import explain
+    from .policy import Policy
+    from .report import LAYERS, Layer, Report, SandboxError
+    from .violations import violation
+else:
+    from ..lazy import lazily
+
+    # A plugin's process is confined by what `applying` has, and starts sooner without the rest.
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "confining": ["available", "confine"],
+            "explaining": ["explain"],
+            "policy": ["Policy"],
+            "report": ["LAYERS", "Layer", "Report", "SandboxError"],
+            "violations": ["violation"],
+        },
+    )
 
 __all__ = ["LAYERS", "Layer", "Policy", "Report", "SandboxError", "available", "confine", "explain", "violation"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .confining import available, python_paths
+from .applying import python_paths
+from .confining import available
 from .policy import Policy, check_policy
 
 __all__ = ["explain"]

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from .._core import sandbox_names
 from .report import LAYERS, SandboxError
 
-__all__ = ["Policy", "check_policy"]
+__all__ = ["Policy", "check_policy", "plain"]
 
 _PROC_FILES: Final = sandbox_names()[1]
 
@@ -106,6 +106,22 @@ def check_policy(policy: object) -> None:
     """
     if not isinstance(policy, Policy):
         raise TypeError(f"a policy must be a nearcall.sandbox.Policy, not {policy!r}")
+
+
+def plain(policy: Policy) -> dict[str, Any]:
+    """A policy as :mod:`~nearcall.sandbox.applying` takes it, also from another process.
+
+    These are its fields, but ``ports`` in the place of ``network``: ``None`` for all of it.
+
+    Raises:
+        TypeError: it is no policy.
+    """
+    check_policy(policy)
+    fields = {name: getattr(policy, name) for name in Policy.__dataclass_fields__ if name != "network"}
+    return {
+        **fields,
+        "ports": policy.network if isinstance(policy.network, tuple) else None if policy.network == "all" else (),
+    }
 
 
 def _paths(field: str, values: Any) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 mod capabilities;
 mod cgroup;
 mod descriptors;
+mod early;
 mod environment;
 mod files;
 mod limits;
@@ -12,6 +13,8 @@ mod system_calls;
 
 use std::fs;
 
+pub use early::Early;
+
 use crate::{Error, Name, Policy, Report, Result, State};
 
 /// Confines this process and all that it will start, for ever.
@@ -20,15 +23,21 @@ use crate::{Error, Name, Policy, Report, Result, State};
 /// rights comes before the rights are given up, what opens files before files are out of reach, and the filter of system
 /// calls is last, for it refuses most of what is done here.
 ///
+/// What was begun before is waited for, and counts if it was begun with the limits of this policy.
+///
 /// # Errors
 /// Any of [`Error`]. The process may be confined in part then, and should end.
-pub fn apply(policy: &Policy) -> Result<Report> {
+pub fn apply(policy: &Policy, early: Option<Early>) -> Result<Report> {
     policy.check()?;
+    let entered = early.and_then(|early| early.finish(&policy.limits));
     check_threads()?;
     let mut report = Report::default();
     environment::keep(&policy.environment, &mut report);
     descriptors::keep(&policy.descriptors, &mut report)?;
-    cgroup::enter(&policy.limits, &mut report);
+    match entered {
+        Some(layers) => report.layers.extend(layers),
+        None => cgroup::enter(&policy.limits, &mut report),
+    }
     let own_users = namespaces::enter(policy, &mut report);
     capabilities::drop_all(&mut report);
     rustix::thread::set_no_new_privs(true).map_err(Error::at("no_new_privs"))?;

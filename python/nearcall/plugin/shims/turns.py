@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from ...call.deadline import current_deadline
+from ...call.variables import current_deadline
 from ...errors import DeadlineExceeded
 
 __all__ = ["Turn", "turn"]

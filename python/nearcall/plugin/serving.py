@@ -1,0 +1,86 @@
+"""A plugin's process once it is confined: the plugin is imported, and serves its host until that is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+from ..server.server import Server
+from ..service.service import plan_of
+from . import registry as registered
+from .configuration import Configuration
+from .runtime import ABOUT_VERSION, About, Greeting, Runtime
+
+__all__ = ["serve"]
+
+
+class PluginRuntime(Runtime):
+    """This process, as the host sees it."""
+
+    def __init__(self, entry: Any, layers: list[dict[str, str]]) -> None:
+        self._entry = entry
+        self._layers = layers
+        self.stopped = False
+
+    def about(self) -> About:
+        registry = registered.registry
+        handlers = {name: each.priority for name, each in registry.handlers.items()}
+        offers = [plan_of(type(service)).name for service in registry.offered]
+        return About(ABOUT_VERSION, sys.version.split()[0], handlers, offers, list(registry.used), self._layers)
+
+    def start(self, greeting: Greeting) -> None:
+        for permission, (_, granted) in registered.registry.used.items():
+            why = f"plugin.toml does not ask for it, or {greeting.host} has no such service"
+            granted._nearcall_reason = greeting.refused.get(permission, why)
+        if self._entry is not None:
+            self._entry()
+
+    def running(self) -> int:
+        return len(registered.registry.running)
+
+    def stop(self) -> None:
+        self.stopped = True
+        for function in registered.registry.at_end:
+            try:
+                function()
+            except Exception:
+                import traceback  # few fail
+
+                traceback.print_exc()
+
+
+def serve(configuration: Configuration, layers: list[dict[str, str]]) -> NoReturn:
+    """Imports a plugin, and serves it at the standard input until its host is gone.
+
+    Args:
+        configuration: What it was started with.
+        layers: What came of its sandbox.
+    """
+    registered.registry.storage = configuration.storage
+    registered.registry.no_storage = configuration.no_storage
+    module_name, _, name = configuration.entry.partition(":")
+    module = import_module(module_name)
+    entry = getattr(module, name) if name else None
+    registry = registered.registry
+    registry.complete = True
+    runtime = PluginRuntime(entry, layers)
+    taking = [granted._nearcall_taking for _, granted in registry.used.values()]
+    answering = [each.served for each in registry.handlers.values()]
+    server = Server(runtime, *taking, *answering, *registry.offered, "stdio:", introspection=False)
+    server.start()
+    server.wait()
+    server.stop(0.0)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    may_start = configuration.sandbox is None or configuration.sandbox["subprocesses"]
+    if may_start and not runtime.stopped and os.getpgrp() == os.getpid():
+        # The host has died, or has given this process up: nothing that was started here may stay.
+        with contextlib.suppress(OSError):
+            os.killpg(0, signal.SIGKILL)
+    # Threads of the plugin may hang, and could hold up an end in good order for ever.
+    os._exit(0)
