@@ -11,6 +11,7 @@ use nearcall_platform::{fork, sys};
 use nearcall_transport::{Body, CallKey, Connected, Incoming, Link, Outgoing, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
+use super::awaited::Sleeper;
 use super::leadership::Leadership;
 use super::table::{CallId, SharedTable, Waker};
 use crate::exports::{Export, Exports, Identity, Methods, Object};
@@ -65,14 +66,9 @@ impl std::fmt::Debug for Connection {
 /// A server that receives for a connection, in the place of the threads that wait for replies.
 pub(crate) trait Receiver: Send + Sync {
     /// The calling thread waits for a reply, and counts as none of the server's workers meanwhile. It receives, for all of the
-    /// server, until `over` or for `slice`; if another thread does so, it runs `sleep`, out of which it is woken when something
-    /// has come for it. That says whether it is over.
-    fn wait(
-        &self,
-        over: &mut dyn FnMut() -> bool,
-        slice: Duration,
-        sleep: &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool,
-    );
+    /// server, until that is over or for `slice`; if another thread does so, it sleeps, out of which it is woken when
+    /// something has come for it.
+    fn wait(&self, sleeper: &mut dyn Sleeper, slice: Duration);
 
     /// Whether the calling thread may wait for a reply.
     ///
@@ -379,7 +375,7 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<bool, Result<NoEvent, Failure>> {
         let cost = cost(item.len());
-        let paid = self.until(id, deadline, |table| {
+        let paid = self.until(id, deadline, None, |table| {
             let Some(call) = table.get(id) else { return Some(false) };
             if call.arrived.iter().any(Incoming::ends_call) {
                 return Some(false);

@@ -1,5 +1,6 @@
 //! The client's end of a connection.
 
+mod awaited;
 mod balancer;
 mod channel;
 mod connection;
@@ -16,6 +17,7 @@ mod sending;
 mod subchannel;
 mod table;
 
+pub(crate) use awaited::{Awaited, Sleeper};
 pub use channel::{Balancing, Channel};
 pub(crate) use connection::Receiver;
 pub use connection::{Connection, Expected, NoEvent, StreamAccount};

@@ -10,10 +10,12 @@ use nearcall_platform::descriptors;
 use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
 use nearcall_wire::Kind;
 
+use super::awaited::{Awaited, Sleeper};
 use super::connection::{Connection, NoEvent, Receiver, is_past};
 use super::receiving::SIGNAL_CHECK;
 use super::table::{CallId, Table};
 use crate::exports::Exports;
+use crate::sync::Ordering;
 
 /// How an event loop is woken that makes calls over a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,18 +58,24 @@ impl Connection {
 
     /// Takes in a frame that a server has received.
     pub(crate) fn take_in(&self, event: Incoming) {
-        if let Err(malformed) = self.deliver_event(&mut Some(event), None) {
-            self.broken(malformed, None);
-        }
+        self.take_in_for(&mut Some(event), None);
+    }
+
+    /// The same. Whether something is in `arrived` now for `mine`; every other is taken.
+    #[inline]
+    fn take_in_for(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> bool {
+        let is_mine = self.deliver(arrived, mine);
         if self.table.owes() {
             if let Some(receiver) = self.received.get() {
                 receiver.note_woken();
             }
             self.table.wake();
         }
-        if self.table.lock().tells_loop() {
+        // Relaxed: set before a call of a loop is in the table, whose lock was taken since.
+        if self.in_loop.load(Ordering::Relaxed) && self.table.lock().tells_loop() {
             self.tell_loop();
         }
+        is_mine
     }
 
     /// Wakes the event loop that makes calls here: something has come for them, or the connection is gone.
@@ -147,59 +155,95 @@ impl Connection {
         &self.exports
     }
 
-    /// Waits until `check` finds what the caller wants in the table, while a server receives.
+    /// Waits until `check` finds what the caller wants in the table, while a server receives. `of_event`: see
+    /// [`Connection::until`].
     pub(super) fn until_received<T>(
         &self,
         receiver: &dyn Receiver,
         id: CallId,
         deadline: Option<Instant>,
-        check: &mut impl FnMut(&mut Table) -> Option<T>,
+        of_event: Option<fn(Incoming) -> T>,
+        mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
         if let Some(found) = check(&mut self.table.lock()) {
             return Ok(found);
         }
-        // The clock is read when the first look has found nothing.
-        let mut begun: Option<Instant> = None;
-        let mut found = None;
+        let mut waiting = Waiting { connection: self, id, deadline, of_event, check, begun: None, found: None };
         loop {
-            let mut over = || {
-                if found.is_none() {
-                    found = check(&mut self.table.lock());
-                }
-                if found.is_some() || is_past(deadline) {
-                    return true;
-                }
-                // A signal may want this thread's attention.
-                if let Some(begun) = begun {
-                    return begun.elapsed() >= SIGNAL_CHECK;
-                }
-                begun = Some(Instant::now());
-                false
-            };
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let slice = left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK));
-            receiver.wait(&mut over, slice, &mut |over| self.sleep(id, over, slice));
-            if let Some(found) = found {
+            receiver.wait(&mut waiting, slice_until(deadline));
+            if let Some(found) = waiting.found {
                 return Ok(found);
             }
             if is_past(deadline) {
                 return Err(NoEvent::DeadlinePassed);
             }
-            if begun.is_some_and(|begun| begun.elapsed() >= SIGNAL_CHECK) {
+            if waiting.wants_signals() {
                 return Err(NoEvent::Interrupted);
             }
         }
     }
+}
 
-    /// Sleeps until something has come for the call, while another thread receives. Whether it is over.
-    fn sleep(&self, id: CallId, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
-        let me = std::thread::current();
-        self.table.lock().wait(id, &me);
+/// How long to wait before a look at signals, for who waits until then at most.
+fn slice_until(deadline: Option<Instant>) -> Duration {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK))
+}
+
+/// A thread that waits for something of a call while a server receives.
+struct Waiting<'a, T, C> {
+    connection: &'a Connection,
+    id: CallId,
+    deadline: Option<Instant>,
+    of_event: Option<fn(Incoming) -> T>,
+    check: C,
+    /// Since when. The clock is read when the first look has found nothing.
+    begun: Option<Instant>,
+    found: Option<T>,
+}
+
+impl<T, C> Waiting<'_, T, C> {
+    /// Whether a signal may want this thread's attention.
+    fn wants_signals(&self) -> bool {
+        self.begun.is_some_and(|begun| begun.elapsed() >= SIGNAL_CHECK)
+    }
+}
+
+impl<T, C: FnMut(&mut Table) -> Option<T>> Awaited for Waiting<'_, T, C> {
+    fn is_over(&mut self) -> bool {
+        if self.found.is_none() {
+            self.found = (self.check)(&mut self.connection.table.lock());
+        }
+        if self.found.is_some() || is_past(self.deadline) {
+            return true;
+        }
+        if self.begun.is_none() {
+            self.begun = Some(Instant::now());
+            return false;
+        }
+        self.wants_signals()
+    }
+
+    #[inline]
+    fn take_in(&mut self, arrived: &mut Option<Incoming>) -> bool {
+        let mine = self.of_event.map(|_| self.id);
+        if !self.connection.take_in_for(arrived, mine) {
+            return self.is_over();
+        }
+        self.found = arrived.take().zip(self.of_event).map(|(event, of_event)| of_event(event));
+        true
+    }
+}
+
+impl<T, C: FnMut(&mut Table) -> Option<T>> Sleeper for Waiting<'_, T, C> {
+    fn sleep(&mut self) -> bool {
+        let (slice, me) = (slice_until(self.deadline), std::thread::current());
+        self.connection.table.lock().wait(self.id, &me);
         // What came before was not told to this thread.
-        if !over() {
+        if !self.is_over() {
             std::thread::park_timeout(slice);
         }
-        self.table.lock().stop_waiting(id, me.id());
-        over()
+        self.connection.table.lock().stop_waiting(self.id, me.id());
+        self.is_over()
     }
 }

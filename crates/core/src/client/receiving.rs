@@ -106,7 +106,7 @@ impl Connection {
                 return Ok(event);
             }
         }
-        self.until(id, deadline, |table| match table.take(id) {
+        self.until(id, deadline, Some(Ok), |table| match table.take(id) {
             Some(event) => Some(Ok(event)),
             None if table.get(id).is_none() => Some(Err(NoEvent::Ended)),
             None => None,
@@ -236,10 +236,11 @@ impl Connection {
                 }
             }
             kind => {
-                if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
-                    self.keep_home(event);
-                }
-                let is_mine = self.table.leading(|table| table.deliver(arrived, mine))?;
+                let is_mine = if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
+                    self.deliver_home(arrived, mine)?
+                } else {
+                    self.table.leading(|table| table.deliver(arrived, mine))?
+                };
                 if !is_mine && arrived.is_some() {
                     // It came too late.
                     let unread = self.table.lock().take_unread();
@@ -251,12 +252,21 @@ impl Connection {
         Ok(false)
     }
 
-    /// Keeps own objects that come home in an event.
-    #[cold]
-    fn keep_home(&self, event: &mut Incoming) {
-        if self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references) {
-            self.exports.keep_home(event);
-        }
+    /// Delivers an event in which own objects may come home: those are kept, and not with the table's lock held.
+    #[inline(never)]
+    fn deliver_home(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
+        let Some(event) = arrived else { return Ok(false) };
+        let id = CallId::of(event.head.call);
+        let delivered = self.table.leading(|table| {
+            let brings_home = table.get(id).is_some_and(|call| call.references);
+            (!brings_home).then(|| table.deliver(arrived, mine))
+        });
+        delivered.unwrap_or_else(|| {
+            if let Some(event) = arrived {
+                self.exports.keep_home(event);
+            }
+            self.table.leading(|table| table.deliver(arrived, mine))
+        })
     }
 
     /// The server broke the protocol. What that is for `mine`.
@@ -332,16 +342,18 @@ impl Connection {
         }
     }
 
-    /// Waits until `check` finds what the caller wants in the table: receives, or sleeps while another thread does.
+    /// Waits until `check` finds what the caller wants in the table: receives, or sleeps while another thread does. If that is
+    /// the next event of the call, `of_event` makes it of one that need not go through the table.
     pub(super) fn until<T>(
         &self,
         id: CallId,
         deadline: Option<Instant>,
+        of_event: Option<fn(Incoming) -> T>,
         mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
         loop {
             if let Some(receiver) = self.received.get() {
-                return self.until_received(&**receiver, id, deadline, &mut check);
+                return self.until_received(&**receiver, id, deadline, of_event, check);
             }
             if let Some(_lead) = self.try_lead() {
                 return self.lead(deadline, &mut check);

@@ -18,7 +18,26 @@ pub(in crate::server) struct Adoptions {
 pub(in crate::server) struct Adopted {
     pub(in crate::server) client: Weak<Connection>,
     /// Set once the server has it.
-    pub(in crate::server) connection: Arc<OnceLock<Weak<ServerConnection>>>,
+    pub(in crate::server) connection: Arc<OnceLock<ReceivedFrom>>,
+}
+
+/// A connection that a server receives from.
+#[derive(Debug)]
+pub(in crate::server) struct ReceivedFrom {
+    /// The poller's word for it.
+    pub(in crate::server) token: u64,
+    connection: Weak<ServerConnection>,
+}
+
+impl ReceivedFrom {
+    pub(in crate::server) fn new(connection: &Arc<ServerConnection>) -> Self {
+        Self { token: connection.token(), connection: Arc::downgrade(connection) }
+    }
+
+    /// The connection, if it is still there.
+    pub(in crate::server) fn connection(&self) -> Option<Arc<ServerConnection>> {
+        self.connection.upgrade()
+    }
 }
 
 impl Adoptions {
@@ -45,7 +64,7 @@ impl Adopted {
     /// From now on the connection is received for.
     pub(in crate::server) fn settle(&self, connection: &Arc<ServerConnection>) {
         // It is settled once.
-        let _ = self.connection.set(Arc::downgrade(connection));
+        let _ = self.connection.set(ReceivedFrom::new(connection));
         // What was queued before had nobody to send it.
         connection.note_queued_frame();
     }

@@ -84,8 +84,8 @@ pub struct Server {
     loop_run: AtomicUsize,
     /// Connections of this process's own clients whose calls are to be handled here.
     adoptions: Arc<Adoptions>,
-    /// Workers that wait in a handler for the reply to a call over one of these connections.
-    waiting: AtomicUsize,
+    /// Workers that wait in a handler for the reply to a call over one of these connections, and do not receive themselves.
+    waiting: Arc<AtomicUsize>,
     /// Whoever receives has woken a thread that waited for such a reply, and may leave receiving to it.
     woke_caller: AtomicBool,
     /// It has handed out requests since it last did so.
@@ -156,7 +156,7 @@ impl Server {
             in_hook: AtomicBool::new(false),
             loop_run: AtomicUsize::new(0),
             adoptions,
-            waiting: AtomicUsize::new(0),
+            waiting: Arc::default(),
             woke_caller: AtomicBool::new(false),
             served: AtomicBool::new(false),
             queue: Mutex::default(),

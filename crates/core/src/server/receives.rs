@@ -7,29 +7,52 @@ use std::time::Duration;
 use nearcall_transport::LinkError;
 use nearcall_wire::Failure;
 
-use crate::client::{Connection, Receiver};
+use crate::client::{Awaited, Connection, Receiver, Sleeper};
 use crate::server::Server;
-use crate::server::adopted::Adopted;
+use crate::server::adopted::{Adopted, ReceivedFrom};
 use crate::server::connection::ServerConnection;
-use crate::server::worker::{MOST_WAITING, is_worker_of};
+use crate::server::worker::{MOST_WAITING, Mine, is_worker_of};
 use crate::sync::{AtomicUsize, Ordering, fence};
 
 /// A server, and the connection that it receives for.
 struct ServerReceiver {
     server: Weak<Server>,
     /// Set once the server has it.
-    connection: Arc<OnceLock<Weak<ServerConnection>>>,
+    connection: Arc<OnceLock<ReceivedFrom>>,
     /// The server's workers that wait for replies over it.
     waiting: AtomicUsize,
+    /// The same over all of the server's connections.
+    all_waiting: Arc<AtomicUsize>,
 }
 
 impl ServerReceiver {
-    fn new(server: &Arc<Server>, connection: OnceLock<Weak<ServerConnection>>) -> Arc<Self> {
+    fn new(server: &Arc<Server>, connection: OnceLock<ReceivedFrom>) -> Arc<Self> {
         Arc::new(Self {
             server: Arc::downgrade(server),
             connection: Arc::new(connection),
             waiting: AtomicUsize::new(0),
+            all_waiting: Arc::clone(&server.waiting),
         })
+    }
+
+    fn connection(&self) -> Option<Arc<ServerConnection>> {
+        self.connection.get()?.connection()
+    }
+}
+
+/// What a thread waits for, over the connection of that token if that is known.
+struct Reply<'a> {
+    sleeper: &'a mut dyn Sleeper,
+    token: Option<u64>,
+}
+
+impl Mine for Reply<'_> {
+    fn is_over(&mut self) -> bool {
+        self.sleeper.is_over()
+    }
+
+    fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
+        Some((self.token?, &mut *self.sleeper))
     }
 }
 
@@ -37,27 +60,32 @@ impl ServerReceiver {
 struct Waits<'a> {
     receiver: &'a ServerReceiver,
     server: &'a Server,
-    /// It is one of the server's workers: another one may run in its stead.
-    works: bool,
+    /// It is one of the server's workers, and counted among those that wait: another one may run in its stead.
+    counted: bool,
     /// Another thread has received the reply, and woken it.
     woken: bool,
 }
 
 impl<'a> Waits<'a> {
-    fn begin(receiver: &'a ServerReceiver, server: &'a Server) -> Self {
-        let works = server.is_worker();
-        if works {
+    fn new(receiver: &'a ServerReceiver, server: &'a Server) -> Self {
+        Self { receiver, server, counted: false, woken: false }
+    }
+
+    /// Counts the thread, if it is a worker. To be called before it leaves the lead to others, or sleeps: whoever receives is
+    /// no worker that others would have to wait for, and most replies come so soon that nobody ever has to know.
+    fn count(&mut self) {
+        if !self.counted && self.server.is_worker() {
+            self.counted = true;
             // Relaxed: as in `may_wait`.
-            receiver.waiting.fetch_add(1, Ordering::Relaxed);
-            server.begin_waiting();
+            self.receiver.waiting.fetch_add(1, Ordering::Relaxed);
+            self.server.begin_waiting();
         }
-        Self { receiver, server, works, woken: false }
     }
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        if self.works {
+        if self.counted {
             // Relaxed, both: as in `may_wait`; a moment's excess of one is corrected at the next request.
             self.receiver.waiting.fetch_sub(1, Ordering::Relaxed);
             self.server.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -69,35 +97,37 @@ impl Drop for Waits<'_> {
 }
 
 impl Receiver for ServerReceiver {
-    fn wait(
-        &self,
-        over: &mut dyn FnMut() -> bool,
-        slice: Duration,
-        sleep: &mut dyn FnMut(&mut dyn FnMut() -> bool) -> bool,
-    ) {
+    fn wait(&self, sleeper: &mut dyn Sleeper, slice: Duration) {
         let Some(server) = self.server.upgrade() else {
-            sleep(over);
+            sleeper.sleep();
             return;
         };
-        let mut waits = Waits::begin(self, &server);
-        let received = server.receive_for_caller(&mut || server.is_stopped() || over(), slice);
+        let mut waits = Waits::new(self, &server);
+        let mut leads = server.lead_for_caller();
+        // Relaxed: only who has the lead queues requests, so that none is added while this thread has it.
+        if !leads || server.shared.queued.load(Ordering::Relaxed) > 0 {
+            waits.count();
+            leads = server.lead_for_caller();
+        }
+        let token = self.connection.get().map(|connection| connection.token);
+        let mut reply = Reply { sleeper, token };
+        let over = leads && server.receive_for_caller(&mut reply, slice, || waits.count());
         if server.is_stopped()
-            && let Some(connection) = self.connection.get().and_then(Weak::upgrade)
+            && let Some(connection) = self.connection()
         {
             // Nobody receives any more, and the server waits for its handlers before it closes its connections.
             connection.lose(&LinkError::Closed);
-            over();
+            sleeper.is_over();
         }
-        waits.woken = !received && sleep(over);
+        waits.woken = !over && sleeper.sleep();
     }
 
     fn may_wait(&self) -> Result<(), Failure> {
         if !is_worker_of(self.server.as_ptr()) {
             return Ok(());
         }
-        let Some(server) = self.server.upgrade() else { return Ok(()) };
-        // Relaxed, both: bounds on threads, exact enough.
-        let all = server.waiting.load(Ordering::Relaxed);
+        // Relaxed, both: bounds on threads, exact enough. Who is not counted yet holds the lead, and that is one at most.
+        let all = self.all_waiting.load(Ordering::Relaxed);
         let here = self.waiting.load(Ordering::Relaxed);
         if here + all < MOST_WAITING {
             return Ok(());
@@ -118,7 +148,7 @@ impl Receiver for ServerReceiver {
     }
 
     fn note_queued(&self) {
-        if let Some(connection) = self.connection.get().and_then(Weak::upgrade) {
+        if let Some(connection) = self.connection() {
             connection.note_queued_frame();
         }
     }
@@ -157,7 +187,7 @@ impl Server {
     pub fn caller(self: &Arc<Self>, connection: &Arc<ServerConnection>) -> Option<Arc<Connection>> {
         connection.caller_or(|| {
             let (link, exports) = (Arc::clone(&connection.link), Arc::clone(connection.exports()));
-            let receives = ServerReceiver::new(self, OnceLock::from(Arc::downgrade(connection)));
+            let receives = ServerReceiver::new(self, OnceLock::from(ReceivedFrom::new(connection)));
             Connection::to_client(link, exports, receives)
         })
     }
@@ -176,15 +206,20 @@ impl Server {
         }
     }
 
-    /// See [`Receiver::receive`]. Who finds work for others leaves the lead to them and sleeps: to take it again at once would
-    /// keep it from those who wake up to take it.
-    pub(super) fn receive_for_caller(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
-        if !self.shared.leadership.back()
-            && !self.shared.leadership.try_take()
-            && !self.shared.leadership.take_offered()
-        {
-            return false;
+    /// Whether the calling thread has the lead; takes it if it is free, or offered.
+    fn lead_for_caller(&self) -> bool {
+        let leadership = &self.shared.leadership;
+        leadership.back() || leadership.try_take() || leadership.take_offered()
+    }
+
+    /// Receives for who waits for a reply, and has the lead. Who finds work for others leaves the lead to them, after `leave`,
+    /// and is to sleep: to take it again at once would keep it from those who wake up to take it. Whether it is over.
+    pub(super) fn receive_for_caller(&self, mine: &mut impl Mine, slice: Duration, leave: impl FnOnce()) -> bool {
+        let received = self.receive_as_mine(mine, Some(slice));
+        if received.has_work {
+            leave();
+            self.release();
         }
-        self.receive_as_mine(over, Some(slice))
+        received.over
     }
 }

@@ -1,6 +1,7 @@
 //! The reactor: receives from connections of every transport, and from clients that shake hands.
 
 mod handshakes;
+mod receiving;
 mod stalled;
 mod waiting;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use nearcall_platform::descriptors;
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Body, Incoming, Link, LinkError, Listener, Options, Outgoing};
+use nearcall_transport::{Body, Link, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::{Kind, Welcome};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -21,7 +22,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use crate::server::adopted::{Adopted, Adoptions};
 use crate::server::connection::{SOCKET, ServerConnection};
 use crate::server::directory::Directory;
-use crate::server::inbound::{Inbound, Routed, StallReason};
+use crate::server::inbound::{Inbound, StallReason};
 use crate::server::notice::Notice;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
 use crate::server::reactor::stalled::Stalled;
@@ -79,8 +80,8 @@ pub(in crate::server) struct Reactor {
     /// Nothing is handed out any more: whoever receives at that moment leaves what it finds to who stops the server.
     closed: bool,
     deserted: bool,
-    /// Frames routed to calls that a handler may be waiting on, and wake-ups of the reactor itself: a handler that receives
-    /// looks after each.
+    /// Frames routed to calls that a handler may be waiting on, ends of connections, and wake-ups of the reactor itself: a
+    /// handler that receives looks after each.
     routed: u64,
 }
 
@@ -252,150 +253,9 @@ impl Reactor {
         None
     }
 
-    /// A request that has just come.
-    #[inline]
-    fn receive(&mut self) -> Option<Box<Request>> {
-        // Neither sockets nor rings go before the other, likewise.
-        self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
-        if self.sockets_turn {
-            self.receive_from_sockets().or_else(|| self.receive_from_memory())
-        } else {
-            self.receive_from_memory().or_else(|| self.receive_from_sockets())
-        }
-    }
-
     /// Whether requests are here that came before, and may be handed out.
     fn has_work(&self) -> bool {
         !self.backlog.is_empty() || !self.resumable.is_empty()
-    }
-
-    #[inline]
-    fn receive_from_memory(&mut self) -> Option<Box<Request>> {
-        let mut quiet = 0;
-        while quiet < self.memory.len() && self.unpolled < FRAMES_PER_POLL {
-            if self.cursor >= self.memory.len() {
-                self.cursor = 0;
-            }
-            let client = &self.memory[self.cursor];
-            let routed = match client.connection.link.try_receive_part() {
-                Ok(Some(incoming)) => {
-                    self.unpolled += weight(&incoming);
-                    let beside = incoming.payload.lease().is_some();
-                    let routed = client.route(&self.directory, incoming);
-                    if beside {
-                        // A bell may have been read along with the memory it lies in, and the poller does not tell of it.
-                        flush(client, &mut self.resumable);
-                    }
-                    routed
-                }
-                // Relaxed: set and read by whoever holds this reactor.
-                Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Err(LinkError::Unfinished) => {
-                    quiet = 0;
-                    self.unpolled += PART;
-                    self.cursor += 1;
-                    continue;
-                }
-                Ok(None) => {
-                    quiet += 1;
-                    self.cursor += 1;
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            quiet = 0;
-            match routed {
-                Ok(Routed::Request(request)) if client.begins_at_once() => {
-                    // The next look starts with the next client: a busy one does not starve the others.
-                    self.cursor += 1;
-                    return Some(request);
-                }
-                Ok(Routed::Done) => {
-                    self.cursor += 1;
-                    self.routed += 1;
-                }
-                other => {
-                    let client = self.memory.swap_remove(self.cursor);
-                    if let Some(request) = self.set_aside(client, other) {
-                        return Some(request);
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    #[inline]
-    fn receive_from_sockets(&mut self) -> Option<Box<Request>> {
-        while self.unpolled < FRAMES_PER_POLL
-            && let Some(client) = self.readable.front()
-        {
-            let routed = match client.connection.link.try_receive_part() {
-                Ok(Some(incoming)) => {
-                    self.unpolled += weight(&incoming);
-                    client.route(&self.directory, incoming)
-                }
-                Err(LinkError::Unfinished) => {
-                    self.unpolled += PART;
-                    client.connection.release();
-                    self.readable.rotate_left(1);
-                    continue;
-                }
-                // A ring whose client is gone is looked at here, too. Relaxed: as above.
-                Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Ok(None) => {
-                    client.connection.release();
-                    client.listed.store(false, Ordering::Relaxed);
-                    self.readable.pop_front();
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            match routed {
-                Ok(Routed::Request(request)) if client.begins_at_once() => {
-                    self.readable.rotate_left(1);
-                    return Some(request);
-                }
-                Ok(Routed::Done) => {
-                    self.readable.rotate_left(1);
-                    self.routed += 1;
-                }
-                other => {
-                    if let Some(client) = self.readable.pop_front()
-                        && let Some(request) = self.set_aside(client, other)
-                    {
-                        return Some(request);
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    /// What is rare: a client that must wait, or is gone. It was taken off its list.
-    #[cold]
-    fn set_aside(&mut self, client: Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
-        let reason = match routed {
-            Ok(Routed::Request(request)) if client.is_deferred_full() => StallReason::Deferred(request),
-            Ok(Routed::Request(request)) => {
-                let request = client.defer(request);
-                self.list(client);
-                return request;
-            }
-            Ok(Routed::Stall(reason)) => reason,
-            Ok(Routed::Done) => {
-                self.list(client);
-                return None;
-            }
-            Err(LinkError::OverBudget) => StallReason::Budget,
-            Err(error) => {
-                self.drop_client(&client, &error);
-                return None;
-            }
-        };
-        client.connection.release();
-        self.stalled.push(client, reason);
-        None
     }
 
     /// Reads again from clients for which there may be room now.
@@ -419,18 +279,9 @@ impl Reactor {
         }
     }
 
-    /// Looks at a client from now on. It is marked as listed.
-    fn list(&mut self, client: Arc<Inbound<Request>>) {
-        if client.connection.link.is_memory() {
-            self.memory.push(client);
-        } else {
-            self.sockets_active = true;
-            self.readable.push_back(client);
-        }
-    }
-
     fn drop_client(&mut self, client: &Inbound<Request>, error: &LinkError) {
         let connection = &client.connection;
+        self.routed += 1;
         if self.connections.remove(&connection.token()).is_some() {
             // It may be gone from the poller already, with its socket.
             let _ = epoll::delete(&*self.shared.poller, connection.link.fd());
@@ -592,11 +443,6 @@ fn flush(client: &Arc<Inbound<Request>>, resumable: &mut VecDeque<Arc<Inbound<Re
     {
         resumable.push_back(Arc::clone(client));
     }
-}
-
-/// What a frame counts: its route takes longer the longer it is.
-fn weight(incoming: &Incoming) -> u32 {
-    1 + (incoming.payload.copied().len() >> 12) as u32
 }
 
 #[cfg(test)]

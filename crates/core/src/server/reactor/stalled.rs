@@ -31,6 +31,11 @@ impl Stalled {
         self.clients.is_empty()
     }
 
+    /// Whether that one is among them.
+    pub(super) fn has(&self, client: &Arc<Inbound<Request>>) -> bool {
+        self.clients.iter().any(|(stalled, _)| Arc::ptr_eq(stalled, client))
+    }
+
     pub(super) fn clear(&mut self) {
         self.clients.clear();
     }

@@ -5,12 +5,16 @@ use std::time::Duration;
 use nearcall_platform::clock;
 
 use super::Reactor;
+use super::receiving::ExpectedReply;
+use crate::client::Awaited;
 use crate::server::leadership::PATIENCE;
 use crate::server::work::Work;
 use crate::sync::Ordering;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
 const ROUNDS_PER_CLOCK: u32 = 64;
+/// Of so many spinning rounds of who waits for a reply, one looks at all connections, and the others at that of the reply.
+const ROUNDS_PER_REST: u32 = 8;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
 
@@ -18,12 +22,31 @@ impl Reactor {
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
     /// it met by spinning is returned at once.
     pub(in crate::server) fn wait_for(&mut self, at_most: Option<Duration>) -> Option<Work> {
+        self.wait(at_most, None)
+    }
+
+    /// The same for who waits for a reply over the connection of that token, which is looked at more often than others. Whether
+    /// the wait is over by what came there.
+    pub(in crate::server) fn wait_for_reply(
+        &mut self,
+        at_most: Duration,
+        token: u64,
+        awaited: &mut dyn Awaited,
+    ) -> (Option<Work>, bool) {
+        let Some(mut reply) = self.expect(token, awaited) else {
+            return (self.wait(Some(at_most), None), false);
+        };
+        let work = self.wait(Some(at_most), Some(&mut reply));
+        (work, reply.over)
+    }
+
+    fn wait(&mut self, at_most: Option<Duration>, reply: Option<&mut ExpectedReply<'_>>) -> Option<Work> {
         if self.has_work() {
             return None;
         }
         self.asleep_since = None;
         let routed = self.routed;
-        let (spun, found) = self.spin();
+        let (spun, found) = self.spin(reply);
         if let Some(waited) = spun {
             self.budget.learn(waited);
             return found;
@@ -60,7 +83,7 @@ impl Reactor {
 
     /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
     pub(in crate::server) fn spin_for_loop(&mut self) -> (bool, Option<Work>) {
-        let (spun, found) = self.spin();
+        let (spun, found) = self.spin(None);
         if let Some(waited) = spun {
             self.budget.learn(waited);
         }
@@ -128,16 +151,21 @@ impl Reactor {
         true
     }
 
-    /// Spins for a request or an event. How long it took if there is something, and the request.
-    fn spin(&mut self) -> (Option<u64>, Option<Work>) {
+    /// Spins for a request, an event or a reply. How long it took if there is something, and the request.
+    fn spin(&mut self, mut reply: Option<&mut ExpectedReply<'_>>) -> (Option<u64>, Option<Work>) {
         let limit = self.budget.next();
         // The clock is read only after the first rounds, in which the usual next request comes.
         let mut begun = None;
         let mut rounds = 0_u32;
         let routed = self.routed;
         loop {
-            let request = self.poll();
-            if request.is_some() || self.routed != routed {
+            let at_all = reply.is_none() || rounds % ROUNDS_PER_REST == ROUNDS_PER_REST - 1;
+            let request = match &mut reply {
+                Some(reply) if !at_all => self.look_for(reply),
+                _ => self.poll(),
+            };
+            let replied = reply.as_ref().is_some_and(|reply| reply.over);
+            if request.is_some() || replied || self.routed != routed {
                 if rounds > 0 && self.shares_cpu() {
                     self.budget.uncrowded();
                 }
@@ -152,7 +180,7 @@ impl Reactor {
                 return (None, None);
             }
             if self.sockets_active {
-                if self.poll_events(Some(Duration::ZERO)) {
+                if at_all && self.poll_events(Some(Duration::ZERO)) {
                     self.budget.uncrowded();
                     return (Some(since(begun)), None);
                 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use nearcall_platform::lock::around_sleep;
 use nearcall_transport::{LinkError, Outgoing};
 
+use crate::client::Awaited;
 use crate::server::Server;
 use crate::server::call::{ItemOutcome, NextItem, ServerCall};
 
@@ -73,32 +74,67 @@ impl Server {
 
     /// Receives in the middle of a handler, if the lead is ours or free, until `over`, sleeping for `slice` at a time. A
     /// request that comes meanwhile is left to another worker, and the lead with it. Whether it is over.
-    fn receive_in_handler(&self, over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
+    fn receive_in_handler(&self, mut over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
         if !self.shared.leadership.back() && !self.shared.leadership.try_take() {
             return over();
         }
-        self.receive_as_mine(over, slice)
+        let received = self.receive_as_mine(&mut over, slice);
+        if received.has_work {
+            self.release();
+        }
+        received.over
     }
 
-    /// The same for who has the lead.
-    pub(in crate::server) fn receive_as_mine(&self, over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
+    /// The same for who has the lead, and leaves it to others if there is work for them.
+    pub(in crate::server) fn receive_as_mine(&self, mine: &mut impl Mine, slice: Option<Duration>) -> Received {
         let mut reactor = self.reactor.lock();
         loop {
-            let more = reactor.poll_into_backlog() || self.has_work_queued();
-            let over = over();
-            if more {
-                drop(reactor);
-                self.release();
-                return over;
+            let has_work = reactor.poll_into_backlog() || self.has_work_queued();
+            let mut over = self.is_stopped() || mine.is_over();
+            if has_work {
+                return Received { over, has_work };
             }
-            let Some(slice) = slice.filter(|_| !over) else {
-                drop(reactor);
-                self.begin_handler();
-                return over;
-            };
-            if let Some(work) = reactor.wait_for(Some(slice)) {
-                reactor.keep(work);
+            if let Some(slice) = slice.filter(|_| !over) {
+                let (work, replied) = match mine.reply() {
+                    Some((token, awaited)) => reactor.wait_for_reply(slice, token, awaited),
+                    None => (reactor.wait_for(Some(slice)), false),
+                };
+                over = replied;
+                if let Some(work) = work {
+                    reactor.keep(work);
+                }
+                if !over {
+                    continue;
+                }
             }
+            drop(reactor);
+            self.begin_handler();
+            return Received { over, has_work };
         }
     }
+}
+
+/// What a thread waits for that receives meanwhile.
+pub(in crate::server) trait Mine {
+    /// Whether it need not wait any longer.
+    fn is_over(&mut self) -> bool;
+
+    /// What it waits for, if that is a reply, and the token of the connection over which it is to come.
+    fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
+        None
+    }
+}
+
+impl<F: FnMut() -> bool> Mine for F {
+    fn is_over(&mut self) -> bool {
+        self()
+    }
+}
+
+/// How receiving for oneself has ended.
+pub(in crate::server) struct Received {
+    /// It need not be waited for any longer.
+    pub(in crate::server) over: bool,
+    /// There is work for others, to whom the lead is to be left.
+    pub(in crate::server) has_work: bool,
 }

@@ -5,6 +5,7 @@ mod queue;
 
 use queue::STUCK;
 
+pub(super) use in_handler::Mine;
 pub(super) use queue::Queue;
 
 use crate::sync::{Ordering, fence};
