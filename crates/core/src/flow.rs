@@ -1,13 +1,14 @@
-//! Flow control of streams at the receiver, who gives back what its user has taken, in portions of half the window.
+//! Flow control of streams at the receiver: it grants credit for what its user has taken, in portions of half the
+//! window.
 
 pub(crate) use nearcall_wire::flow::{WINDOW, cost, granted};
 
-/// The receiver's account: what was taken and not yet given back.
+/// The cost of the items taken for which no credit was granted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Taken(i64);
 
 impl Taken {
-    /// Counts an item; the credit to grant now, if it is worth a frame.
+    /// Counts an item. Returns the credit to grant now, if it is worth a frame.
     pub(crate) fn count(&mut self, payload: usize) -> Option<u64> {
         self.0 += cost(payload);
         (self.0 >= WINDOW / 2).then(|| std::mem::take(&mut self.0) as u64)

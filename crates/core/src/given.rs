@@ -1,5 +1,5 @@
-//! References that come with a message. The receiver holds them once it has the message: of those that nobody reads, or that
-//! a decoder passes over, the other side is told that they are not held.
+//! References that come with a message. The receiver holds them once it has the message. It releases those that nobody
+//! reads, and those that a decoder passes over.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -10,7 +10,7 @@ use nearcall_wire::{FrameHead, Giver, Kind, Released, references_in};
 /// References in one release frame: so many fit into a frame that is not long.
 const RELEASED_AT_ONCE: usize = 64;
 
-/// What was given with a message, as often as it stands there; to be asked only where the message may hold references.
+/// The references given with a message, each as often as it occurs. Ask only where the message may hold references.
 #[must_use]
 pub fn given_in(head: &FrameHead, payload: &Payload) -> Vec<NonZeroU64> {
     let mut given = Vec::new();
@@ -24,7 +24,7 @@ pub fn given_in(head: &FrameHead, payload: &Payload) -> Vec<NonZeroU64> {
     given
 }
 
-/// What is in `given` and not in `taken`, each as often.
+/// The references in `given` that are not in `taken`; of several equal ones, as many as are left over.
 #[must_use]
 pub fn left_over(given: &[NonZeroU64], taken: &[NonZeroU64]) -> Vec<NonZeroU64> {
     if taken.len() >= given.len() {
@@ -44,7 +44,7 @@ pub fn left_over(given: &[NonZeroU64], taken: &[NonZeroU64]) -> Vec<NonZeroU64> 
     given.iter().copied().filter(|id| is_left(id)).collect()
 }
 
-/// The payloads of the frames that let go of each once.
+/// The payloads of frames that release each of these references once.
 pub(crate) fn release_payloads(given: &[NonZeroU64]) -> impl Iterator<Item = Vec<u8>> {
     given.chunks(RELEASED_AT_ONCE).map(|some| Released(some.iter().map(|&id| (id, 1)).collect()).encode())
 }

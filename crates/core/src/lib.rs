@@ -3,7 +3,7 @@
 //! - [`client::Connection`] carries any number of calls at once, for threads and for event loops;
 //! - [`server::Server`] receives from all its connections and hands out [`server::Request`]s to [`server::Worker`]s.
 //!
-//! Neither knows what a payload means, and neither owns a thread: whoever calls them lends his.
+//! Neither knows what a payload means, and neither owns a thread: they run in the threads of their callers.
 
 pub mod client;
 mod exports;

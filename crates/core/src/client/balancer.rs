@@ -1,8 +1,8 @@
 //! Calls to several servers in turn.
 //!
-//! Each server has a way of its own. A call takes the next of those that are connected; one that is not is dialled by a
-//! thread for that dial alone, which the next call starts when the pause after the last failure is over. So no call waits
-//! for a server while another one is there, and a client that makes no calls does nothing.
+//! Each server has its own subchannel. A call takes the next one that is connected. A thread of its own dials each of
+//! the others; the next call starts it once the pause after the last failure is over. So no call waits for a server
+//! while another one is connected, and a client that makes no calls does nothing.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,9 +20,9 @@ use super::subchannel::{Subchannel, connect_failure, may_pass, remembered};
 use super::{Adopter, Connection};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// Names are looked up again when they are called after so long: servers come and go.
+/// The next call after this time looks names up again: servers come and go.
 const FRESH: Duration = Duration::from_secs(30);
-/// The pause after a look-up that failed, or when a server was lost.
+/// The pause before names are looked up again while a known server is not connected.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Makes connections to all servers at a URL.
@@ -35,14 +35,14 @@ pub(super) struct Balancer {
     /// Counts calls.
     turn: AtomicUsize,
     closed: AtomicBool,
-    /// How all servers that are in use describe themselves.
+    /// The description that all servers in use share.
     description: ArcSwapOption<String>,
     progress: PerProcess<Progress>,
-    /// Who receives in the place of those who wait, if the servers may call.
+    /// The server of this process that receives in place of waiting callers, if the servers may call this client.
     adopter: OnceLock<Arc<dyn Adopter>>,
 }
 
-/// The way to one server.
+/// One server, and the connections to it.
 struct Endpoint {
     key: String,
     subchannel: Subchannel,
@@ -51,7 +51,7 @@ struct Endpoint {
 /// What the threads of this process are doing.
 #[derive(Default)]
 struct Progress {
-    /// Those who wait are told of every change.
+    /// Notified of every change; callers that wait for a connection sleep on it.
     changed: Condvar,
     state: Mutex<State>,
 }
@@ -65,7 +65,7 @@ struct State {
     trouble: Option<Failure>,
     /// The endpoints that a thread dials.
     dialling: HashSet<String>,
-    /// Those of them whose server describes itself like all others.
+    /// The dialled endpoints whose server has the shared description.
     agreed: HashSet<String>,
 }
 
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Balancer {
     }
 }
 
-/// What a thread was started for has ended, whatever became of it.
+/// Dropped when a look-up or a dial has ended, however it ended: clears its mark, and wakes the callers that wait.
 struct Done<'a> {
     balancer: &'a Balancer,
     endpoint: Option<&'a str>,
@@ -121,11 +121,11 @@ impl Balancer {
         if ready < endpoints.len() || endpoints.is_empty() || self.is_stale() {
             self.tend();
         }
-        // Relaxed: nothing depends on it but who is next.
+        // Relaxed: the count only chooses the next server.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed).checked_rem(ready)?;
         let mut usable = endpoints.iter().filter_map(|endpoint| endpoint.subchannel.ready());
         let first = usable.next();
-        // One may have been lost since they were counted.
+        // A connection may have been lost since they were counted.
         if turn == 0 { first } else { usable.nth(turn - 1).or(first) }
     }
 
@@ -150,7 +150,7 @@ impl Balancer {
             if self.is_closed() {
                 return Err(Failure::new(Failure::CANCELLED, format!("the connection to {} was closed", self.url)));
             }
-            // It also starts what is to be dialled.
+            // `ready` also starts the dials that are due.
             if let Some(connection) = self.ready() {
                 return Ok(Some(connection));
             }
@@ -167,7 +167,7 @@ impl Balancer {
                 _ => {}
             }
             let end = until.map_or(now + SLICE, |until| until.min(now + SLICE));
-            // A thread that has ended just now tells nobody again.
+            // Connected and not busy: the dialling thread has just ended and does not notify again, so do not sleep.
             if busy || self.connections().is_empty() {
                 progress.changed.wait_for(&mut state, end.saturating_duration_since(now));
             }
@@ -181,18 +181,18 @@ impl Balancer {
     /// Whether names are to be looked up again.
     fn is_stale(&self) -> bool {
         let progress = self.progress.get();
-        // Who has the lock looks by himself.
+        // If the lock is taken, do not wait for it: a later call asks again.
         progress.state.try_lock().is_some_and(|state| state.looked.is_none_or(|looked| looked.elapsed() >= FRESH))
     }
 
-    /// Starts what is to be done: to look names up, and to dial who is not connected.
+    /// Starts the threads that are due: one to look names up, and one for each server that is not connected.
     #[cold]
     fn tend(&self) {
         let Some(this) = self.this.upgrade().filter(|_| !self.is_closed()) else { return };
         let endpoints = self.endpoints.load_full();
         let progress = self.progress.get();
         let now = Instant::now();
-        // Before the lock: these have locks of their own.
+        // Before the lock: the subchannels have locks of their own.
         let lost: Vec<_> = endpoints.iter().filter(|endpoint| !endpoint.subchannel.is_ready()).cloned().collect();
         let due: Vec<_> =
             lost.iter().filter(|endpoint| endpoint.subchannel.failure().is_none_or(|(.., next)| now >= next)).collect();
@@ -221,7 +221,7 @@ impl Balancer {
             let (balancer, key) = (Arc::clone(&this), endpoint.key.clone());
             let spawned = thread::Builder::new().name("nearcall-dial".into()).spawn(move || {
                 let _done = Done { balancer: &balancer, endpoint: Some(&endpoint.key) };
-                // Why it failed is kept there.
+                // The subchannel keeps the failure.
                 let _ = endpoint.subchannel.usable(Patience::FailFast, None, &mut || !balancer.is_closed());
             });
             if spawned.is_err() {
@@ -253,16 +253,16 @@ impl Balancer {
             endpoints.push(endpoint.unwrap_or_else(|| self.endpoint(key, url)));
         }
         progress.state.lock().trouble = None;
-        // Who is gone from the list gets no new calls. Its connection ends with the last call that it has.
+        // A server that has left the list gets no new calls. Its connection ends with its last call.
         self.endpoints.store(Arc::new(endpoints));
-        // What was not there yet when the channel was closed, or learned to serve, is told now.
+        // The new endpoints have missed an earlier `close` or `serve_with`: repeat it for them.
         if self.is_closed() {
             self.close();
         }
         if let Some(adopter) = self.adopter.get() {
             self.adopt(adopter);
         }
-        // Whoever waits has not dialled any of them.
+        // No dial of the new endpoints has begun, and callers may wait for one.
         self.tend();
     }
 
@@ -273,7 +273,8 @@ impl Balancer {
         Arc::new(Endpoint { key, subchannel: Subchannel::new(url, self.options.clone(), Box::new(agree)) })
     }
 
-    /// Whether a server may be used beside the others: all of them are called by one description.
+    /// Refuses a server whose description differs from that of the servers in use. If none is in use, its description
+    /// becomes the shared one, unless `on_change` refuses it.
     fn agree(&self, key: &str, description: &str) -> Result<(), Failure> {
         let progress = self.progress.get();
         let earlier = {
@@ -329,7 +330,7 @@ impl Balancer {
     }
 
     pub(super) fn serve_with(&self, adopter: Arc<dyn Adopter>) {
-        // Of two who do it one is first, and a channel has one adopter.
+        // The first adopter stays: a channel has one.
         let _ = self.adopter.set(adopter);
         if let Some(adopter) = self.adopter.get() {
             self.adopt(adopter);
@@ -343,7 +344,8 @@ impl Balancer {
     }
 
     pub(super) fn close(&self) -> bool {
-        // SeqCst, as is the list: whoever makes a list after it sees this, or we see the list.
+        // SeqCst, like the list: either `look_up` sees the flag after it has stored its list, or `close` sees that
+        // list.
         self.closed.store(true, Ordering::SeqCst);
         let cut_short = self.endpoints.load_full().iter().filter(|endpoint| !endpoint.subchannel.close()).count();
         self.progress.get().changed.notify_all();

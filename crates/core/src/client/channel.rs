@@ -1,4 +1,4 @@
-//! A client's way to its servers: to one of them at a time, or to all of them in turn.
+//! A client's connections to the servers at a URL: to one server at a time, or to all of them in turn.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +37,7 @@ enum Servers {
 }
 
 impl Channel {
-    /// A way to servers that have not been looked for yet.
+    /// A channel that has not connected yet.
     #[must_use]
     pub fn new(url: Url, options: Options, balancing: Balancing, on_change: OnChange) -> Self {
         let servers = match balancing {
@@ -94,9 +94,9 @@ impl Channel {
         }
     }
 
-    /// A usable connection, made now if need be. Blocks as long as `patience` says, and until a dial that is under way has
-    /// ended, but no longer than `until`: then it is `None`, unless the last dial has failed. Meanwhile `go_on` is asked
-    /// every 50 ms, and after a signal, whether to.
+    /// A usable connection, dialled now if there is none. Blocks as long as `patience` says, and until a dial that is
+    /// under way has ended, but no longer than `until`: then the result is `None`, unless the last dial has failed.
+    /// While it blocks, it asks `go_on` whether to go on, every 50 ms and after a signal.
     ///
     /// # Errors
     /// The failure that a call ends with.
@@ -121,7 +121,7 @@ impl Channel {
         }
     }
 
-    /// Ends all connections for good, and what dials with them. Whether all that was accepted was sent.
+    /// Ends all connections and dials for good. Returns whether everything accepted was sent.
     pub fn close(&self) -> bool {
         match &self.servers {
             Servers::One(one) => one.close(),

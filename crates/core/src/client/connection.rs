@@ -21,37 +21,37 @@ use crate::given::release_payloads;
 /// A connection to a server, or the half of a server's connection that calls the client. Any number of threads, or one event
 /// loop, may use it at once.
 ///
-/// A client has no background thread. A thread that waits for a reply receives by itself; if another one already does, that
-/// one delivers, and hands the task on when its own reply has come.
+/// A client has no background thread. A thread that waits for a reply receives by itself. If another thread already
+/// receives, that thread delivers the reply, and hands the task on when its own reply has come.
 pub struct Connection {
     pub(super) this: Weak<Self>,
     pub(super) link: Arc<dyn Link>,
-    /// What the server said of itself.
+    /// What the server said of itself in the handshake; `None` if the other side is the client.
     pub(super) welcome: Option<Welcome>,
-    /// Who is at the other end, in messages: a server's URL, or a client.
+    /// Names the other side in messages: a server's URL, or a client.
     pub(super) name: String,
-    /// What the frames of calls that are made here say of who began them: [`flags::BACK`](nearcall_wire::flags::BACK) if this
-    /// side has accepted the connection.
+    /// The flag that says, in the frames of calls made here, which side began the call:
+    /// [`flags::BACK`](nearcall_wire::flags::BACK) if this side has accepted the connection.
     pub(super) side: u8,
-    /// Of the thread that receives.
+    /// Decides which thread receives.
     pub(super) receiving: Leadership,
     pub(super) table: SharedTable,
     /// The connection is lost or closed.
     pub(super) lost: AtomicBool,
     /// The server takes no new calls here.
     pub(super) going_away: AtomicBool,
-    /// When it said so first.
+    /// When the server first said so.
     pub(super) parted: OnceLock<Instant>,
     pub(super) generation: u32,
-    /// An event loop uses it: sending must not wait.
+    /// An event loop uses the connection: sending must not wait.
     pub(super) in_loop: AtomicBool,
-    /// A thread sends what waits.
+    /// A thread sends the queued frames.
     pub(super) flushing: Arc<AtomicBool>,
     /// The objects that the other side may call.
     pub(super) exports: Arc<Exports>,
-    /// The server that receives for it, if one does.
+    /// The server of this process that receives in place of waiting threads, if there is one.
     pub(super) received: OnceLock<Arc<dyn Receiver>>,
-    /// What the binding keeps with it.
+    /// Data that the binding keeps with the connection.
     pub(super) attached: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Wakes the event loop that makes calls here, while a server receives.
     pub(super) loop_event: OnceLock<EventDescriptor>,
@@ -73,19 +73,19 @@ pub(crate) trait Receiver: Send + Sync {
     /// Whether the calling thread may wait for a reply.
     ///
     /// # Errors
-    /// Too many of the server's workers do so.
+    /// Too many of the server's workers wait already.
     fn may_wait(&self) -> Result<(), Failure>;
 
-    /// A thread is woken that waits for a reply.
+    /// Called when a thread that waits for a reply is woken.
     fn note_woken(&self);
 
-    /// Something waits to be sent: whoever receives sends it when there is room.
+    /// A frame waits to be sent: the receiving thread sends it when there is room.
     fn note_queued(&self);
 
     /// Something has come for a call of an event loop.
     fn tell_loop(&self, connection: &Arc<Connection>);
 
-    /// The thread that received for the connection until now has left that.
+    /// The thread that received on the connection until now has stopped: the server receives from now on.
     fn take_over(&self);
 }
 
@@ -156,7 +156,7 @@ impl Connection {
         self.welcome.as_ref().map_or("", |welcome| &welcome.description)
     }
 
-    /// Who is at the other end, in messages: a server's URL, or a client.
+    /// Names the other side in messages: a server's URL, or a client.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -167,12 +167,12 @@ impl Connection {
         if self.side == 0 { "server" } else { "client" }
     }
 
-    /// What the binding keeps with the connection; made by the first who asks.
+    /// The binding's data for the connection; the first call makes it.
     pub fn attached(&self, make: impl FnOnce() -> Box<dyn Any + Send + Sync>) -> &(dyn Any + Send + Sync) {
         &**self.attached.get_or_init(make)
     }
 
-    /// Counts one more of an object that is about to be sent; its number.
+    /// Counts one more reference to an object that is about to be sent. Returns the object's number.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` if the other side holds too many, `UNAVAILABLE` if the connection is gone, `FAILED_PRECONDITION` if
@@ -186,23 +186,23 @@ impl Connection {
         self.exports.give(identity, methods, make)
     }
 
-    /// What was given was not sent: one fewer of each.
+    /// The message with these references was not sent: counts one fewer of each.
     pub fn take_back(&self, given: &[NonZeroU64]) {
         self.exports.take_back(given);
     }
 
-    /// The own object of that number, which came home in a message that is being read.
+    /// This side's own object with that number, which came back in a message that is being read.
     #[must_use]
     pub fn given(&self, id: NonZeroU64) -> Option<Arc<Export>> {
         self.exports.home(id)
     }
 
-    /// Tells the other side that so many fewer of an object of its own are held here. Never waits.
+    /// Tells the other side that this side holds `count` fewer references to its object. Never waits.
     pub fn release(&self, id: NonZeroU64, count: u32) {
         self.send_release(&Released(vec![(id, count)]).encode());
     }
 
-    /// The same for what was given in messages, or in parts of them, that nobody has read, nor ever will.
+    /// Releases references in messages, or in parts of messages, that nobody will ever read.
     pub fn release_given(&self, given: &[NonZeroU64]) {
         release_payloads(given).for_each(|payload| self.send_release(&payload));
     }
@@ -215,7 +215,7 @@ impl Connection {
         match self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) {
             Ok(Sent::Queued | Sent::Kept) => self.note_queued(),
             Ok(Sent::Out) => {}
-            // There is no room even to keep it: the peer reads nothing, and holds up its own memory.
+            // There is no room even to queue the frame: the peer reads nothing, so it keeps only its own objects alive.
             Err(error) if error.spares_connection() => {}
             Err(error) => self.mark_lost(&error),
         }
@@ -233,7 +233,7 @@ impl Connection {
         &*self.link
     }
 
-    /// Whether calls that the server has not begun with are [told from others](Incoming::is_unbegun) here.
+    /// Whether this connection [can tell](Incoming::is_unbegun) that the server has not begun a call.
     #[must_use]
     pub fn tells_unbegun(&self) -> bool {
         self.link.tells_unbegun()
@@ -248,23 +248,24 @@ impl Connection {
     /// Whether the connection is lost or closed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        // Acquire: whoever sees the loss finds the calls told of it.
+        // Acquire: a thread that sees the loss finds that all calls were told of it.
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Whether the server has said that it takes no new calls here: one that it refused was never begun.
+    /// Whether the server has said that it takes no new calls here. It never began a call that it refused.
     #[must_use]
     pub fn is_going_away(&self) -> bool {
         // Relaxed: a hint for where to send the next call.
         self.going_away.load(Ordering::Relaxed)
     }
 
-    /// When the server said so, as far as that was noticed.
+    /// When this side noticed that the server is going away.
     pub(super) fn parted(&self) -> Option<Instant> {
         self.parted.get().copied()
     }
 
-    /// Whether a new call may be sent: not on a lost connection, nor on one that a parent process owns.
+    /// Whether a new call may be sent: not if the connection is lost, the server is going away, or a parent process
+    /// owns the connection.
     #[inline]
     #[must_use]
     pub fn is_usable(&self) -> bool {
@@ -278,8 +279,8 @@ impl Connection {
         self.generation == fork::generation()
     }
 
-    /// Ends the connection; calls under way fail with `CANCELLED`. Whether all that was accepted was sent: the rest of a
-    /// long one-way message gets a moment.
+    /// Ends the connection; calls under way fail with `CANCELLED`. The rest of a long one-way message gets a moment.
+    /// Returns whether everything accepted was sent.
     pub fn close(&self) -> bool {
         if !self.is_ours() {
             return true;
@@ -298,8 +299,8 @@ impl Connection {
         self.begin_by(Self::send, request, expected)
     }
 
-    /// The same for one of several calls that are begun before the first of them is waited for: it does not wait for room,
-    /// as a server that reads nothing would hold the calls of the others up.
+    /// Like [`Connection::begin`], for one of several calls that are begun before any of them is waited for. Does not
+    /// wait for room: a server that reads nothing must not hold up the other calls.
     ///
     /// # Errors
     /// As for [`Connection::begin`]; `RESOURCE_EXHAUSTED` if too much waits for room already.
@@ -332,7 +333,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Hears a goodbye that came while nobody listened, rather than sending a call into the void.
+    /// Takes in a GOAWAY that came while no thread received, so that no call is sent to a server that is going away.
     #[inline]
     pub(super) fn listen_first(&self) -> Result<(), Failure> {
         if !self.link.is_stale() {
@@ -347,7 +348,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks whether the server still is there, although nothing was sent or waited for. Whether a new call may be sent.
+    /// Checks that the server is still there, although nothing was sent or waited for. Returns whether a new call may
+    /// be sent.
     #[must_use]
     pub fn stands(&self) -> bool {
         if !self.is_usable() {
@@ -355,7 +357,8 @@ impl Connection {
         }
         self.look();
         if sys::hung_up(self.link.fd()) {
-            // What it sent before is here now. Whoever waits for more notices the end by itself.
+            // Everything the server sent before it hung up is here now. A thread that waits for more notices the end by
+            // itself.
             self.look();
             if self.in_flight() == 0 {
                 self.notice_loss();
@@ -364,7 +367,7 @@ impl Connection {
         self.is_usable()
     }
 
-    /// Sends an item of the call's stream, waiting for credit. `false` if the call has ended: its outcome is to be taken.
+    /// Sends an item of the call's stream, waiting for credit. `false` if the call has ended: take its outcome then.
     ///
     /// # Errors
     /// [`NoEvent::Interrupted`], [`NoEvent::DeadlinePassed`], or the failure to send.
@@ -434,11 +437,11 @@ impl Connection {
         };
         self.release_given(&unread);
         if known {
-            // If it cannot be sent the connection is lost, which cancels as well. A server that takes nothing is not waited
-            // for: it learns of it when it does.
+            // If the frame cannot be sent, the connection is lost, which cancels the call as well. Do not wait for a
+            // server that reads nothing: it learns of the cancellation when it reads again.
             let _ = self.send_later(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
             if self.receiving.is_led() {
-                // The thread that receives may be the one that waits for this call: the answer wakes it.
+                // The receiving thread may be the one that waits for this call: the PONG wakes it.
                 let _ = self.send_later(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
             }
         }
@@ -449,7 +452,7 @@ impl Connection {
         if let Some(call) = self.table.lock().get(id) {
             call.allowance = call.allowance.saturating_add_unsigned(credit);
         }
-        // As in `cancel`.
+        // A failure to send is dealt with as in `cancel`.
         let _ =
             self.send_until(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())), deadline);
     }
@@ -485,12 +488,12 @@ impl Drop for Connection {
     }
 }
 
-/// What a stream's receiver has taken and not yet paid for with credit.
+/// Counts the items that a stream's receiver has taken, until it grants credit for them.
 #[derive(Debug, Default)]
 pub struct StreamAccount(Taken);
 
 impl StreamAccount {
-    /// Counts an item that the user has taken; the credit to [grant](Connection::grant) now, if any.
+    /// Counts an item that the user has taken. Returns the credit to [grant](Connection::grant) now, if any.
     pub fn count(&mut self, item: usize) -> Option<u64> {
         self.0.count(item)
     }

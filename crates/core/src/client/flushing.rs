@@ -1,4 +1,4 @@
-//! Sending what has to wait for room: what a thread has left in the middle, and what an event loop sends.
+//! Sends frames that wait for room: those that a thread has left half sent, and those of an event loop.
 
 use crate::sync::Ordering;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ const SLICE: Duration = Duration::from_millis(100);
 const CLOSING: Duration = Duration::from_millis(500);
 
 impl Connection {
-    /// Something waits to be sent: whoever receives is to send it when there is room.
+    /// A frame waits to be sent. The server that receives sends it when there is room; without one, a thread is
+    /// started.
     #[cold]
     pub(super) fn note_queued(&self) {
         match self.received.get() {
@@ -23,8 +24,8 @@ impl Connection {
         }
     }
 
-    /// Something waits to be sent, and nobody is about to see that there is room: a thread that lives as long as that takes
-    /// sends it.
+    /// Starts a thread that sends the queued frames and ends after the last: no other thread is about to see that there
+    /// is room.
     #[cold]
     fn flush_aside(&self) {
         // AcqRel: the thread that ends looks at the queue once more after it has cleared the flag.
@@ -36,7 +37,7 @@ impl Connection {
             match link.flush() {
                 Ok(Flushed::All) => {
                     flushing.store(false, Ordering::Release);
-                    // What a sender in the middle of a frame leaves, it tells of by itself.
+                    // A sender that leaves the rest of a frame calls `note_queued` by itself.
                     if !matches!(link.flush(), Ok(Flushed::Part | Flushed::Full))
                         || flushing.swap(true, Ordering::AcqRel)
                     {
@@ -44,22 +45,22 @@ impl Connection {
                     }
                 }
                 Ok(Flushed::Part | Flushed::Full) => {
-                    // A connection that is lost is found out by whoever receives.
+                    // The receiving thread notices a lost connection.
                     if link.wait_room(false, SLICE).is_err() {
                         return;
                     }
                 }
-                // The rest of the connection learns of it as of any other loss.
+                // The connection's calls learn of this as of any other loss.
                 Err(_) => return link.close(),
             }
         };
         if std::thread::Builder::new().name("nearcall-flush".into()).spawn(flush).is_err() {
-            // The next one that sends tries again.
+            // The next sender tries again.
             self.flushing.store(false, Ordering::Release);
         }
     }
 
-    /// Whether all that waits was sent within a moment.
+    /// Waits up to `CLOSING` until everything queued was sent. Returns whether it was.
     pub(super) fn await_flush(&self) -> bool {
         const SLICE: Duration = Duration::from_millis(5);
         let end = Instant::now() + CLOSING;

@@ -1,13 +1,13 @@
-//! What was sent of a call with streams, kept for as long as the server may refuse the call without having begun with it:
-//! then it is sent again from its start.
+//! Copies of what a call with streams has sent, kept while the server may still refuse the call without having begun
+//! it: then the call is sent again from its start.
 
 use nearcall_transport::{Body, Compress, Outgoing};
 use nearcall_wire::Kind;
 
 use crate::flow::cost;
 
-/// Bytes that are kept of one call. It is less than what a stream may send before the server grants more, so that all of
-/// it can be sent again without waiting.
+/// The most bytes that are kept of one call. Less than what a stream may send before the server grants more, so that
+/// all of it can be sent again without waiting.
 const MOST: i64 = 256 << 10;
 
 /// The arguments of a call with streams, its items, and whether there are more to come.
@@ -16,12 +16,12 @@ pub struct Kept {
     arguments: Vec<u8>,
     items: Vec<(Compress, Vec<u8>)>,
     ended: bool,
-    /// What it costs in all.
+    /// The flow-control cost of the arguments and all items.
     cost: i64,
 }
 
 impl Kept {
-    /// Of a call that begins with these arguments. `None` if they are too long to be kept, or are no plain bytes.
+    /// Keeps a call's arguments. `None` if they are too long, or not plain bytes.
     #[must_use]
     pub fn new(arguments: Body<'_>) -> Option<Self> {
         let mut kept = Self { arguments: Vec::new(), items: Vec::new(), ended: false, cost: 0 };
@@ -35,7 +35,7 @@ impl Kept {
         !matches!(item, Body::Parts(..)) && self.cost + cost(item.len()) <= MOST
     }
 
-    /// Keeps an item that is about to be sent. `false` if it does not [fit](Kept::fits): then nothing is to be kept any more.
+    /// Keeps an item that is about to be sent. `false` if it does not [fit](Kept::fits): then stop keeping this call.
     #[must_use]
     pub fn item(&mut self, item: &Outgoing<'_>) -> bool {
         let copy = self.copy(item.body);
@@ -67,7 +67,7 @@ impl Kept {
         &self.arguments
     }
 
-    /// The frame that follows so many after the arguments: an item or the end. `None` if that is all so far.
+    /// The frame at this place after the arguments, counted from 0: an item or the end. `None` if nothing is there yet.
     #[must_use]
     pub fn frame(&self, place: usize) -> Option<Outgoing<'_>> {
         match self.items.get(place) {

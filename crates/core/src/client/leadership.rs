@@ -35,8 +35,8 @@ impl Leadership {
         self.led.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until this thread is unparked, for at most `slice`; not at all if nobody leads. Whether it was shorter than
-    /// that. Then the thread leads, follows again, or [passes on](Leadership::pass_on) what it may have been woken for.
+    /// Sleeps until this thread is unparked, for at most `slice`; not at all if nobody leads. Returns whether it slept
+    /// less than `slice`: then the thread must lead, follow again, or [pass the wake-up on](Leadership::pass_on).
     pub(super) fn follow(&self, slice: Duration) -> bool {
         let begun = Instant::now();
         let me = thread::current();
@@ -49,14 +49,15 @@ impl Leadership {
         if self.led.load(Ordering::Relaxed) {
             thread::park_timeout(slice);
         }
-        // Relaxed: a leader that does not see it any more need not wake it; one that does wakes it for nothing.
+        // Relaxed: a leader that no longer sees this follower need not wake it; a leader that still does wakes it for
+        // nothing.
         self.following.fetch_sub(1, Ordering::Relaxed);
         self.followers.lock().retain(|follower| follower.id() != id);
         begun.elapsed() < slice
     }
 
-    /// To be called by a follower that goes without having led: it may have been woken to take over, just when what it
-    /// waited for came.
+    /// To be called by a follower that stops waiting without having led: it may have been woken to take over just when
+    /// its own reply came.
     pub(super) fn pass_on(&self) {
         // Relaxed: the leader that woke this thread held the lock of `followers` before this thread left that list.
         if !self.led.load(Ordering::Relaxed) {
@@ -69,7 +70,7 @@ impl Leadership {
         // Relaxed: see `follow` and `pass_on`.
         if self.following.load(Ordering::Relaxed) > 0 {
             let first = self.followers.lock().first().cloned();
-            // Outside the lock: the one that wakes takes it first.
+            // Outside the lock: the woken thread takes that lock first.
             if let Some(first) = first {
                 first.unpark();
             }

@@ -13,15 +13,15 @@ const NO_CALL: u32 = u32::MAX;
 pub enum Passed {
     /// It is in the transport's hands.
     Sent,
-    /// Its beginning is, and a thread sends the rest: a socket took a part of it.
+    /// A socket took a part of it, and a thread sends the rest.
     Begun,
     /// There was no room. Nothing was sent.
     NoRoom,
 }
 
 impl Connection {
-    /// Sends a call that nobody waits for. `go_on` is asked before each wait for room whether to wait, for a moment; without
-    /// it this never waits.
+    /// Sends a call without a reply. Before each short wait for room it asks `go_on` whether to wait; without `go_on`
+    /// it never waits.
     ///
     /// # Errors
     /// The failure, if it could not be sent for another reason than a lack of room.

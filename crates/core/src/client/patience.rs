@@ -1,17 +1,18 @@
-//! How long to look for a server, and who is asked whether one will do.
+//! How long a call looks for a server, and the callback that may refuse a server with another description.
 
 use std::time::{Duration, Instant};
 
 use nearcall_wire::Failure;
 
-/// How long the successor of a server that said goodbye is waited for, or any server by a call that may be repeated.
+/// How long a call waits for the successor of a server that sent GOAWAY, and a call that may be repeated for any
+/// server.
 pub const COMEBACK: Duration = Duration::from_secs(1);
 /// Less time than this is not worth one more attempt.
 const LEAST: Duration = Duration::from_millis(5);
-/// Who waits asks so often whether to go on.
+/// How often a waiting caller is asked whether to go on.
 pub(super) const SLICE: Duration = Duration::from_millis(50);
 
-/// Told when a new connection's server describes itself differently; refuses it with a failure.
+/// Called when a new connection's server has another description than the one before; an error refuses the server.
 pub type OnChange = Box<dyn Fn(&str) -> Result<(), Failure> + Send + Sync>;
 
 /// What to do while there is no server.
@@ -24,7 +25,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// What is left of it; `None` if that is for ever.
+    /// The time left; `None` if it has no end.
     fn left(self) -> Option<Duration> {
         match self {
             Self::FailFast => Some(Duration::ZERO),
@@ -36,7 +37,7 @@ impl Patience {
         self.left().is_some_and(|left| left <= LEAST)
     }
 
-    /// When to try again, sooner towards the end of the time there is.
+    /// When to try again: at `at`, or sooner if little time is left.
     pub(super) fn shorten(self, at: Instant) -> Instant {
         self.left().map_or(at, |left| at.min(Instant::now() + left / 2))
     }

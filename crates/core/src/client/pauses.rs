@@ -6,7 +6,7 @@ use std::time::Duration;
 /// They vary by a fifth either way.
 const JITTER: f64 = 0.2;
 
-/// About so long, so that many clients that have failed together do not come back together.
+/// A random time close to `pause`, so that many clients that have failed together do not come back together.
 pub(super) fn vary(pause: Duration) -> Duration {
     // Every RandomState is seeded anew: a small random number without a dependency.
     let random = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;

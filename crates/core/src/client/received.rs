@@ -1,5 +1,5 @@
-//! Connections that a server receives for: the half of a server's connection that calls the client, and a client that its
-//! server may call. Their callers wait as the server's own handlers do.
+//! Connections on which a server of this process receives in place of the callers: the half of a server's connection
+//! that calls the client, and a client whose server may call it. Their callers wait as the server's own handlers do.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +17,7 @@ use super::table::{CallId, Table};
 use crate::exports::Exports;
 use crate::sync::Ordering;
 
-/// How an event loop is woken that makes calls over a connection.
+/// How an event loop that makes calls over a connection is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakesBy {
     /// By the link itself, from which the loop receives.
@@ -26,19 +26,20 @@ pub enum WakesBy {
     Event,
 }
 
-/// Makes connections work both ways: a server of this process that calls of objects come to.
+/// A server of this process that receives on clients' connections, so that the other side can call this process's
+/// objects.
 pub trait Adopter: Send + Sync {
     /// Receives for a connection from now on. Never waits.
     fn adopt(self: Arc<Self>, connection: &Arc<Connection>);
 }
 
 impl Connection {
-    /// Leaves receiving to a server. Whoever receives now is asked to stop.
-    /// Whether nobody was before.
+    /// Leaves receiving to a server, and asks a thread that receives now to stop. Returns whether no server did so
+    /// before.
     pub(crate) fn use_receiver(&self, receiver: Arc<dyn Receiver>) -> bool {
         let first = self.received.set(receiver).is_ok();
         if first && self.receiving.is_led() {
-            // The answer wakes it. If it cannot be sent the connection is lost, which wakes it, too.
+            // The PONG wakes that thread. If the PING cannot be sent, the connection is lost, which wakes it, too.
             let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
             let _ = self.link.send(CallKey { number: u32::MAX, side: 0 }, &ping, Room::Later);
         }
@@ -99,7 +100,7 @@ impl Connection {
             // Of two that make one, the first stays.
             let _ = self.loop_event.set(descriptors::new_event()?);
         }
-        // What came before is not overlooked.
+        // Something may have come before the event was made: wake the loop once.
         self.tell_loop();
         Ok(WakesBy::Event)
     }
@@ -120,7 +121,7 @@ impl Connection {
                 descriptors::clear(event);
                 true
             }
-            // The server does so.
+            // The server receives, and notices that the peer hung up.
             _ if self.received.get().is_some() => true,
             _ => {
                 self.link.disarm();
@@ -131,7 +132,7 @@ impl Connection {
 
     /// For an event loop: this side is awake, and need not be woken.
     pub fn stay_awake(&self) {
-        // Who sleeps where a server receives, the server knows.
+        // If a server receives, it keeps track of the threads that sleep.
         if self.received.get().is_none() {
             self.link.disarm();
         }
@@ -150,7 +151,7 @@ impl Connection {
         Arc::clone(&self.link)
     }
 
-    /// What was given over the connection.
+    /// The objects given over the connection.
     pub(crate) fn exports(&self) -> &Arc<Exports> {
         &self.exports
     }

@@ -1,5 +1,5 @@
-//! Receiving: a thread that waits for a reply does it by itself, for all others that wait too, and hands the task on when
-//! its own reply has come.
+//! Receiving: a thread that waits for a reply receives for all waiting threads, and hands the task on when its own
+//! reply has come.
 
 use crate::sync::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 /// Frames taken in before a thread looks at its deadline again.
 const MOST_FRAMES: usize = 1024;
 
-/// Held by the thread that receives. When it is dropped, others may, and those for which something came are woken.
+/// Held by the receiving thread. Dropping it lets another thread receive, and wakes the threads for which something
+/// came.
 pub(super) struct Leading<'a> {
     // In this order: fields are dropped as they are declared.
     _lead: Lead<'a>,
@@ -25,7 +26,7 @@ pub(super) struct Leading<'a> {
     _leaves: Leaves<'a>,
 }
 
-/// Tells a server that is to receive from now on.
+/// When dropped, tells the server that is to receive from now on, if there is one.
 struct Leaves<'a>(&'a Connection);
 
 impl Drop for Leaves<'_> {
@@ -127,12 +128,13 @@ impl Connection {
 
     /// For an event loop: the link said that the peer hung up.
     pub fn notice_loss(&self) {
-        // What it has said before is here.
+        // Take in what the peer sent before it hung up.
         self.look();
         self.mark_lost(&LinkError::Closed);
     }
 
-    /// For an event loop: spins for a moment, as a thread would before it sleeps. Whether it pays to look again.
+    /// For an event loop: spins for a moment, as a thread would before it sleeps. Returns whether it pays to look
+    /// again.
     #[must_use]
     pub fn spin(&self) -> bool {
         self.try_lead().is_some_and(|_lead| self.link.spin())
@@ -150,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// The refusal of a call that the server has not begun with, if that is what has been received of it; the call is over.
+    /// The refusal of a call that the server has not begun, if that is the call's next event. Taking it ends the call.
     #[must_use]
     pub fn take_unbegun(&self, id: CallId) -> Option<Incoming> {
         let mut table = self.table.lock();
@@ -199,8 +201,8 @@ impl Connection {
         None
     }
 
-    /// Delivers a frame. Whether something is in `arrived` now for `mine`. It stays in one place: to move it is most of the
-    /// work.
+    /// Delivers a frame. Returns whether `arrived` now holds an event for `mine`. The event is passed by reference,
+    /// because moving it would be most of the work.
     #[inline]
     pub(super) fn deliver(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> bool {
         match self.deliver_event(arrived, mine) {
@@ -212,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is one for `mine`, which is left where it is; every other is taken.
+    /// Returns whether the event is for `mine`: then it stays in `arrived`. Any other event is taken in or dropped.
     #[inline]
     pub(super) fn deliver_event(
         &self,
@@ -227,7 +229,7 @@ impl Connection {
             Kind::Release if self.side == 0 => self.exports.release(event)?,
             Kind::Release => return Err(Malformed("a release frame belongs to no call")),
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
-            // Calls under way go on; the server ends the connection when it is through with them.
+            // Calls under way go on; the server ends the connection after the last of them.
             Kind::GoAway => {
                 self.parted.get_or_init(Instant::now);
                 self.going_away.store(true, Ordering::Relaxed);
@@ -242,7 +244,7 @@ impl Connection {
                     self.table.leading(|table| table.deliver(arrived, mine))?
                 };
                 if !is_mine && arrived.is_some() {
-                    // It came too late.
+                    // The event came after its call had ended here.
                     let unread = self.table.lock().take_unread();
                     self.release_given(&unread);
                 }
@@ -269,14 +271,14 @@ impl Connection {
         })
     }
 
-    /// The server broke the protocol. What that is for `mine`.
+    /// The server broke the protocol: the connection is lost. Returns the event with which `mine` ends.
     #[cold]
     pub(super) fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Incoming> {
         self.mark_lost(&LinkError::Broken(malformed.0.to_owned()));
         mine.and_then(|id| self.table.lock().take(id))
     }
 
-    /// Answers a ping. A server that takes nothing gets no answer: it must not make us keep them.
+    /// Answers a ping, unless frames wait to be sent: a server that reads nothing must not make us queue answers.
     #[cold]
     fn answer(&self, ping: &[u8]) {
         if self.link.queued() == 0 {
@@ -290,14 +292,14 @@ impl Connection {
 
     /// The connection is gone: every call under way ends.
     pub(crate) fn mark_lost(&self, error: &LinkError) {
-        // Asked first: a link that is closed has nothing to say.
+        // Asked before the link is closed: a closed link cannot say it.
         let mut unsent = self.link.never_sent();
         unsent.sort_unstable();
         self.end_with(&self.failure_of(error), Unbegun::These(&unsent));
     }
 
-    /// The peer is gone: every call under way ends, and new ones fail. What it has left behind may still be read. For a
-    /// server that receives.
+    /// The peer is gone: every call under way ends, and new ones fail. What the peer sent before may still be read. For
+    /// a server that receives on this connection.
     pub(crate) fn end_calls(&self) {
         self.table.lock().die(&self.failure_of(&LinkError::Closed), Unbegun::These(&[]));
         self.tell_loop();
@@ -327,10 +329,11 @@ impl Connection {
         self.end_with(failure, Unbegun::These(&[]));
     }
 
-    /// The same, and some of the calls were not begun.
+    /// Like `end`, where the peer has not begun the calls in `unbegun`.
     fn end_with(&self, failure: &Failure, unbegun: Unbegun<'_>) {
         {
-            // Within the lock: who is refused by the table must find the connection lost, and may then try another one.
+            // Within the lock: a call that the table refuses must find the connection lost, so that it may try another
+            // one.
             let mut table = self.table.lock();
             table.die(failure, unbegun);
             self.lost.store(true, Ordering::Release);
@@ -390,7 +393,7 @@ impl Connection {
                 Ok(mut arrived @ Some(_)) => {
                     self.deliver(&mut arrived, None);
                 }
-                // A signal may have come just before we went to sleep: it interrupts nothing then.
+                // A signal that came just before the thread went to sleep has not interrupted the sleep.
                 Ok(None) if begun.elapsed() >= SIGNAL_CHECK => return Err(NoEvent::Interrupted),
                 Ok(None) => {}
                 Err(LinkError::Interrupted) => return Err(NoEvent::Interrupted),

@@ -1,8 +1,8 @@
 //! Which calls are sent once more, when, and how often: the rules of gRPC's proposal A6, for every transport.
 //!
-//! A call that no server has begun may always be sent again. One that a server may have begun is only if its method is
-//! idempotent. What a channel sends again for that reason is bounded by a budget, so that servers that fail under load are
-//! not given more of it.
+//! A call that no server has begun may always be sent again. A call that a server may have begun is sent again only if
+//! its method is idempotent. A budget bounds what a channel sends again for that reason, so that servers that fail
+//! under load do not get more load.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use nearcall_wire::Metadata;
 use super::pauses::vary;
 use crate::sync::{AtomicU32, Ordering};
 
-/// How often a call that no server has begun is sent at the most, and one that was lost if nobody says how often.
+/// How often a call that no server has begun is sent at most, and a lost call without a retry policy.
 const ATTEMPTS: u32 = 3;
-/// What a call waits before it is sent again to a server that has refused it, and four times that before the next time: a
-/// server counts calls a moment longer than its client.
+/// The pause before a call is sent again to a server that has refused it; the next pause is four times as long. A
+/// server counts a call a moment longer than its client.
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 /// Tokens are counted in thousandths.
 const TOKEN: u32 = 1000;
 
-/// Metadata in which a server says when to send a failed call again, milliseconds, or that it is not to be.
+/// Metadata in which a server says after how many milliseconds to send a failed call again, or not to send it again.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// What a user says of failed calls of idempotent methods.
+/// A user's rules for sending failed calls of idempotent methods again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
     /// How often a call is sent at the most.
@@ -35,9 +35,9 @@ pub struct RetryPolicy {
     pub multiplier: f64,
     /// The statuses after which it is sent again.
     pub codes: Vec<u8>,
-    /// Tokens of the budget. A failure takes one; as long as half of them or fewer are there, nothing is sent again.
+    /// Tokens of a full budget. A failure takes one; while half of them or fewer are left, nothing is sent again.
     pub max_tokens: f64,
-    /// Tokens that a call that succeeds brings back.
+    /// Tokens that a successful call gives back.
     pub token_ratio: f64,
 }
 
@@ -50,7 +50,7 @@ pub struct Retries {
     tokens: AtomicU32,
 }
 
-/// What became of a call when it was sent.
+/// Why a call may have to be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// No server has begun with it; the server that was asked is gone, or will be.
@@ -63,10 +63,10 @@ pub enum Cause {
     Answered(u8),
 }
 
-/// What a server says of when to send a failed call again.
+/// When a server wants a failed call to be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushback {
-    /// After so long.
+    /// After this time.
     After(Duration),
     /// Not at all.
     Never,
@@ -75,13 +75,13 @@ pub enum Pushback {
 /// How often a call was sent, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Times that no server has begun with it, which count for no policy.
+    /// Times that no server had begun the call; they do not count as attempts of a policy.
     unbegun: u32,
     /// Times that it was lost or answered with a failure.
     failed: u32,
-    /// Pauses since the last that the server has chosen.
+    /// Pauses since the last one that the server has chosen.
     pauses: u32,
-    /// Another call has taken the place of the one that was tallied first.
+    /// The call repeats the user's call.
     repeated: bool,
 }
 
@@ -92,7 +92,7 @@ impl Pushback {
         metadata.pairs().iter().find(|(key, _)| key == PUSHBACK).map(|(_, value)| Self::read(value))
     }
 
-    /// What the value of the metadata says: whatever is no number of milliseconds means never, as gRPC wants it.
+    /// Reads the value of the metadata: anything but a number of milliseconds means never, as gRPC wants it.
     fn read(value: &[u8]) -> Self {
         let millis = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse::<u32>().ok());
         millis.map_or(Self::Never, |millis| Self::After(Duration::from_millis(millis.into())))
@@ -111,7 +111,7 @@ impl Retries {
     /// A call has succeeded.
     #[inline]
     pub fn succeeded(&self) {
-        // Relaxed, here and below: the number stands for itself.
+        // Relaxed, here and below: no other memory depends on the number.
         if self.tokens.load(Ordering::Relaxed) < self.max {
             let _ = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tokens| {
                 Some(tokens.saturating_add(self.ratio).min(self.max))
@@ -119,7 +119,8 @@ impl Retries {
         }
     }
 
-    /// A call has failed in a way that the policy is for, whoever sends it again. Whether the budget allows to.
+    /// A call has failed in a way that the policy covers: takes a token. Returns whether the budget allows to send
+    /// again.
     fn failed(&self) -> bool {
         let before =
             self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tokens| Some(tokens.saturating_sub(TOKEN)));
@@ -149,19 +150,19 @@ impl Tally {
         self.failed
     }
 
-    /// Whether this is the tally of another call than the one that the user has made.
+    /// Whether this is the tally of a repetition, not of the call that the user has made.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.repeated
     }
 
-    /// The same for a call that takes the place of the user's.
+    /// The tally of a repetition that takes the place of the user's call.
     #[must_use]
     pub fn sent_once_more(self) -> Self {
         Self { repeated: true, ..self }
     }
 
-    /// How long to wait before the call is sent again; `None` if it is not to be.
+    /// How long to wait before the call is sent again; `None` if it must not be.
     pub fn again(
         &mut self,
         retries: Option<&Retries>,

@@ -1,4 +1,4 @@
-//! How the frames of a connection's calls are sent, and what becomes of a call whose frame cannot be.
+//! How the frames of a connection's calls are sent, and what becomes of a call whose frame cannot be sent.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use nearcall_wire::Failure;
 use super::connection::{Connection, is_past};
 use crate::sync::Ordering;
 
-/// How long a sender that finds the other side gone waits for the thread that receives to find it, too.
+/// How long a sender that finds the other side gone waits until the receiving thread finds it gone, too.
 const HEARING_OUT: Duration = Duration::from_millis(20);
 const GLANCE: Duration = Duration::from_micros(100);
 
@@ -24,8 +24,8 @@ impl Connection {
         self.send_until(call, frame, None)
     }
 
-    /// Sends, waiting for room until then, or as long as the frame itself says. An event loop does not wait: there the frame
-    /// does.
+    /// Sends a frame. Waits for room until `until`, or else until the frame's own deadline. In an event loop it never
+    /// waits: the frame is queued.
     pub(super) fn send_until(
         &self,
         call: u32,
@@ -50,7 +50,7 @@ impl Connection {
         self.note_sent(sent)
     }
 
-    /// Sends without waiting: what there is no room for waits in the connection's queue.
+    /// Sends without waiting: a frame that finds no room waits in the connection's queue.
     pub(super) fn send_later(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
         self.note_sent(self.link.send(self.key(call), frame, Room::Later))
     }
@@ -96,14 +96,15 @@ impl Connection {
         self.table.lock().dead.clone().expect("just lost")
     }
 
-    /// Takes in what the other side has said before it hung up: a goodbye, maybe, which says more than that it is gone.
+    /// Takes in what the other side sent before it hung up: a GOAWAY among it says more than the loss of the
+    /// connection.
     #[cold]
     fn hear_out(&self) {
         if let Some(_lead) = self.try_lead() {
             self.receive(None);
             return;
         }
-        // Whoever receives finds the end by itself, if it can run.
+        // The receiving thread finds the end by itself, if it can run.
         let end = Instant::now() + HEARING_OUT;
         while !self.is_dead() && Instant::now() < end {
             around_sleep(&mut || std::thread::sleep(GLANCE));

@@ -1,7 +1,8 @@
-//! A client's way to one server: a connection, and a new one when it is lost.
+//! A client's connection to one server, replaced by a new one when it is lost.
 //!
-//! Any number of threads may wait for one dial. One of them dials, a slice at a time; the others sleep, each until its own
-//! deadline, and any of them goes on when that one gives up. No lock is held while dialling, nor while a callback runs.
+//! Any number of threads may wait for one dial. One of them dials, a slice at a time; the others sleep, each until its
+//! own deadline. When the dialling thread gives up, any other one continues the dial. No lock is held while dialling,
+//! nor while a callback runs.
 
 use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,17 +21,18 @@ use super::{Adopter, Connection};
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(3);
-/// The same where an attempt costs nobody anything: a server that is back is found at once.
+/// The longest pause where an attempt costs nothing, so that a server that is back is found at once.
 const LONGEST_NEAR: Duration = Duration::from_millis(100);
 const GROWTH: f64 = 1.6;
 
-/// A connection that was lost sooner counts as an attempt that failed: its server may go on like that.
+/// A connection that was lost sooner than this counts as a failed attempt: its server may go on like that.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// A dial that nobody has cared for so long is given up: the server may have done so, too.
+/// A dial that no thread has continued for this time is given up: the server may have given it up, too.
 const ABANDONED: Duration = Duration::from_secs(1);
 
-/// Told of the description of each new connection's server, and of the one before it; refuses it with a failure.
+/// Called with the description of the server before, if any, and that of a new connection's server; an error refuses
+/// it.
 pub(super) type Agree = Box<dyn Fn(Option<&str>, &str) -> Result<(), Failure> + Send + Sync>;
 
 /// Makes connections to one server, one at a time.
@@ -41,39 +43,39 @@ pub(super) struct Subchannel {
     closed: AtomicBool,
     renewal: PerProcess<Renewal>,
     agree: Agree,
-    /// Who receives in the place of those who wait, if the server may call.
+    /// The server of this process that receives in place of waiting callers, if the server may call this client.
     adopter: OnceLock<Arc<dyn Adopter>>,
 }
 
-/// How far this process is with a new connection.
+/// The state of this process's attempts to connect.
 struct Renewal {
-    /// Those who wait are told of every change.
+    /// Notified of every change; callers that wait for a connection sleep on it.
     changed: Condvar,
     state: Mutex<State>,
 }
 
 struct State {
     dialling: Dialling,
-    /// Dials that have failed.
+    /// How many dials have failed.
     failed: u64,
-    /// Why the last one did, and when; `None` once there was a connection.
+    /// Why the last dial failed, and when; `None` if there was a connection since.
     failure: Option<(Failure, Instant)>,
-    /// When there was a connection last.
+    /// When a connection was last made.
     connected: Option<Instant>,
-    /// When the next one may begin, and how long the pause before it is.
+    /// When the next dial may begin, and the pause before it.
     not_before: Option<Instant>,
     pause: Duration,
 }
 
 enum Dialling {
     Not,
-    /// Nobody cares for it since then.
+    /// No thread has continued the dial since then.
     Left(Box<Dial>, Instant),
-    /// A thread has taken it.
+    /// A thread is dialling.
     Taken,
 }
 
-/// Takes a dial back to where others find it, whatever becomes of the thread that had it.
+/// Puts an unfinished dial back when it is dropped, so that another thread finds it, however this thread leaves.
 struct DialGuard<'a> {
     renewal: &'a Renewal,
     dial: Option<Box<Dial>>,
@@ -86,7 +88,7 @@ impl std::fmt::Debug for Subchannel {
 }
 
 impl Subchannel {
-    /// A way to a server that has not been looked for yet.
+    /// A subchannel that has not connected yet.
     pub(super) fn new(url: Url, options: Options, agree: Agree) -> Self {
         Self {
             url,
@@ -99,7 +101,7 @@ impl Subchannel {
         }
     }
 
-    /// Whether there may be a server again when the connection is lost.
+    /// Whether a server can come back after the connection is lost.
     pub(super) fn can_come_back(&self) -> bool {
         self.url.comeback() != Comeback::Never
     }
@@ -110,7 +112,7 @@ impl Subchannel {
         self.current.load_full()
     }
 
-    /// The connection of the moment, if it is usable.
+    /// The current connection, if it is usable.
     #[inline]
     pub(super) fn ready(&self) -> Option<Arc<Connection>> {
         self.current().filter(|connection| connection.is_usable())
@@ -122,19 +124,20 @@ impl Subchannel {
         self.current.load().as_ref().is_some_and(|connection| connection.is_usable())
     }
 
-    /// Why the last dial failed, and when; `None` if none has since there was a connection. And when the next one may begin.
+    /// Why the last dial failed, when, and when the next one may begin. `None` if no dial has failed since the last
+    /// connection.
     pub(super) fn failure(&self) -> Option<(Failure, Instant, Instant)> {
         let renewal = self.renewal.get();
         let state = renewal.state.lock();
         let (failure, at) = state.failure.as_ref()?;
-        // One that nothing is expected to change is no reason to try for every call.
+        // A failure that will hardly pass must not cause a dial for every call.
         let next = state.not_before.filter(|_| may_pass(failure)).unwrap_or(*at + LONGEST);
         Some((failure.clone(), *at, next))
     }
 
-    /// A usable connection, made now if need be. Blocks as long as `patience` says, and until a dial that is under way has
-    /// ended, but no longer than `until`: then it is `None`, unless the last dial has failed. Meanwhile `go_on` is asked
-    /// every 50 ms, and after a signal, whether to.
+    /// A usable connection, dialled now if there is none. Blocks as long as `patience` says, and until a dial that is
+    /// under way has ended, but no longer than `until`: then the result is `None`, unless the last dial has failed.
+    /// While it blocks, it asks `go_on` whether to go on, every 50 ms and after a signal.
     ///
     /// # Errors
     /// The failure that a call ends with.
@@ -164,7 +167,8 @@ impl Subchannel {
             }
             let now = Instant::now();
             let pauses = state.not_before.is_some_and(|at| now < at);
-            // A failure is news to who waited for that dial, and the answer to who comes in the pause after it.
+            // A failure is the answer to a caller that waited for that dial, and to a caller that comes in the pause
+            // after it.
             let failure = state.failure.as_ref().filter(|_| pauses || state.failed != seen);
             let failure = failure.map(|(failure, at)| (failure, *at, state.not_before));
             let over = until.is_some_and(|until| now >= until);
@@ -196,8 +200,8 @@ impl Subchannel {
         }
     }
 
-    /// As patient as makes sense: not at all where no server can come, and for a moment in any case where one has just said
-    /// goodbye, as its successor may not be there yet.
+    /// Adjusts the patience: none where no server can come back, and at least a moment after a server's GOAWAY, as its
+    /// successor may not be there yet.
     fn suited(&self, patience: Patience) -> Patience {
         let Some(last) = self.current() else { return patience };
         match (patience, last.parted()) {
@@ -207,7 +211,7 @@ impl Subchannel {
         }
     }
 
-    /// Goes on with a dial.
+    /// Continues a dial until `end`.
     fn advance(&self, mut guard: DialGuard<'_>, end: Instant) {
         let Some(mut dial) = guard.dial.take() else { return };
         let ended = match dial.advance(end) {
@@ -220,7 +224,7 @@ impl Subchannel {
         };
         let mut state = guard.renewal.state.lock();
         match ended {
-            // Nobody else would end it.
+            // Closed meanwhile: nobody else would end this connection.
             Ok(connection) if self.is_closed() => {
                 drop(state);
                 connection.close();
@@ -230,7 +234,7 @@ impl Subchannel {
                 state.note_connected(self.url.comeback());
                 let old = self.current.swap(Some(Arc::clone(&connection)));
                 drop(state);
-                // Once more, now that the connection can be found: who sets the adopter looks for it after that.
+                // Again, now that the connection can be found: `serve_with` looks for it after it has set the adopter.
                 self.adopt(&connection);
                 if let Some(old) = old.filter(|old| !old.is_ours()) {
                     // Its locks may have been held by a thread of the parent when we were forked: never touch it again.
@@ -248,12 +252,12 @@ impl Subchannel {
         }
     }
 
-    /// Whether a new connection's server still fits.
+    /// Makes the connection, if the server's description is accepted.
     fn welcome(&self, connected: Connected) -> Result<Arc<Connection>, Failure> {
         let connection = Connection::new(&self.url, connected);
         let description = connection.description();
         (self.agree)(self.current().as_ref().map(|old| old.description()), description)?;
-        // Before anybody can use it, so that a loop finds out how it is woken.
+        // Before anybody can use the connection, so that an event loop finds out how it is woken.
         self.adopt(&connection);
         Ok(connection)
     }
@@ -261,7 +265,7 @@ impl Subchannel {
     /// From now on the server may call objects that were given to it: `adopter` receives for this connection and for all later
     /// ones. Never waits.
     pub(super) fn serve_with(&self, adopter: Arc<dyn Adopter>) {
-        // Of two who do it one is first, and a channel has one adopter.
+        // The first adopter stays: a channel has one.
         if self.adopter.set(adopter).is_ok()
             && let Some(connection) = self.current()
         {
@@ -275,12 +279,13 @@ impl Subchannel {
         }
     }
 
-    /// Ends the connection for good, and a dial with it. Whether all that was accepted was sent.
+    /// Ends the connection and a dial for good. Returns whether everything accepted was sent.
     pub(super) fn close(&self) -> bool {
         let renewal = self.renewal.get();
         let abandoned = {
             let mut state = renewal.state.lock();
-            // Release: who sees it finds no newer connection than we do. Set under the lock, so that nobody stores one later.
+            // Release: a thread that sees the flag finds no newer connection than `close` does. Set under the lock, so
+            // that nobody stores a connection later.
             self.closed.store(true, Ordering::Release);
             state.leave()
         };
@@ -309,7 +314,7 @@ impl Renewal {
         Self { changed: Condvar::new(), state: Mutex::new(state) }
     }
 
-    /// Takes the dial that nobody cares for, or a new one.
+    /// Takes the dial that a thread has left, or a new one.
     fn take(&self, state: &mut MutexGuard<'_, State>, new: impl FnOnce() -> Dial) -> DialGuard<'_> {
         let dial = match std::mem::replace(&mut state.dialling, Dialling::Taken) {
             Dialling::Left(dial, since) if since.elapsed() < ABANDONED => dial,
@@ -320,7 +325,7 @@ impl Renewal {
 }
 
 impl State {
-    /// There is a connection. If the one before was lost at once, as this one may be, the pauses between them grow.
+    /// Notes a new connection. If the one before was lost at once, as this one may be, the pauses between them grow.
     fn note_connected(&mut self, comeback: Comeback) {
         let now = Instant::now();
         let settled = self.connected.is_none_or(|before| now - before >= SETTLED);
@@ -329,7 +334,7 @@ impl State {
         self.connected = Some(now);
     }
 
-    /// Takes out a dial that nobody cares for.
+    /// Takes out a dial that no thread continues.
     fn leave(&mut self) -> Option<Dialling> {
         matches!(self.dialling, Dialling::Left(..)).then(|| std::mem::replace(&mut self.dialling, Dialling::Not))
     }
@@ -343,7 +348,7 @@ impl Drop for DialGuard<'_> {
         if has_ended {
             self.renewal.changed.notify_all();
         } else {
-            // One of those who wait goes on, if this thread does not.
+            // A waiting thread continues the dial, if this one does not.
             self.renewal.changed.notify_one();
         }
     }
@@ -368,7 +373,7 @@ pub(super) fn connect_failure(error: &ConnectError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
-/// The failure of an earlier attempt, for a call that may not make one of its own yet: what it says may be true no longer.
+/// The failure of an earlier attempt, for a call that may not dial yet. Says how old it is: it may no longer be true.
 pub(super) fn remembered(failure: &Failure, at: Instant, next: Option<Instant>) -> Failure {
     let now = Instant::now();
     let left = next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now));

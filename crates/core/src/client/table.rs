@@ -23,9 +23,9 @@ pub struct CallId(u32);
 const MOST_HEADS: u8 = 64;
 const SLOT_BITS: u32 = 20;
 const SLOTS: u32 = 1 << SLOT_BITS;
-/// Slots of calls that were given up, and that others wait behind before they are used again. A slot has 4096 numbers. If
-/// one was used for each of a row of such calls, the late reply to the first would be taken for that to the last of 4096
-/// that the server has not even read; among so many slots there are eight million, which no queue holds.
+/// How many slots of cancelled calls rest before the oldest is used again. A slot has 4096 numbers. If such calls in a
+/// row all used one slot, the late reply to the first would be taken for that to the last of 4096 that the server has
+/// not even read. This many slots have eight million numbers, which no queue holds.
 const RESTING: usize = 2048;
 
 impl CallId {
@@ -72,7 +72,7 @@ pub(super) struct Call {
     ended: bool,
     /// What comes for it may hold references.
     pub(super) references: bool,
-    /// The last call of this slot that was given up before its end had come, if what comes for it may hold references.
+    /// The last call of this slot that was given up before its end had come, if its frames may hold references.
     left: Option<CallId>,
 }
 
@@ -85,13 +85,13 @@ pub(super) struct Table {
     live: usize,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
-    /// How many of them the loop was told of, by whoever receives in its place.
+    /// How many of `ready` the loop was told of, by the server that receives in its place.
     told: usize,
     /// Set once, when the connection is lost: every call from then on fails with it.
     pub(super) dead: Option<Failure>,
-    /// To be woken once the lock is free.
+    /// Threads to wake once the lock is free.
     woken: Woken,
-    /// References in events that nobody has read, nor ever will.
+    /// References in events that nobody will ever read.
     unread: Vec<NonZeroU64>,
 }
 
@@ -109,8 +109,9 @@ impl SharedTable {
         LockedTable { table: self.table.lock(), woken: Woken::default() }
     }
 
-    /// Locks it for the leader. Threads that it wakes sleep on until the leader [says so](SharedTable::wake): one that is
-    /// woken in the middle of a batch takes the CPU, finds that somebody leads, and sleeps again with its next call.
+    /// Runs `look` on the locked table, for the leader. Threads that are to be woken sleep on until the leader calls
+    /// [`wake`](SharedTable::wake): a thread woken in the middle of a batch takes the CPU, finds that somebody leads,
+    /// and sleeps again with its next call.
     #[inline]
     pub(super) fn leading<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table.lock();
@@ -141,7 +142,7 @@ impl SharedTable {
     }
 }
 
-/// The table while it is locked. Threads that it wakes are woken after that: they want the lock.
+/// The locked table. Threads are woken once the lock is free, because they take it themselves.
 pub(super) struct LockedTable<'a> {
     // In this order: fields are dropped as they are declared.
     table: MutexGuard<'a, Table>,
@@ -187,7 +188,7 @@ impl Drop for Woken {
 /// The calls with which the peer has certainly not begun when a connection ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unbegun<'a> {
-    /// Those of these numbers, which are in order.
+    /// The calls with these numbers, which are sorted.
     These(&'a [u32]),
     /// All that it has not answered.
     All,
@@ -278,7 +279,7 @@ impl Table {
         // The next use of the slot has another number.
         call.id = CallId(call.id.0.wrapping_add(SLOTS));
         if let Waker::Threads(threads) = waker {
-            // They wait in vain.
+            // Nothing will come for these threads.
             self.woken.0.extend(threads);
         }
         let slot = id.slot() as u32;
@@ -299,14 +300,14 @@ impl Table {
         }
     }
 
-    /// Takes that back.
+    /// Undoes [`Table::wait`].
     pub(super) fn stop_waiting(&mut self, id: CallId, thread: ThreadId) {
         if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(id) {
             threads.retain(|waiting| waiting.id() != thread);
         }
     }
 
-    /// Whether the loop is to be told: something came for it, and nothing was there since it last asked.
+    /// Whether to wake the event loop: calls are ready, and the loop was not told since it last took them.
     pub(super) fn tells_loop(&mut self) -> bool {
         let first = self.told == 0 && !self.ready.is_empty();
         self.told = self.ready.len();
@@ -324,7 +325,8 @@ impl Table {
         self.live
     }
 
-    /// Takes in a frame. If it is for `mine` and nothing else waits there, it stays where it is, and that is `true`.
+    /// Takes in a frame. If it is for `mine`, and no earlier frame of that call waits, it stays in `arrived`; returns
+    /// `true`.
     ///
     /// # Errors
     /// [`Malformed`] if the server sends more than it may.
@@ -332,7 +334,7 @@ impl Table {
         let Some(event) = arrived else { return Ok(false) };
         let id = CallId(event.head.call);
         let ends = event.ends_call();
-        // A call that has ended here: the peer could not know yet.
+        // The call has ended here, which the peer could not know yet.
         let Some(call) = self.get(id) else {
             self.note_unread(id, event);
             return Ok(false);
@@ -342,7 +344,7 @@ impl Table {
         }
         call.ended = ends;
         if ends && call.heads > 0 {
-            // Who has sent metadata of a call has begun with it, whatever it says of that later.
+            // A peer that has sent metadata of a call has begun it, whatever it says of that later.
             event.head.flags &= !flags::UNBEGUN;
         }
         match event.head.kind {
@@ -389,7 +391,7 @@ impl Table {
         self.unread.extend(given_in(&event.head, &event.payload));
     }
 
-    /// Takes out the references that nobody has read: the peer is to learn that nobody holds them.
+    /// Takes out the references that nobody will read: the peer must learn that nobody holds them.
     pub(super) fn take_unread(&mut self) -> Vec<NonZeroU64> {
         std::mem::take(&mut self.unread)
     }

@@ -1,18 +1,18 @@
-//! Objects that the other side has let go of right behind a message that brings them home.
+//! This side's own objects that the other side has released right after a message that sends them back.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
 
-/// Fewer are not worth looking through.
+/// Fewer entries are not worth a sweep.
 const FEW: usize = 64;
 
-/// Those objects by their numbers, until the message was read: then nobody has them any more.
+/// These objects by number, held weakly: the message keeps each alive until it was read.
 #[derive(Debug)]
 pub(super) struct Leaving<T> {
     by_id: HashMap<NonZeroU64, Weak<T>>,
-    /// When there are so many, those are taken out that nobody has. That is twice as many as were there after the last time,
-    /// so that each costs a look or two, however many a peer lets go of.
+    /// At this many entries, a sweep takes out those that nobody holds. It is twice as many as the last sweep has left,
+    /// so that each entry costs a look or two, however many objects a peer releases.
     sweep_at: usize,
     #[cfg(test)]
     looked_at: usize,

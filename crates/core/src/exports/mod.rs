@@ -20,14 +20,14 @@ pub(crate) use releases::Releases;
 pub use releases::{Object, Release};
 pub use routing::{HandlerKind, MethodRouting};
 
-/// What distinguishes one object from another, for its owner: the address of the object, and of what it is served by.
+/// Tells one object from another, for its owner: the addresses of the object and of what serves it.
 pub type Identity = (usize, usize);
 
-/// What the other side may call of an object, by the numbers of the server's description.
+/// The methods of an object that the other side may call, by their numbers in the server's description.
 #[derive(Debug, Default)]
 pub struct Methods {
     first: u16,
-    /// `None`: a method of the description that the object has not.
+    /// `None`: a method of the description that the object does not have.
     kinds: Vec<Option<MethodRouting>>,
 }
 
@@ -52,7 +52,8 @@ impl Methods {
     }
 }
 
-/// One object that the other side holds. When it holds it no more, and the last call of it is through, its owner is told.
+/// An object that the other side holds. Its owner is told when the other side no longer holds it and its last call is
+/// over.
 #[derive(Debug)]
 pub struct Export {
     id: NonZeroU64,
@@ -86,7 +87,7 @@ pub(crate) struct Exports {
     given: Mutex<Given>,
     /// How many there are, so that a connection on which nothing was given looks no further.
     count: AtomicUsize,
-    /// Set once the other side can call: how many objects it may hold, and where those go that it releases.
+    /// Set once the other side can call: how many objects it may hold, and where released objects go.
     terms: OnceLock<(usize, Arc<Releases>)>,
 }
 
@@ -94,7 +95,8 @@ pub(crate) struct Exports {
 struct Given {
     by_id: HashMap<NonZeroU64, Counted>,
     by_identity: HashMap<Identity, NonZeroU64>,
-    /// Those that the other side has let go of right behind a message that brings them home, until that was read.
+    /// Objects that the other side has released right after a message that sends them back, until that message was
+    /// read.
     leaving: Leaving<Export>,
     /// The connection is gone.
     over: bool,
@@ -108,7 +110,8 @@ struct Counted {
 }
 
 impl Given {
-    /// The other side holds it so many times fewer. What is to be dropped outside the lock, if that was the last.
+    /// The other side holds the object `times` fewer times. If none is left, returns the export, to be dropped outside
+    /// the lock.
     fn take_back(&mut self, id: NonZeroU64, times: u64) -> Result<Option<Arc<Export>>, Malformed> {
         let counted = self.by_id.get_mut(&id).ok_or(Malformed("the peer released what it does not hold"))?;
         counted.times = counted.times.checked_sub(times).ok_or(Malformed("the peer released more than it holds"))?;
@@ -118,7 +121,7 @@ impl Given {
         let export = self.by_id.remove(&id).map(|counted| counted.export);
         if let Some(export) = &export {
             self.by_identity.remove(&export.identity);
-            // Somebody besides this table has it: a message, or a call of it.
+            // A message, or a call of the object, still holds it.
             if Arc::strong_count(export) > 1 {
                 self.leaving.insert(id, export);
             }
@@ -132,13 +135,13 @@ impl Exports {
         Arc::new(Self { given: Mutex::default(), count: AtomicUsize::new(0), terms: OnceLock::new() })
     }
 
-    /// From now on the other side can call: it may hold so many objects, and what it releases goes there.
+    /// From now on the other side can call. It may hold `most` objects; those that it releases go to `releases`.
     pub(crate) fn open(&self, most: usize, releases: &Arc<Releases>) {
         // Set once, by whoever receives.
         let _ = self.terms.set((most, Arc::clone(releases)));
     }
 
-    /// Counts one more of an object that is about to be sent; its number.
+    /// Counts one more reference to an object that is about to be sent. Returns the object's number.
     pub(crate) fn give(
         &self,
         identity: Identity,
@@ -189,7 +192,7 @@ impl Exports {
     }
 
     fn note(&self, given: &Given) {
-        // Relaxed: who gives something sends it afterwards, and what the other side then says comes later.
+        // Relaxed: an object is sent after it was counted, and the other side's frames about it come later.
         self.count.store(given.by_id.len(), Ordering::Relaxed);
     }
 
@@ -205,14 +208,14 @@ impl Exports {
         self.given.lock().by_id.get(&id).map(|counted| Arc::clone(&counted.export))
     }
 
-    /// The object of that number that has come home in a message.
+    /// This side's own object with that number, which came back in a message.
     pub(crate) fn home(&self, id: NonZeroU64) -> Option<Arc<Export>> {
         let given = self.given.lock();
         let counted = given.by_id.get(&id).map(|counted| Arc::clone(&counted.export));
         counted.or_else(|| given.leaving.get(id))
     }
 
-    /// What was given was not sent: one fewer of each.
+    /// The message with these references was not sent: counts one fewer of each.
     pub(crate) fn take_back(&self, ids: &[NonZeroU64]) {
         let mut given = self.given.lock();
         let gone: Vec<_> = ids.iter().filter_map(|&id| given.take_back(id, 1).ok().flatten()).collect();
@@ -222,7 +225,7 @@ impl Exports {
         drop(gone);
     }
 
-    /// The other side says that it holds fewer.
+    /// Takes in a release frame of the other side.
     pub(crate) fn release(&self, event: &Incoming) -> Result<(), Malformed> {
         let head = &event.head;
         if head.call != 0 || head.flags != 0 || head.extras().is_some() {
@@ -261,8 +264,8 @@ impl Exports {
         drop(gone);
     }
 
-    /// Keeps own objects that come home in a message until somebody has taken them out of it: its sender may let go of them
-    /// right behind it.
+    /// Keeps this side's own objects alive that come back in a message, until they were taken out of it: the sender may
+    /// release them right after the message.
     pub(crate) fn keep_home(&self, event: &mut Incoming) {
         if self.is_empty() {
             return;

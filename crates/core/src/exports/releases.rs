@@ -1,4 +1,4 @@
-//! Objects that clients of a server have let go of, until a worker tells their owner.
+//! Objects that clients of a server have released, until a worker tells their owner.
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -12,13 +12,13 @@ use crate::sync::{AtomicUsize, Ordering};
 /// An object as its owner gave it; only the owner knows what it is.
 pub type Object = Box<dyn Any + Send + Sync>;
 
-/// Those that nobody has dealt with.
+/// Released objects that nobody has dealt with.
 #[derive(Debug)]
 pub(crate) struct Releases {
     waiting: Mutex<Vec<Object>>,
-    /// Those that wait, and those that are dealt with just now.
+    /// How many objects wait or are being dealt with.
     pending: AtomicUsize,
-    /// Wakes whoever receives.
+    /// Wakes the receiving thread.
     wake: Arc<OwnedFd>,
 }
 
@@ -35,26 +35,26 @@ impl Releases {
     }
 
     pub(crate) fn push(&self, object: Object) {
-        // Release: who stops the server and finds none pending finds those before it through.
+        // Release: a thread that stops the server and finds none pending finds the earlier releases finished.
         self.pending.fetch_add(1, Ordering::Release);
         self.waiting.lock().push(object);
         descriptors::signal(&self.wake);
     }
 
-    /// Those that nobody deals with yet.
+    /// The objects that nobody deals with yet.
     pub(crate) fn take(self: &Arc<Self>) -> Vec<Release> {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         let release = |object| Release { object: Some(object), releases: Arc::clone(self) };
         waiting.into_iter().map(release).collect()
     }
 
-    /// The last of them.
+    /// The last of the objects that nobody deals with yet.
     pub(crate) fn take_one(self: &Arc<Self>) -> Option<Release> {
         let object = self.waiting.lock().pop()?;
         Some(Release { object: Some(object), releases: Arc::clone(self) })
     }
 
-    /// Those that wait, and those that are dealt with just now.
+    /// How many objects wait or are being dealt with.
     pub(crate) fn pending(&self) -> usize {
         // Acquire: as in `push`.
         self.pending.load(Ordering::Acquire)
@@ -67,7 +67,7 @@ impl Release {
         self.object.take()
     }
 
-    /// The server ends: its last owner deals with it.
+    /// The server ends: puts the object back for its last owner to deal with.
     pub(crate) fn keep(mut self) {
         if let Some(object) = self.object.take() {
             self.releases.pending.fetch_add(1, Ordering::Release);
@@ -76,7 +76,7 @@ impl Release {
     }
 }
 
-/// It was dealt with.
+/// The object was dealt with.
 impl Drop for Release {
     fn drop(&mut self) {
         // Release: as in `push`.

@@ -8,8 +8,8 @@ pub enum HandlerKind {
     Thread,
     /// The event loop.
     EventLoop,
-    /// The [`NativeHandler`](crate::server::NativeHandler) with this index, in the thread that has received the call.
-    /// However many others run.
+    /// The [`NativeHandler`](crate::server::NativeHandler) with this index, in the thread that has received the call,
+    /// however many other handlers run.
     Native(u8),
 }
 
@@ -22,7 +22,7 @@ pub struct MethodRouting {
     pub streams: bool,
     /// Its arguments may hold references.
     pub references: bool,
-    /// The items of the caller's stream may.
+    /// The items of the caller's stream may hold references.
     pub item_references: bool,
 }
 

@@ -7,13 +7,13 @@ use nearcall_platform::lock::Mutex;
 use crate::client::Connection;
 use crate::server::connection::ServerConnection;
 
-/// Those that wait for it.
+/// The clients that wait for the server.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Adoptions {
     waiting: Mutex<Vec<Adopted>>,
 }
 
-/// One of them.
+/// A client for which a server is to receive.
 #[derive(Debug)]
 pub(in crate::server) struct Adopted {
     pub(in crate::server) client: Weak<Connection>,
@@ -45,7 +45,8 @@ impl Adoptions {
         self.waiting.lock().push(adopted);
     }
 
-    /// Takes those in that wait; `adopt` says whether one is settled, else it is asked again.
+    /// Calls `adopt` for each waiting client. A client for which it returns `false` waits on, and is tried again next
+    /// time.
     pub(in crate::server) fn take(&self, mut adopt: impl FnMut(&Adopted) -> bool) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         let left: Vec<_> = waiting.into_iter().filter(|adopted| !adopt(adopted)).collect();
@@ -61,7 +62,7 @@ impl Adopted {
         self.client.upgrade()
     }
 
-    /// From now on the connection is received for.
+    /// The server receives on the connection from now on.
     pub(in crate::server) fn settle(&self, connection: &Arc<ServerConnection>) {
         // It is settled once.
         let _ = self.connection.set(ReceivedFrom::new(connection));

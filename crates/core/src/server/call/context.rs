@@ -19,7 +19,7 @@ pub struct CallContext {
     pub(in crate::server) connection: Arc<ServerConnection>,
     pub(in crate::server) id: u32,
     pub(in crate::server) ordinal: u64,
-    /// The handler has heard that it was.
+    /// The handler has been told that the call was cancelled.
     pub(in crate::server) cancelled: AtomicBool,
     pub(in crate::server) call: Option<Arc<ServerCall>>,
     pub(in crate::server) oneway: bool,
@@ -48,7 +48,7 @@ impl CallContext {
         self.connection.peer()
     }
 
-    /// Where memory comes from for what will be sent to the caller.
+    /// The pool of memory for what will be sent to the caller.
     #[must_use]
     pub fn pool(&self) -> Arc<BufferPool> {
         self.connection.link.pool()
@@ -68,7 +68,7 @@ impl CallContext {
         self.connection.send(self.id, &frame)
     }
 
-    /// Says whether messages that are sent from here on are compressed, where the wire can do that and the caller reads it;
+    /// Sets whether messages sent from here on are compressed, where the protocol can do that and the caller reads it;
     /// `None`: as the server's options say.
     pub fn set_compress(&self, compress: Option<bool>) {
         let mut said = self.compress.lock();
@@ -80,7 +80,7 @@ impl CallContext {
         };
     }
 
-    /// What was said of that.
+    /// What [`CallContext::set_compress`] has set.
     #[must_use]
     pub fn compress(&self) -> Compress {
         *self.compress.lock()
@@ -92,27 +92,28 @@ impl CallContext {
         self.call.as_ref().and_then(|call| call.was_compressed()).unwrap_or(self.was_compressed)
     }
 
-    /// What the server measures. From the first look of a client on it measures, until the client is gone or says that it
-    /// is through ([`CallContext::stop_watching`]).
+    /// What the server measures. It begins to measure when the first client watches, and goes on until the client is
+    /// gone or [stops watching](CallContext::stop_watching).
     #[must_use]
     pub fn watch(&self) -> Snapshot {
         self.connection.watch();
         self.connection.shared.snapshot()
     }
 
-    /// The client looks no more.
+    /// The client stops watching.
     pub fn stop_watching(&self) {
         self.connection.unwatch();
     }
 
-    /// Has something done by `ends` if nobody waits for the call any more before its handler is through. `false` if it is.
+    /// Lets `ends` run the errand if nobody waits for the call any more before its handler is through. `false` if the
+    /// handler is through already.
     pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: Errand) -> bool {
         let number = ends.put(self.deadline, errand);
         if !self.watched.add(ends, number, self.id, &self.connection.watched_calls) {
             ends.forget(number);
             return false;
         }
-        // After that: what happens from here on is told.
+        // Checked after the errand was added: a cancellation from here on is noted.
         if self.is_cancelled() {
             ends.note(number);
         }
@@ -129,7 +130,8 @@ impl CallContext {
     /// Whether the caller gave the call up, or is gone.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        // Relaxed, both: nothing else hangs on it. The connection may forget it; what the handler has heard stays true.
+        // Relaxed, both: no other memory depends on the flag. The connection may forget a cancellation; for a handler
+        // that was told of it, it stays true.
         let cancelled = self.cancelled.load(Ordering::Relaxed)
             || self.connection.is_dead()
             || self.call.as_ref().is_some_and(|call| call.is_cancelled())

@@ -27,18 +27,18 @@ pub struct ServerCall {
     measured: Option<Arc<Measured>>,
     /// The items of the caller's stream may hold references.
     references: bool,
-    /// Who sends its items once the handler is through.
+    /// Sends the call's items once the handler is through.
     keeper: OnceLock<Weak<dyn CallObserver>>,
 }
 
-/// Who is told when something has come for a call: the client has given it up, there is room for more items, or the server
-/// begins to stop. To be asked of the two. None of this may wait for anything.
+/// Told when something has come for a call: the client has given it up, there is room for more items, or the server
+/// begins to stop. The observer asks the call and the server what it was. None of this may wait for anything.
 pub trait CallObserver: Send + Sync {
     /// Something has come.
     fn changed(&self, _call: &Arc<ServerCall>) {}
 }
 
-/// The first who is told, besides the threads that wait for the call.
+/// Told first of news for a call, besides the threads that wait for it.
 pub(in crate::server) enum Told {
     Nobody,
     /// The event loop that handles the call.
@@ -136,7 +136,7 @@ impl ServerCall {
         self.id
     }
 
-    /// Whether own objects may come home in its items.
+    /// Whether this side's own objects may come back in its items.
     pub(in crate::server) fn may_bring_home(&self) -> bool {
         self.references
     }
@@ -156,7 +156,7 @@ impl ServerCall {
         self.tell();
     }
 
-    /// The call is over: items that are still here nobody reads, and what was given in them is let go of.
+    /// The call is over: nobody reads the items that are still here, so the references given in them are released.
     pub(in crate::server) fn let_go_of_items(&self) {
         if !self.references {
             return;
@@ -218,15 +218,16 @@ impl ServerCall {
         }
     }
 
-    /// From now on `keeper` is told of news, and nobody else. It is to look once by itself, for what came before.
+    /// From now on only `keeper` is told of news. It must look once by itself for what came before.
     pub(in crate::server) fn keep(&self, keeper: Weak<dyn CallObserver>) {
         // A call is kept once: its handler is through.
         let _ = self.keeper.set(keeper);
-        // Whoever begins to stop the server looks for a keeper after this lock, or the keeper sees after it that it stops.
+        // A thread that stops the server locks this state, too. Either it finds the keeper afterwards, or the keeper
+        // sees that the server stops.
         self.state.lock().changes += 1;
     }
 
-    /// Whether somebody has taken it over from its handler.
+    /// Whether a keeper has taken the call over from its handler.
     pub(in crate::server) fn is_kept(&self) -> bool {
         drop(self.state.lock());
         self.keeper.get().is_some()
@@ -309,7 +310,7 @@ impl ServerCall {
                 return Ok(ItemOutcome::NoCredit);
             }
             state.credit -= cost(item.len());
-            // Memory has no system call that could be saved.
+            // Shared memory has no system call that could be saved.
             !self.connection.link.is_memory() && state.follows_quickly()
         };
         let sent = if is_one_of_many {
@@ -329,7 +330,8 @@ impl ServerCall {
         }
     }
 
-    /// Whether [`ServerCall::try_send_item`] would send one. If only the client's reading is missing, the call is told of it.
+    /// Whether [`ServerCall::try_send_item`] would send one. If only room is missing, the call is told when the client
+    /// has read.
     pub(in crate::server) fn may_send(&self) -> bool {
         let state = self.state.lock();
         state.cancelled || (state.credit > 0 && self.connection.has_room_or_tells())

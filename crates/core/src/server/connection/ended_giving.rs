@@ -1,4 +1,4 @@
-//! Calls that have ended in whose items references may still be given.
+//! Ended calls whose late items may still give references.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,8 @@ use nearcall_platform::lock::Mutex;
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// Those calls, by the client's numbers. What looks like a reference in an item of another call may be bytes of its user's.
+/// These calls, by the client's numbers. In an item of any other call, bytes that look like a reference may be the
+/// user's own.
 #[derive(Debug, Default)]
 pub(super) struct EndedGiving {
     calls: Mutex<VecDeque<u32>>,
@@ -14,7 +15,8 @@ pub(super) struct EndedGiving {
     any: AtomicBool,
 }
 
-/// So many are remembered; older ones are forgotten, and what is given in their items counts until the connection ends.
+/// How many calls are remembered. Older ones are forgotten; references given in their items count until the connection
+/// ends.
 const MOST_ENDED: usize = 1024;
 
 impl EndedGiving {
@@ -30,7 +32,7 @@ impl EndedGiving {
         }
     }
 
-    /// A call has ended in whose items references may be given.
+    /// A call has ended whose late items may still give references.
     pub(super) fn end(&self, call: u32) {
         let mut calls = self.calls.lock();
         if calls.len() >= MOST_ENDED {

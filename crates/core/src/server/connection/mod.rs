@@ -26,30 +26,31 @@ use crate::server::early_ends::WatchedCalls;
 use crate::server::session::Session;
 use crate::server::shared::Shared;
 
-/// A connection to one client. Of a client of this very process whose server may call it, it is the half that is called.
+/// A connection to one client. If a client of this process has made the connection, it is the half that the server
+/// calls.
 #[derive(Debug)]
 pub struct ServerConnection {
     pub(in crate::server) link: Arc<dyn Link>,
     pub(in crate::server) shared: Arc<Shared>,
     session: Arc<Session>,
-    /// Why it ended is in the log.
+    /// The log says why the connection ended.
     told: AtomicBool,
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
     /// had arrived by then. A later call with the same number is another one.
     cancelled: Mutex<VecDeque<(u32, u64)>>,
     /// Calls whose early end somebody wants to know of.
     pub(in crate::server) watched_calls: WatchedCalls,
-    /// It watches the server's statistics.
+    /// The client watches the server's statistics.
     watches: Mutex<bool>,
     /// Something waits to be sent, and the reactor watches for room.
     write_interest: WriteInterest,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
-    /// It is among those that keep items back.
+    /// The connection is listed in `Shared::kept_back`.
     keeps: AtomicBool,
     ended_giving: EndedGiving,
-    /// What the frames of calls that are handled here say of who began them: [`flags::BACK`] if this side did not accept the
-    /// connection.
+    /// The flag that says, in the frames of calls handled here, which side began the call: [`flags::BACK`] if this side
+    /// did not accept the connection.
     side: u8,
     /// The half that calls.
     caller: OnceLock<Caller>,
@@ -59,9 +60,9 @@ pub struct ServerConnection {
 /// The half of a connection that calls.
 #[derive(Debug)]
 pub(in crate::server) enum Caller {
-    /// Made for it.
+    /// Made for this connection.
     Own(Arc<client::Connection>),
-    /// There was a client first, and it may go before the connection.
+    /// The client that made the connection; it may go before the connection.
     Client(Weak<client::Connection>),
 }
 
@@ -90,14 +91,15 @@ impl Sends for ServerConnection {
             Ok(Flushed::All) => true,
             Ok(Flushed::Full) => false,
             Ok(Flushed::Part) => {
-                // The poller tells of room once, and again when it is asked again.
+                // The poller reports room once, and again only after another `watch_room`.
                 self.watch_room(true);
                 false
             }
             Err(error) => {
                 self.tell_end(&error);
                 self.link.close();
-                // What still waits is dropped: nobody takes it any more, and whoever flushes would not come to an end.
+                // Drop the frames that still wait: nobody takes them any more, and a thread that flushes would not come
+                // to an end.
                 self.link.stop_sending();
                 true
             }
@@ -108,7 +110,7 @@ impl Sends for ServerConnection {
         self.link.queued() > 0
     }
 
-    /// Lets the poller tell of room in the client's socket, or no longer. A ring's reader tells of it by itself.
+    /// Lets the poller report room in the client's socket, or no longer. A ring's reader reports room by itself.
     fn watch_room(&self, watch: bool) {
         if !self.link.is_memory() {
             let flags = if watch { SOCKET | EventFlags::OUT } else { SOCKET };
@@ -179,7 +181,7 @@ impl ServerConnection {
         })
     }
 
-    /// The poller's word for it.
+    /// The poller's token for the connection.
     pub(in crate::server) fn token(&self) -> u64 {
         self.session.token()
     }
@@ -190,7 +192,7 @@ impl ServerConnection {
         self.link.peer()
     }
 
-    /// What belongs to the client.
+    /// The client's session.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.session
@@ -208,14 +210,14 @@ impl ServerConnection {
         self.shared.is_stopping()
     }
 
-    /// For bytes that its server keeps for several clients: none yet. They count among those of the server, and of no
+    /// An empty charge, for bytes that the server keeps for several clients. They count for the server, and for no
     /// connection.
     #[must_use]
     pub fn charge_to_all(&self) -> Charge {
         Account::of(&self.shared.budget, 0).charge_anyway(0)
     }
 
-    /// What this side has given to the client.
+    /// The objects that this side has given to the client.
     pub(in crate::server) fn exports(&self) -> &Arc<Exports> {
         &self.exports
     }
@@ -237,7 +239,7 @@ impl ServerConnection {
         make: impl FnOnce() -> Arc<client::Connection>,
     ) -> Option<Arc<client::Connection>> {
         let caller = self.caller.get_or_init(|| Caller::Own(make())).get();
-        // Who ends the connection may have looked for a caller before there was one.
+        // The thread that ends the connection may have looked for a caller before there was one.
         if let Some(caller) = &caller
             && self.is_dead()
         {
@@ -280,17 +282,17 @@ impl ServerConnection {
         }
     }
 
-    /// The client looks at the server's statistics: calls are measured until it is gone, or says that it is through.
+    /// The client watches the server's statistics: calls are measured until it is gone, or says that it is through.
     pub(in crate::server) fn watch(&self) {
         let mut watches = self.watches.lock();
-        // A connection that dies now waits for the lock, and takes this back.
+        // A thread that ends the connection now waits for the lock, and undoes this.
         if !*watches && !self.is_dead() {
             *watches = true;
             self.shared.statistics.add_watcher();
         }
     }
 
-    /// The client looks no more. Harmless when repeated.
+    /// The client stops watching. Harmless when repeated.
     pub(in crate::server) fn unwatch(&self) {
         let mut watches = self.watches.lock();
         if std::mem::take(&mut *watches) {
@@ -298,7 +300,7 @@ impl ServerConnection {
         }
     }
 
-    /// A call was cancelled that nothing here is registered for.
+    /// Notes the cancellation of a call without a registered `ServerCall`.
     pub(in crate::server) fn note_cancelled(&self, call: u32) {
         let mut cancelled = self.cancelled.lock();
         if cancelled.len() >= MOST_CANCELLED {
@@ -307,7 +309,7 @@ impl ServerConnection {
         cancelled.push_back((call, self.session.arrived()));
     }
 
-    /// Whether the call of that number was cancelled that arrived with that ordinal.
+    /// Whether the call with this number and this ordinal was cancelled.
     pub(in crate::server) fn was_cancelled(&self, call: u32, ordinal: u64) -> bool {
         self.cancelled.lock().iter().any(|&(number, arrived)| number == call && arrived > ordinal)
     }
@@ -317,28 +319,28 @@ impl ServerConnection {
         self.link.queued() < FULL
     }
 
-    /// The same; if not, the calls under way are told when it does again.
+    /// Like `has_room`; if there is none, the calls under way are told when the client has read.
     pub(in crate::server) fn has_room_or_tells(&self) -> bool {
         if self.has_room() {
             return true;
         }
-        // SeqCst, before the second look: whoever makes room looks at the flag after it.
+        // SeqCst, before the second look: the thread that makes room looks at the flag after it.
         self.room_wanted.store(true, Ordering::SeqCst);
         self.has_room()
     }
 
-    /// Whether calls under way are to be told that there is room now; for whoever has made some.
+    /// Whether calls under way are to be told of room; for the thread that has made some.
     pub(in crate::server) fn take_room_wanted(&self) -> bool {
         // SeqCst: see `has_room_or_tells`.
         self.room_wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Sends a frame, without waiting: what there is no room for waits in the connection's queue.
+    /// Sends a frame without waiting: a frame that finds no room waits in the connection's queue.
     pub(in crate::server) fn send(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         self.sent(self.link.send(CallKey { number: call, side: self.side }, frame, Room::Later))
     }
 
-    /// The same for an item that others are going to follow at once: it may go out with them.
+    /// Like `send`, for an item that others will follow at once: it may go out with them.
     pub(in crate::server) fn send_together(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         let sent = self.link.send(CallKey { number: call, side: self.side }, frame, Room::Together);
         // AcqRel: see `release_kept`.
@@ -366,22 +368,22 @@ impl ServerConnection {
         }
     }
 
-    /// It is among those that keep items back no longer: sends them. For whoever receives.
+    /// Sends the items kept back; the connection is no longer listed in `Shared::kept_back`. For the receiving thread.
     pub(in crate::server) fn release_kept(&self) {
         // AcqRel: what was kept before is seen by the release, and what is kept from here on lists it again.
         self.keeps.swap(false, Ordering::AcqRel);
         self.release();
     }
 
-    /// A handler is going to wait: what it has sent does not.
+    /// A handler is about to wait: what it has sent must not wait with it.
     pub(in crate::server) fn release_own(&self) {
-        // Relaxed: this thread has kept it.
+        // Relaxed: this thread has kept the items back.
         if self.keeps.load(Ordering::Relaxed) {
             self.release();
         }
     }
 
-    /// Sends replies that were kept back to go out together. For whoever receives.
+    /// Sends frames that were kept back to go out together.
     pub(in crate::server) fn release(&self) {
         // If the client is gone, that is found out by reading from it.
         if self.link.release() == Ok(Sent::Queued) {
@@ -389,15 +391,15 @@ impl ServerConnection {
         }
     }
 
-    /// Whether something waits to be sent, or has just been.
+    /// Whether frames wait to be sent, or have just been sent.
     pub(in crate::server) fn has_queued_frames(&self) -> bool {
         self.write_interest.is_set()
     }
 
-    /// Something waits to be sent: the reactor is to flush it when there is room.
+    /// A frame waits to be sent: the reactor is to flush it when there is room.
     #[cold]
     pub(crate) fn note_queued_frame(&self) {
-        // Whoever sets it after the connection has died sees that.
+        // A thread that sets the flag after the connection has died sees that here.
         if self.write_interest.set(self) && self.is_dead() {
             self.write_interest.clear(self);
         }
@@ -409,30 +411,31 @@ impl ServerConnection {
         self.write_interest.flush(self);
     }
 
-    /// Tells the client that what it gave so is not held here. Never waits.
+    /// Tells the client that this side does not hold the references it gave. Never waits.
     pub fn release_given(&self, given: &[NonZeroU64]) {
         for payload in release_payloads(given) {
             let release = Outgoing::new(Kind::Release, Body::Whole(&payload));
-            // It belongs to no call, so that it has no side. If it cannot be sent, the end of the connection releases all.
+            // A release frame belongs to no call, so it has no side. If it cannot be sent, the end of the connection
+            // releases all.
             if self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) == Ok(Sent::Queued) {
                 self.note_queued_frame();
             }
         }
     }
 
-    /// A call begins in whose items references may be given, if it `gives`.
+    /// A call begins. If it `gives`, its items may give references.
     #[inline]
     pub(in crate::server) fn note_begun(&self, call: u32, gives: bool) {
         self.ended_giving.begin(call, gives);
     }
 
-    /// A call has ended here in whose items references may be given, and some may still come.
+    /// A call has ended here whose late items may still give references.
     pub(in crate::server) fn note_ended(&self, call: u32) {
         self.ended_giving.end(call);
     }
 
-    /// An item came for a call that is not under way: if one has ended here that it may be of, what is given in it nobody will
-    /// read.
+    /// An item came for a call that is not under way. If it may belong to a call that has ended here, nobody will read
+    /// it: the references given in it are released.
     pub(in crate::server) fn let_go_of_item(&self, item: &Incoming) {
         if self.ended_giving.is_of(item.head.call) {
             self.release_given(&given_in(&item.head, &item.payload));

@@ -1,4 +1,4 @@
-//! Whether frames wait for a client to read, so that whoever receives has to watch for room.
+//! Whether frames wait for a client to read, so that the receiving thread has to watch for room.
 
 use crate::sync::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use crate::sync::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(in crate::server) struct WriteInterest(AtomicBool);
 
-/// What is sent, and who tells of room.
+/// The queue of frames, and the poller that reports room for them.
 pub(in crate::server) trait Sends {
     /// Sends what waits, as far as there is room. Whether nothing is left.
     fn flush(&self) -> bool;
@@ -14,7 +14,7 @@ pub(in crate::server) trait Sends {
     /// Whether anything waits.
     fn is_queued(&self) -> bool;
 
-    /// From here on whoever receives is told of room, or no longer.
+    /// Starts or stops telling the receiving thread of room.
     fn watch_room(&self, watch: bool);
 
     /// One connection more, or fewer, has frames that wait.
@@ -28,7 +28,7 @@ impl WriteInterest {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// To be called by whoever has queued a frame, afterwards. Whether it is the first one.
+    /// Call this after queueing a frame. Returns whether the flag was clear before.
     pub(in crate::server) fn set(&self, sends: &impl Sends) -> bool {
         // AcqRel: see `flush`.
         let first = !self.0.swap(true, Ordering::AcqRel);
@@ -41,17 +41,17 @@ impl WriteInterest {
 
     /// Nothing waits any more.
     pub(in crate::server) fn clear(&self, sends: &impl Sends) {
-        // AcqRel: whoever queued a frame and found the flag set is seen by the look at the queue that follows.
+        // AcqRel: a frame whose sender found the flag set is seen by the look at the queue that follows.
         if self.0.swap(false, Ordering::AcqRel) {
             sends.count(false);
         }
     }
 
-    /// Sends what waits, as far as there is room. For whoever receives, one at a time.
+    /// Sends what waits, as far as there is room. For the receiving thread, one at a time.
     pub(in crate::server) fn flush(&self, sends: &impl Sends) {
         while sends.flush() && self.is_set() {
-            // In this order: whoever queues a frame from here on either finds the flag set, and then the frame is seen below, or
-            // sets it, and watches again.
+            // In this order: a thread that queues a frame from here on either finds the flag set, and then the frame is
+            // seen below, or sets it, and watches again.
             sends.watch_room(false);
             self.clear(sends);
             if !sends.is_queued() {
