@@ -63,8 +63,9 @@ test-versions: tools-present  ## run the short tests on every Python that is pro
 test-short: $(STAMPS)/build
 	@$(PY) -m pytest -q $(or $(ARGS),$(SHORT_TESTS))
 
-lint: setup  ## check format, lint rules, types, floors and the compiled module's stub
+lint: setup  ## check format, lint rules, types, floors, the compiled module's stub and what it asks of each Python
 	@$(PY) tools/check_floors.py
+	@$(PY) tools/check_symbols.py
 	@$(VENV)/bin/ruff format --check $(wildcard $(PYTHON_CODE))
 	@$(VENV)/bin/ruff check $(wildcard $(PYTHON_CODE))
 	@$(VENV)/bin/mypy $(TYPED_CODE)
