@@ -33,7 +33,7 @@ def _collected(ours_ns: float) -> Collected:
             value = ours_ns if cell.mechanism.startswith("nearcall") else 1e6
             collected.add(cell.key, turn, value)
             collected.add_samples(cell.key, latencies(np.full(1000, int(value))))
-        for key in ("view", "set-up", "import"):
+        for key in ("view", "set-up", "import", "first reply"):
             collected.add(key, turn, ours_ns)
         for key in ("stream", "one-way 20", "one-way 4096"):
             collected.add(key, turn, 1e12 / ours_ns)
@@ -121,6 +121,7 @@ def test_other_work_is_told_also_where_no_ping_pong_ran(tmp_path: Path, capsys: 
     report = json.loads((tmp_path / "runtime-part.json").read_text(encoding="utf-8"))
     assert any("other work was running" in flag for flag in report["red_flags"])
     said = capsys.readouterr().out
+    assert "first reply in a new process" in said
     assert "Caution: a quick run, too short to publish." in said
     assert "Caution: other work was running" in said
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import random
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from nearcall_lab.engine.launch import measure
 from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant, discover, entrants_of
 from nearcall_lab.results.metric import metric_of
-from nearcall_lab.runtime_bench import floor
+from nearcall_lab.runtime_bench import floor, starts
 from nearcall_lab.runtime_bench.grpc_tasks import GrpcTasks
 from nearcall_lab.runtime_bench.load_tasks import GRPC, LoadTasks
 from nearcall_lab.runtime_bench.pair import Pair
@@ -235,17 +233,10 @@ class RuntimeRun:
             self.collected.add(f"memory {kind}", turn, grown / IDLE_CLIENTS)
 
     def _import(self, turn: int) -> None:
-        code = "import time; t = time.perf_counter_ns(); import nearcall; print(time.perf_counter_ns() - t)"
-        # With byte code in its cache, as for every import but an installation's first: compiling is not importing.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        times = []
-        for _ in range(self.amounts.imports + 1):
-            done = subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environment
-            )
-            times.append(int(done.stdout))
-        del times[0]
-        self.collected.add("import", turn, statistics.median(times))
+        """The import alone, and all that a program does before its first reply."""
+        for key, code in (("import", starts.IMPORT), ("first reply", starts.FIRST_REPLY)):
+            times = [starts.in_new_process(code) for _ in range(self.amounts.imports + 1)]
+            self.collected.add(key, turn, statistics.median(times[1:]))
 
     def _ring(self, turn: int) -> None:
         alone = floor.measure(self._floor, self._apart)
