@@ -20,7 +20,7 @@ The guide, in ``docs/guide``, explains all of it with examples. This is what the
   fills a parameter in at the server, `field` pins a number for gRPC.
 - **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
 - **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
-  a child process. `start` sends a call without waiting for its reply.
+  a child process. `start` sends a call without waiting for its reply; `as_completed` waits for the first of several.
 - **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `nearcall.auth`,
   interceptors.
 - **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .client.client import Client
     from .client.options import ChannelOptions
     from .client.retry import Retry
-    from .client.start import StartedCall, start
+    from .client.start import StartedCall, as_completed, start
     from .errors import (
         Aborted,
         AlreadyExists,
@@ -110,7 +110,7 @@ else:
             "client.client": ["Client"],
             "client.options": ["ChannelOptions"],
             "client.retry": ["Retry"],
-            "client.start": ["StartedCall", "start"],
+            "client.start": ["StartedCall", "as_completed", "start"],
             "errors": [
                 "Aborted",
                 "AlreadyExists",
@@ -200,6 +200,7 @@ __all__ = [
     "Workers",
     "__version__",
     "aio",
+    "as_completed",
     "auth",
     "buffer",
     "compression",

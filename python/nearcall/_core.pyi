@@ -58,6 +58,7 @@ __all__ = [
     "on_end",
     "sandbox_names",
     "set_call_variables",
+    "wait_for_started",
 ]
 
 _D = TypeVar("_D")
@@ -626,13 +627,52 @@ class Unary:
 
 @final
 class StartedCall(Generic[_R]):
-    """A call that was sent. Its result is taken once; it is given up when nobody holds it any more."""
+    """A call that was sent, by :func:`nearcall.start`. It is given up when nobody holds it any more before its end.
 
-    def result(self) -> _R:
-        """Waits for the outcome: returns the result, or raises what the call raises."""
+    Any thread may ask it, several at once, and as often as they like.
+    """
 
-    def cancel(self) -> None:
-        """Gives the call up, also while another thread waits for it. Harmless when it has ended."""
+    def result(self, timeout: float | None = None) -> _R:
+        """Waits for the outcome: returns the result, or raises what the call raises.
+
+        Args:
+            timeout: Seconds to wait for the reply; without, until the call's own deadline. When they are over the call
+                goes on.
+
+        Raises:
+            TimeoutError: there is no reply yet.
+            Cancelled: the call was given up.
+        """
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits for the outcome: returns the exception that the call raises, or ``None``.
+
+        Args:
+            timeout: As of ``result``.
+
+        Raises:
+            TimeoutError: there is no reply yet.
+            Cancelled: the call was given up.
+        """
+
+    def done(self) -> bool:
+        """Whether the reply is here, the call's deadline has passed, or it was given up. Never waits.
+
+        What is done need not be waited for, unless it has failed and is sent once more.
+        """
+
+    def cancelled(self) -> bool:
+        """Whether it was given up."""
+
+    def cancel(self) -> bool:
+        """Gives the call up, also while another thread waits for it. ``False`` if its reply is here: that stays."""
+
+def wait_for_started(calls: list[StartedCall[Any]], timeout: float | None = None) -> list[int]:
+    """Waits until one of the calls has ended, for so many seconds at the most.
+
+    Returns:
+        The places of those that have; none if the time is over.
+    """
 
 @final
 class Oneway:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,14 +67,127 @@ def test_a_result_and_an_error_are_those_of_the_call(url: str) -> None:
         assert [each.result() for each in long] == [data] * 3
 
 
-def test_a_result_is_taken_once(url: str) -> None:
-    with nearcall.connect(url, Basics) as basics:
+def test_an_outcome_is_kept(url: str) -> None:
+    with nearcall.connect(url, Basics) as basics, nearcall.connect(url, Errors) as errors:
         started = nearcall.start(basics.add, 1, 2)
         assert repr(started).startswith("<call of Basics.add at ")
-        assert started.result() == 3
-        with pytest.raises(RuntimeError, match="taken already"):
-            started.result()
-        started.cancel()
+        assert [started.result(), started.result(LONG), started.result(0)] == [3, 3, 3]
+        assert started.exception() is None
+        assert started.done()
+        assert not started.cancel(), "there is nothing left to give up"
+        assert not started.cancelled()
+        assert "returned" in repr(started)
+        failing = nearcall.start(errors.status, 5, "nobody", None)
+        error = failing.exception(LONG)
+        assert isinstance(error, nearcall.NotFound)
+        for _ in range(2):
+            with pytest.raises(nearcall.NotFound, match="nobody") as raised:
+                failing.result()
+            assert raised.value is error
+        assert "raised" in repr(failing)
+
+
+def test_one_may_look_and_wait_for_a_while(waiting: Any, key: str) -> None:
+    started = nearcall.start(waiting.hold, key)
+    assert waiting.entered(key)
+    for seconds in (0, 0.02, -1):
+        with pytest.raises(TimeoutError, match=rf"Waiting.hold at .* has not ended within {seconds} s") as raised:
+            started.result(seconds)
+        assert not isinstance(raised.value, nearcall.RpcError), "it is still under way"
+    with pytest.raises(TimeoutError):
+        started.exception(timeout=0)
+    assert not started.done()
+    waiting.release(key)
+    while not started.done():
+        pass
+    assert started.result(0) == key
+    with pytest.raises(nearcall.InvalidArgument, match="timeout must be a number of seconds"):
+        nearcall.start(waiting.release, key).result(float("nan"))
+
+
+def test_one_whose_deadline_has_passed_is_done(waiting: Any, key: str) -> None:
+    with nearcall.timeout(0.02):
+        started = nearcall.start(waiting.hold, key)
+    assert list(nearcall.as_completed([started], LONG)) == [started]
+    assert started.done()
+    assert isinstance(started.exception(), nearcall.DeadlineExceeded)
+    waiting.release(key)
+
+
+def test_several_threads_may_wait_for_one(waiting: Any, key: str) -> None:
+    started = nearcall.start(waiting.hold, key)
+    with ThreadPoolExecutor(4) as pool:
+        results = [pool.submit(started.result) for _ in range(3)]
+        ended = pool.submit(lambda: next(nearcall.as_completed([started])))
+        assert waiting.entered(key)
+        waiting.release(key)
+        assert [result.result(LONG) for result in results] == [key] * 3
+        assert ended.result(LONG) is started
+
+
+def test_the_first_of_several_comes_first(url: str, waiting: Any, key: str) -> None:
+    """On one connection and on two, one of which another thread receives on."""
+    names = [f"{key}-{number}" for number in range(4)]
+    with nearcall.connect(url, Waiting) as other, ThreadPoolExecutor(1) as pool:
+        started = [nearcall.start((waiting, other)[number % 2].hold, name) for number, name in enumerate(names)]
+        assert all(waiting.entered(name) for name in names)
+        ended = nearcall.as_completed(started)
+        for turn, place in enumerate((3, 0)):
+            waiting.release(names[place])
+            assert next(ended) is started[place], turn
+        leading = pool.submit(other.hold, f"{key}-leading")
+        assert waiting.entered(f"{key}-leading")
+        waiting.release(names[1])
+        assert next(ended) is started[1]
+        with pytest.raises(TimeoutError, match="1 of 2 calls have not ended"):
+            list(nearcall.as_completed([started[1], started[2], started[1]], 0.02))
+        for name in (names[2], f"{key}-leading"):
+            waiting.release(name)
+        assert list(ended) == [started[2]]
+        assert leading.result(LONG) == f"{key}-leading"
+        assert sorted(call.result() for call in started) == names
+
+
+def test_the_first_may_be_one_that_fails(url: str, waiting: Any, key: str) -> None:
+    """On connections of their own: one is lost while the other waits."""
+    child = nearcall.spawn([sys.executable, "-c", CHILD], Echo)
+    with child as echo:
+        assert echo.echo(b"1") == b"1"
+        os.kill(child.process.pid, signal.SIGSTOP)
+        started: list[nearcall.StartedCall[Any]] = [
+            nearcall.start(waiting.hold, key),
+            nearcall.start(echo.echo, b"x"),
+        ]
+        ended = nearcall.as_completed(started, LONG)
+        os.kill(child.process.pid, signal.SIGKILL)
+        assert next(ended) is started[1]
+        assert isinstance(started[1].exception(), nearcall.Unavailable)
+        waiting.release(key)
+        assert [call.result() for call in ended] == [key]
+
+
+def test_nothing_keeps_one_that_has_failed(url: str) -> None:
+    """An exception knows the frames that it came through, and these know the call."""
+    with nearcall.connect(url, Errors) as errors:
+
+        def fail() -> weakref.ref[Any]:
+            started = nearcall.start(errors.status, 5, "nobody", None)
+            with pytest.raises(nearcall.NotFound):
+                started.result()
+            error = started.exception()
+            assert error is not None
+            error.started = started  # type: ignore[attr-defined]
+            return weakref.ref(error)
+
+        left = fail()
+        gc.collect()
+        assert left() is None
+
+
+def test_what_is_no_call_cannot_complete() -> None:
+    with pytest.raises(TypeError, match=r"as_completed takes what nearcall.start returns, and 3 is something else"):
+        nearcall.as_completed([3])  # type: ignore[list-item]
+    assert list(nearcall.as_completed([])) == []
 
 
 def test_the_deadline_is_that_of_its_start(waiting: Any, key: str) -> None:
@@ -92,9 +206,13 @@ def test_one_that_is_given_up_ends_at_the_server(waiting: Any, key: str, how: st
     started = nearcall.start(waiting.hold_in_loop, key)
     assert waiting.entered(key)
     if how == "cancelled":
-        started.cancel()
-        with pytest.raises(RuntimeError, match="given up"):
-            started.result()
+        assert started.cancel()
+        assert started.cancel(), "as it was"
+        assert started.cancelled()
+        assert started.done()
+        for outcome in (started.result, started.exception):
+            with pytest.raises(nearcall.Cancelled, match=r"Waiting.hold_in_loop: the call was given up"):
+                outcome()
     else:
         del started
         gc.collect()
@@ -106,9 +224,10 @@ def test_one_that_another_thread_waits_for_can_be_given_up(waiting: Any, key: st
     with ThreadPoolExecutor(1) as pool:
         result = pool.submit(started.result)
         assert waiting.entered(key)
-        started.cancel()
+        assert started.cancel()
         with pytest.raises(nearcall.Cancelled):
             result.result(LONG)
+        assert started.cancelled()
     assert waiting.how_it_ended(key) == "cancelled"
 
 

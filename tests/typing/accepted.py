@@ -48,7 +48,12 @@ def started() -> None:
         call = nearcall.start(calc.add, 1, b=2)
         assert_type(call, nearcall.StartedCall[int])
         assert_type(call.result(), int)
-        call.cancel()
+        assert_type(call.result(timeout=1.0), int)
+        assert_type(call.exception(), BaseException | None)
+        assert_type(call.done(), bool)
+        assert_type(call.cancel(), bool)
+        for ended in nearcall.as_completed([call, nearcall.start(calc.add, 2)], timeout=1):
+            assert_type(ended, nearcall.StartedCall[int])
 
 
 def interfaces() -> None:

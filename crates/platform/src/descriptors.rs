@@ -2,7 +2,7 @@
 //! poller; and alarms, which do so later.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags};
@@ -86,4 +86,18 @@ pub fn sleep(poller: Option<&Poller>, alarm: &Alarm, event: &EventDescriptor) {
 pub fn is_readable(poller: &Poller) -> bool {
     let mut one = [PollFd::new(poller, PollFlags::IN)];
     rustix::event::poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
+/// Sleeps until one of the descriptors can be read, or its other end hung up, for at most `timeout`. Which of them, in their
+/// order.
+///
+/// # Errors
+/// What the system says, of a signal too.
+pub fn sleep_at(descriptors: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<PollFd<'_>> =
+        descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
+    // Times of this program are short.
+    let timeout = Timespec::try_from(timeout).ok();
+    rustix::event::poll(&mut polled, timeout.as_ref())?;
+    Ok(polled.iter().map(|one| !one.revents().is_empty()).collect())
 }

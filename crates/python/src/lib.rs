@@ -109,7 +109,7 @@ mod _core {
     #[pymodule_export]
     use super::topic::{Subscription, Topic};
     #[pymodule_export]
-    use super::unary::{StartedCall, Unary};
+    use super::unary::{StartedCall, Unary, wait_for_started};
     #[pymodule_export]
     use super::view::View;
     #[pymodule_export]

@@ -2,19 +2,21 @@
 //! at once, or begin many and wait for them later.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally};
-use nearcall_core::lock::Mutex;
+use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally, wait_for_first};
+use nearcall_core::lock::{Condvar, Mutex};
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyBaseException, PyException, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
-use crate::calling::{Again, Calling, counted, pause};
+use crate::calling::{Again, Calling, counted, pause, seconds_of};
 use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
-use crate::interpreter::detach;
+use crate::errors::raise;
+use crate::interpreter::{SIGNAL_CHECK, detach};
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
 
@@ -30,6 +32,9 @@ impl Unary {
         Self { calling, method }
     }
 }
+
+/// How long a thread that waits for several calls sleeps, if another one waits for one of them as well.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// One call, as it was made.
 struct Call<'a, 'py> {
@@ -258,14 +263,28 @@ impl Unary {
     }
 }
 
-/// A call that was sent. Its result is taken once; it is given up when nobody holds it any more.
+/// A call that was sent. It is given up when nobody holds it any more before its end.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct StartedCall {
     unary: Py<Unary>,
-    /// Until somebody waits for it, or gives it up.
-    under_way: Mutex<Option<UnderWay>>,
+    state: Mutex<State>,
+    /// Told when a thread that has waited for the call knows how it ended.
+    known: Condvar,
     /// What was sent first, for who gives the call up while another thread waits for it.
     first: Option<(Arc<Core>, CallId)>,
+    until: Option<Instant>,
+}
+
+/// How far a call that was started has come.
+enum State {
+    UnderWay(UnderWay),
+    /// A thread waits for it. Another one may have given it up meanwhile.
+    Awaited {
+        given_up: bool,
+    },
+    Returned(Py<PyAny>),
+    Raised(Py<PyBaseException>),
+    GivenUp,
 }
 
 struct UnderWay {
@@ -296,17 +315,61 @@ impl StartedCall {
         let (args, kwargs) = (args.unbind(), kwargs.map(Bound::unbind));
         let first = sent.as_ref().ok().map(|sent| (Arc::clone(&core), sent.id));
         let under_way = UnderWay { core, sent, args, kwargs, surroundings, until };
-        Ok(Self { unary: unary.clone().unbind(), under_way: Mutex::new(Some(under_way)), first })
+        let state = Mutex::new(State::UnderWay(under_way));
+        Ok(Self { unary: unary.clone().unbind(), state, known: Condvar::new(), first, until })
     }
-}
 
-#[pymethods]
-impl StartedCall {
-    /// Waits for the outcome: returns the result, or raises what the call raises.
-    fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Some(under_way) = self.under_way.lock().take() else {
-            return Err(PyRuntimeError::new_err("the result was taken already, or the call was given up"));
+    /// The outcome, if it is known.
+    fn outcome(&self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
+        let error = match &*self.state.lock() {
+            State::UnderWay(_) | State::Awaited { .. } => return None,
+            State::Returned(value) => return Some(Ok(value.clone_ref(py))),
+            State::Raised(error) => Some(error.clone_ref(py)),
+            State::GivenUp => None,
         };
+        // Outside the lock: exceptions are made.
+        Some(Err(error.map_or_else(|| self.given_up(py), |error| PyErr::from_value(error.into_bound(py).into_any()))))
+    }
+
+    #[cold]
+    fn given_up(&self, py: Python<'_>) -> PyErr {
+        let name = &self.unary.get().method.get().name;
+        raise(py, &Failure::new(Failure::CANCELLED, format!("{name}: the call was given up")))
+    }
+
+    /// Waits until the reply is here, and leaves it there; until another thread knows the outcome, if one waits for it. `false`
+    /// when the time is over.
+    fn wait(&self, py: Python<'_>, limit: Option<Instant>) -> PyResult<bool> {
+        loop {
+            let soon = Instant::now() + SIGNAL_CHECK;
+            let waited = detach(py, || {
+                let mut state = self.state.lock();
+                match (&*state, &self.first) {
+                    (State::Awaited { .. }, _) => {
+                        let left = limit.map_or(soon, |limit| limit.min(soon)) - Instant::now();
+                        self.known.wait_for(&mut state, left);
+                        if matches!(*state, State::Awaited { .. }) { Err(NoEvent::Interrupted) } else { Ok(()) }
+                    }
+                    (State::UnderWay(UnderWay { sent: Ok(_), .. }), Some(first)) => {
+                        drop(state);
+                        let until = [limit, self.until].into_iter().flatten().min();
+                        wait_for_first(std::slice::from_ref(first), until)
+                    }
+                    _ => Ok(()),
+                }
+            });
+            match waited {
+                Ok(()) => return Ok(true),
+                // Whoever asks for the result is told that it came too late.
+                Err(_) if is_over(self.until) => return Ok(true),
+                Err(_) if is_over(limit) => return Ok(false),
+                Err(_) => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Waits for the outcome of what was under way.
+    fn finish(&self, py: Python<'_>, under_way: UnderWay) -> PyResult<Py<PyAny>> {
         let UnderWay { core, sent, args, kwargs, surroundings, until } = under_way;
         let (args, kwargs) = (args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
         let mut call = Call { py, args, kwargs, surroundings, until, tally: Tally::default() };
@@ -324,24 +387,210 @@ impl StartedCall {
         }
     }
 
-    /// Gives the call up, also while another thread waits for it. Harmless when it has ended.
-    fn cancel(&self, py: Python<'_>) {
-        // Nobody waits for it from now on.
-        drop(self.under_way.lock().take());
-        if let Some((core, id)) = &self.first {
-            detach(py, || core.cancel(*id));
+    /// Sets the state, and tells those who wait for it.
+    fn set(&self, state: State) {
+        let before = std::mem::replace(&mut *self.state.lock(), state);
+        self.known.notify_all();
+        // Outside the lock: it may hold objects of Python's.
+        drop(before);
+    }
+
+    /// What there is to wait for: the connection and number of a call that nobody waits for yet.
+    fn pending(&self) -> Option<(Arc<Core>, CallId)> {
+        match (&*self.state.lock(), &self.first) {
+            (State::UnderWay(UnderWay { sent: Ok(_), .. }), Some(first)) => Some(first.clone()),
+            _ => None,
         }
     }
 
+    fn is_awaited(&self) -> bool {
+        matches!(*self.state.lock(), State::Awaited { .. })
+    }
+
+    fn has_ended(&self) -> bool {
+        // Whoever waits for it may still have to send it again.
+        !self.is_awaited() && (is_over(self.until) || self.pending().is_none_or(|(core, id)| core.has_ended(id)))
+    }
+
+    /// Forgets what was under way, if nobody waits for it. Whether there was anything.
+    fn leave(&self) -> bool {
+        let left = {
+            let mut state = self.state.lock();
+            match &*state {
+                State::UnderWay(_) => Some(std::mem::replace(&mut *state, State::GivenUp)),
+                _ => None,
+            }
+        };
+        // Outside the lock: it may hold objects of Python's.
+        left.is_some()
+    }
+}
+
+#[pymethods]
+impl StartedCall {
+    /// Waits for the outcome: returns the result, or raises what the call raises.
+    #[pyo3(signature = (timeout=None))]
+    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let limit = limit_of(py, timeout)?;
+        loop {
+            if let Some(outcome) = self.outcome(py) {
+                return outcome;
+            }
+            if (limit.is_some() || self.is_awaited()) && !self.wait(py, limit)? {
+                let shown = self.unary.get().shown();
+                return Err(PyTimeoutError::new_err(format!(
+                    "{shown} has not ended within {} s; it is still under way",
+                    timeout.unwrap_or_default()
+                )));
+            }
+            let under_way = {
+                let mut state = self.state.lock();
+                match std::mem::replace(&mut *state, State::Awaited { given_up: false }) {
+                    State::UnderWay(under_way) => under_way,
+                    other => {
+                        *state = other;
+                        continue;
+                    }
+                }
+            };
+            let outcome = self.finish(py, under_way);
+            let given_up = matches!(*self.state.lock(), State::Awaited { given_up: true });
+            self.set(match &outcome {
+                Ok(value) => State::Returned(value.clone_ref(py)),
+                Err(error) if !given_up && error.is_instance_of::<PyException>(py) => {
+                    State::Raised(error.clone_ref(py).into_value(py))
+                }
+                // Ctrl-C, which is no outcome.
+                Err(_) => State::GivenUp,
+            });
+            return outcome;
+        }
+    }
+
+    /// Waits for the outcome: the exception that the call raises, or `None`.
+    #[pyo3(signature = (timeout=None))]
+    fn exception(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyBaseException>>> {
+        let Err(error) = self.result(py, timeout) else { return Ok(None) };
+        // What is raised here is no outcome: the time is over, or the call was given up.
+        let raised = matches!(*self.state.lock(), State::Raised(_));
+        if raised { Ok(Some(error.into_value(py))) } else { Err(error) }
+    }
+
+    /// Whether `result()` would return or raise without waiting. Never waits.
+    fn done(&self, py: Python<'_>) -> bool {
+        if let Some((core, _)) = self.pending() {
+            detach(py, || core.look());
+        }
+        self.has_ended()
+    }
+
+    /// Whether it was given up.
+    fn cancelled(&self) -> bool {
+        matches!(*self.state.lock(), State::GivenUp)
+    }
+
+    /// Gives the call up, also while another thread waits for it. `False` if it has ended.
+    fn cancel(&self, py: Python<'_>) -> bool {
+        if self.cancelled() {
+            return true;
+        }
+        let under_way = self.first.as_ref().filter(|(core, id)| !core.has_ended(*id));
+        let Some((core, id)) = under_way else {
+            // There is nothing to tell the server.
+            let unsent = self.first.is_none() && self.leave();
+            self.known.notify_all();
+            return unsent;
+        };
+        if !self.leave() {
+            match &mut *self.state.lock() {
+                // The thread that waits learns of it.
+                State::Awaited { given_up } => *given_up = true,
+                State::GivenUp => {}
+                _ => return false,
+            }
+        }
+        detach(py, || core.cancel(*id));
+        true
+    }
+
     fn __repr__(&self) -> String {
-        format!("<call of {}>", self.unary.get().shown())
+        let state = match &*self.state.lock() {
+            State::UnderWay(_) | State::Awaited { .. } => "",
+            State::Returned(_) => ", which has returned",
+            State::Raised(_) => ", which has raised",
+            State::GivenUp => ", which was given up",
+        };
+        format!("<call of {}{state}>", self.unary.get().shown())
+    }
+
+    // An exception knows the frames that it came through, and one of them the call.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.state.try_lock().as_deref() {
+            Some(State::Returned(value)) => visit.call(value),
+            Some(State::Raised(error)) => visit.call(error),
+            Some(State::UnderWay(under_way)) => {
+                visit.call(&under_way.args)?;
+                visit.call(&under_way.kwargs)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if self.leave()
+            && let Some((core, id)) = &self.first
+        {
+            core.cancel(*id);
+        }
+        self.set(State::GivenUp);
     }
 }
 
 impl Drop for StartedCall {
     fn drop(&mut self) {
-        if let (Some(_), Some((core, id))) = (self.under_way.get_mut(), &self.first) {
+        if let (State::UnderWay(_), Some((core, id))) = (self.state.get_mut(), &self.first) {
             core.cancel(*id);
         }
+    }
+}
+
+/// When so many seconds from now are over. With fewer than none, one looks once.
+fn limit_of(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Instant>> {
+    let Some(seconds) = timeout else { return Ok(None) };
+    let left = seconds_of(py, "timeout", if seconds < 0.0 { 0.0 } else { seconds })?;
+    Ok(Instant::now().checked_add(left))
+}
+
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
+}
+
+/// Waits until one of the calls has ended, for so many seconds at the most. The places of those that have, none if the time is
+/// over.
+#[pyfunction]
+#[pyo3(signature = (calls, timeout=None))]
+#[expect(clippy::needless_pass_by_value, reason = "Python's list is copied as it comes in")]
+pub(crate) fn wait_for_started(
+    py: Python<'_>,
+    calls: Vec<Py<StartedCall>>,
+    timeout: Option<f64>,
+) -> PyResult<Vec<usize>> {
+    let limit = limit_of(py, timeout)?;
+    let mut looked = false;
+    loop {
+        let ended: Vec<usize> =
+            calls.iter().enumerate().filter(|(_, call)| call.get().has_ended()).map(|(place, _)| place).collect();
+        if !ended.is_empty() || calls.is_empty() || (looked && is_over(limit)) {
+            return Ok(ended);
+        }
+        // Another thread that waits for one of them tells nobody here of its end.
+        let look = calls.iter().any(|call| call.get().is_awaited()).then(|| Instant::now() + LOOK);
+        let until = calls.iter().filter_map(|call| call.get().until).chain(limit).chain(look).min();
+        let pending: Vec<_> = calls.iter().filter_map(|call| call.get().pending()).collect();
+        match detach(py, || wait_for_first(&pending, until)) {
+            Ok(()) | Err(NoEvent::DeadlinePassed) => {}
+            Err(_) => py.check_signals()?,
+        }
+        looked = true;
     }
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import ParamSpec, TypeVar, cast
 
 from .. import _core
 from .._core import StartedCall
 
-__all__ = ["StartedCall", "start"]
+__all__ = ["StartedCall", "as_completed", "start"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,9 +21,10 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
         sums = [nearcall.start(calc.add, number, number) for number in range(10)]
         print([each.result() for each in sums])
 
-    ``result()`` waits, and raises what the call raises; it can be asked once. ``cancel()`` gives the call up, and so
-    does letting go of what this returns. The call's deadline is that of the blocks around ``start``, not of those
-    around ``result()``.
+    ``result()`` waits, and raises what the call raises; ``exception()`` waits and returns that; ``done()`` looks.
+    ``cancel()`` gives the call up, and so does letting go of what this returns. The call's deadline is that of the
+    blocks around ``start``, not of those around ``result()``. Of several calls :func:`as_completed` gives the first
+    that has ended.
 
     Args:
         method: A method of a client for threads, or of an object that came from one, that takes and returns single
@@ -38,6 +40,40 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
     if not isinstance(method, _core.Unary):
         raise TypeError(_advice(method))
     return method.start(*args, **kwargs)
+
+
+def as_completed(calls: Iterable[StartedCall[R]], timeout: float | None = None) -> Iterator[StartedCall[R]]:
+    """The calls, each as soon as it has ended, whatever servers they are made of::
+
+        asked = [nearcall.start(replica.find, "ada") for replica in replicas]
+        first = next(nearcall.as_completed(asked)).result()
+
+    Args:
+        calls: What ``start`` returned, each once.
+        timeout: Seconds from now on for all of them.
+
+    Raises:
+        TypeError: something else is among them.
+        TimeoutError: from the iterator: there are some left, and the time is over. They go on.
+    """
+    pending = list(dict.fromkeys(calls))
+    for call in pending:
+        if not isinstance(cast(object, call), StartedCall):
+            raise TypeError(f"as_completed takes what nearcall.start returns, and {call!r} is something else")
+    return _as_completed(pending, None if timeout is None else time.monotonic() + timeout)
+
+
+def _as_completed(pending: list[StartedCall[R]], until: float | None) -> Iterator[StartedCall[R]]:
+    count = len(pending)
+    while pending:
+        places = _core.wait_for_started(pending, None if until is None else max(0.0, until - time.monotonic()))
+        if not places:
+            raise TimeoutError(f"{len(pending)} of {count} calls have not ended; they are still under way")
+        ended = [pending[place] for place in places]
+        gone = set(places)
+        pending = [call for place, call in enumerate(pending) if place not in gone]
+        while ended:
+            yield ended.pop(0)
 
 
 def _advice(given: object) -> str:

@@ -378,7 +378,7 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<bool, Result<NoEvent, Failure>> {
         let cost = cost(item.len());
-        let paid = self.until(id, deadline, None, |table| {
+        let paid = self.until(&[id], deadline, None, |table| {
             let Some(call) = table.get(id) else { return Some(false) };
             if call.arrived.iter().any(Incoming::ends_call) {
                 return Some(false);

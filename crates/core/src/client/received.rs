@@ -161,7 +161,7 @@ impl Connection {
     pub(super) fn until_received<T>(
         &self,
         receiver: &dyn Receiver,
-        id: CallId,
+        ids: &[CallId],
         deadline: Option<Instant>,
         of_event: Option<fn(Incoming) -> T>,
         mut check: impl FnMut(&mut Table) -> Option<T>,
@@ -169,7 +169,7 @@ impl Connection {
         if let Some(found) = check(&mut self.table.lock()) {
             return Ok(found);
         }
-        let mut waiting = Waiting { connection: self, id, deadline, of_event, check, begun: None, found: None };
+        let mut waiting = Waiting { connection: self, ids, deadline, of_event, check, begun: None, found: None };
         loop {
             receiver.wait(&mut waiting, slice_until(deadline));
             if let Some(found) = waiting.found {
@@ -194,7 +194,8 @@ fn slice_until(deadline: Option<Instant>) -> Duration {
 /// A thread that waits for something of a call while a server receives.
 struct Waiting<'a, T, C> {
     connection: &'a Connection,
-    id: CallId,
+    /// One, if there is an `of_event`.
+    ids: &'a [CallId],
     deadline: Option<Instant>,
     of_event: Option<fn(Incoming) -> T>,
     check: C,
@@ -227,7 +228,7 @@ impl<T, C: FnMut(&mut Table) -> Option<T>> Awaited for Waiting<'_, T, C> {
 
     #[inline]
     fn take_in(&mut self, arrived: &mut Option<Incoming>) -> bool {
-        let mine = self.of_event.map(|_| self.id);
+        let mine = self.of_event.and_then(|_| self.ids.first().copied());
         if !self.connection.take_in_for(arrived, mine) {
             return self.is_over();
         }
@@ -239,12 +240,22 @@ impl<T, C: FnMut(&mut Table) -> Option<T>> Awaited for Waiting<'_, T, C> {
 impl<T, C: FnMut(&mut Table) -> Option<T>> Sleeper for Waiting<'_, T, C> {
     fn sleep(&mut self) -> bool {
         let (slice, me) = (slice_until(self.deadline), std::thread::current());
-        self.connection.table.lock().wait(self.id, &me);
+        {
+            let mut table = self.connection.table.lock();
+            for id in self.ids {
+                table.wait(*id, &me);
+            }
+        }
         // What came before was not told to this thread.
         if !self.is_over() {
             std::thread::park_timeout(slice);
         }
-        self.connection.table.lock().stop_waiting(self.id, me.id());
+        {
+            let mut table = self.connection.table.lock();
+            for id in self.ids {
+                table.stop_waiting(*id, me.id());
+            }
+        }
         self.is_over()
     }
 }

@@ -107,7 +107,7 @@ impl Connection {
                 return Ok(event);
             }
         }
-        self.until(id, deadline, Some(Ok), |table| match table.take(id) {
+        self.until(&[id], deadline, Some(Ok), |table| match table.take(id) {
             Some(event) => Some(Ok(event)),
             None if table.get(id).is_none() => Some(Err(NoEvent::Ended)),
             None => None,
@@ -173,6 +173,12 @@ impl Connection {
     pub fn has_room(&self, id: CallId) -> bool {
         let mut table = self.table.lock();
         table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Incoming::ends_call))
+    }
+
+    /// Whether all that there will be of the call has been received, or was taken.
+    #[must_use]
+    pub fn has_ended(&self, id: CallId) -> bool {
+        self.table.lock().has_ended(id)
     }
 
     /// Whether the call is still under way here.
@@ -345,23 +351,24 @@ impl Connection {
         }
     }
 
-    /// Waits until `check` finds what the caller wants in the table: receives, or sleeps while another thread does. If that is
-    /// the next event of the call, `of_event` makes it of one that need not go through the table.
+    /// Waits until `check` finds in the table what the caller wants of these calls: receives, or sleeps while another thread
+    /// does. If that is the next event of the one call there is, `of_event` makes it of an event that need not go through
+    /// the table.
     pub(super) fn until<T>(
         &self,
-        id: CallId,
+        ids: &[CallId],
         deadline: Option<Instant>,
         of_event: Option<fn(Incoming) -> T>,
         mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
         loop {
             if let Some(receiver) = self.received.get() {
-                return self.until_received(&**receiver, id, deadline, of_event, check);
+                return self.until_received(&**receiver, ids, deadline, of_event, check);
             }
             if let Some(_lead) = self.try_lead() {
                 return self.lead(deadline, &mut check);
             }
-            if let Some(ended) = self.follow(id, deadline, &mut check).transpose() {
+            if let Some(ended) = self.follow(ids, deadline, &mut check).transpose() {
                 self.receiving.pass_on();
                 return ended;
             }
@@ -402,10 +409,10 @@ impl Connection {
         }
     }
 
-    /// Sleeps until something was delivered for the call, or nobody receives any more.
+    /// Sleeps until something was delivered for one of the calls, or nobody receives any more.
     fn follow<T>(
         &self,
-        id: CallId,
+        ids: &[CallId],
         deadline: Option<Instant>,
         check: &mut impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<Option<T>, NoEvent> {
@@ -415,13 +422,17 @@ impl Connection {
             if let Some(found) = check(&mut table) {
                 return Ok(Some(found));
             }
-            table.wait(id, &me);
+            for id in ids {
+                table.wait(*id, &me);
+            }
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let woken = self.receiving.follow(left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)));
         let found = {
             let mut table = self.table.lock();
-            table.stop_waiting(id, me.id());
+            for id in ids {
+                table.stop_waiting(*id, me.id());
+            }
             check(&mut table)
         };
         match found {

@@ -261,6 +261,11 @@ impl Table {
         self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id)
     }
 
+    /// Whether nothing more will come for a call: its last frame is here, or was taken, or nobody wants it.
+    pub(super) fn has_ended(&mut self, id: CallId) -> bool {
+        self.get(id).is_none_or(|call| call.ended)
+    }
+
     /// Forgets a call.
     pub(super) fn end(&mut self, id: CallId) {
         let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else { return };

@@ -1,0 +1,124 @@
+//! Waiting for the first of several calls, which may be under way on several connections.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearcall_platform::descriptors;
+
+use super::connection::{Connection, NoEvent, is_past};
+use super::receiving::{Leading, SIGNAL_CHECK};
+use super::table::CallId;
+
+/// How long a thread sleeps that waits for several connections, if another thread receives on one of them: it cannot sleep
+/// for both.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The calls of one connection.
+struct Place<'a> {
+    connection: &'a Connection,
+    ids: Vec<CallId>,
+}
+
+/// Waits until one of the calls [has ended](Connection::has_ended), whichever connection it is on. Nothing of it is taken.
+///
+/// # Errors
+/// [`NoEvent::DeadlinePassed`] or [`NoEvent::Interrupted`].
+pub fn wait_for_first(calls: &[(Arc<Connection>, CallId)], deadline: Option<Instant>) -> Result<(), NoEvent> {
+    let places = by_place(calls);
+    if let [place] = &places[..] {
+        place.connection.look();
+        return place.until_ended(deadline);
+    }
+    let begun = Instant::now();
+    loop {
+        if places.iter().any(Place::has_ended) {
+            return Ok(());
+        }
+        if is_past(deadline) {
+            return Err(NoEvent::DeadlinePassed);
+        }
+        if begun.elapsed() >= SIGNAL_CHECK {
+            return Err(NoEvent::Interrupted);
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        sleep(&places, left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)))?;
+    }
+}
+
+fn by_place(calls: &[(Arc<Connection>, CallId)]) -> Vec<Place<'_>> {
+    let mut calls: Vec<_> = calls.iter().map(|(connection, id)| (&**connection, *id)).collect();
+    calls.sort_by_key(|(connection, _)| std::ptr::from_ref(*connection).addr());
+    let same = |one: &(&Connection, CallId), other: &(&Connection, CallId)| std::ptr::eq(one.0, other.0);
+    let place = |calls: &[(&Connection, CallId)]| calls.iter().map(|(_, id)| *id).collect();
+    calls.chunk_by(same).map(|chunk| Place { connection: chunk[0].0, ids: place(chunk) }).collect()
+}
+
+impl Place<'_> {
+    /// Receives what is here, and looks whether one of the calls has ended.
+    fn has_ended(&self) -> bool {
+        self.connection.look();
+        self.knows_of_end()
+    }
+
+    /// The same of what has been received.
+    fn knows_of_end(&self) -> bool {
+        let mut table = self.connection.table.lock();
+        self.ids.iter().any(|id| table.has_ended(*id))
+    }
+
+    /// Waits until one of the calls has ended, as a thread does that waits for one.
+    fn until_ended(&self, deadline: Option<Instant>) -> Result<(), NoEvent> {
+        self.connection
+            .until(&self.ids, deadline, None, |table| self.ids.iter().any(|id| table.has_ended(*id)).then_some(()))
+    }
+}
+
+/// Sleeps until something may have come on one of the connections.
+fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
+    let mut leads: Vec<Leading<'_>> = Vec::with_capacity(places.len());
+    for place in places {
+        let Some(lead) = place.connection.try_lead() else {
+            // Another thread receives there, or a server.
+            drop(leads);
+            return match place.until_ended(Some(Instant::now() + slice.min(LOOK))) {
+                Err(NoEvent::DeadlinePassed) => Ok(()),
+                other => other,
+            };
+        };
+        leads.push(lead);
+    }
+    // Who received until now may have taken in what this thread waits for.
+    if places.iter().any(Place::knows_of_end) {
+        return Ok(());
+    }
+    // Every one is armed, and every one disarmed: those behind one that has something, too.
+    let mut quiet = true;
+    for place in places {
+        quiet &= place.connection.link.arm();
+    }
+    let links: Vec<_> = places.iter().map(|place| place.connection.link.fd()).collect();
+    let woken = if quiet { descriptors::sleep_at(&links, slice) } else { Ok(Vec::new()) };
+    for place in places {
+        place.connection.link.disarm();
+    }
+    match woken {
+        Ok(readable) => {
+            for (place, _) in places.iter().zip(readable).filter(|(_, readable)| *readable) {
+                if let Err(error) = place.connection.link.readable() {
+                    // What it has said before is here.
+                    place.connection.receive(None);
+                    place.connection.mark_lost(&error);
+                }
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(NoEvent::Interrupted),
+        // There is no other way to sleep at them all.
+        Err(_) => {
+            drop(leads);
+            std::thread::sleep(slice.min(LOOK));
+            Ok(())
+        }
+    }
+}
