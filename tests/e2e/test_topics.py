@@ -314,7 +314,8 @@ def test_interceptors_pass_subscriptions_on(start: Start) -> None:
         seen.append(call.method)
         return proceed(call)
 
-    feed, url = start(server={"interceptors": [intercept]})
+    log = nearcall.observe.access_log()
+    feed, url = start(server={"interceptors": [log, intercept, log]})
     with nearcall.connect(url, Feed) as client:
         readers = [Reader(client.numbers()), Reader(client.numbers_in_loop())]
         until(lambda: feed.topic.subscribers == 2, "not all have subscribed")
@@ -322,6 +323,61 @@ def test_interceptors_pass_subscriptions_on(start: Start) -> None:
         feed.topic.close()
         assert [reader.end() for reader in readers] == [[1], [1]]
     assert sorted(seen) == ["Feed.numbers", "Feed.numbers_in_loop"]
+
+
+@nearcall.service(name="Feed")
+class FeedInLoop:
+    """All of it runs in an event loop."""
+
+    def __init__(self) -> None:
+        self.topic: nearcall.Topic[int] = nearcall.Topic()
+
+    def numbers(self) -> AsyncIterator[int]:
+        return self.topic.subscribe()
+
+    async def echo(self, x: int) -> int:
+        return x
+
+
+async def awaits(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+    return await proceed(call)
+
+
+async def passes_on(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+    await asyncio.sleep(0)
+    return proceed(call)
+
+
+async def refuses(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+    raise nearcall.PermissionDenied("not for you")
+
+
+@pytest.mark.parametrize("interceptors", [[awaits], [passes_on], [awaits, passes_on, awaits]])
+@pytest.mark.parametrize("transport", [IN_ONE_PROCESS])
+def test_coroutines_as_interceptors_pass_subscriptions_on(new_url: str, interceptors: list[Any]) -> None:
+    feed = FeedInLoop()
+    with (
+        nearcall.Server(feed, new_url, interceptors=[nearcall.observe.access_log(), *interceptors]),
+        nearcall.connect(new_url, Feed) as client,
+    ):
+        reader = Reader(client.numbers())
+        until(lambda: feed.topic.subscribers == 1, "it has not subscribed")
+        feed.topic.publish(1)
+        feed.topic.close()
+        assert reader.end() == [1]
+        assert client.echo(2) == 2
+
+
+@pytest.mark.parametrize("transport", [IN_ONE_PROCESS])
+def test_a_coroutine_as_interceptor_may_refuse_a_subscription(new_url: str) -> None:
+    feed = FeedInLoop()
+    with (
+        nearcall.Server(feed, new_url, interceptors=[awaits, refuses]),
+        nearcall.connect(new_url, Feed) as client,
+        pytest.raises(nearcall.PermissionDenied, match="not for you"),
+    ):
+        next(client.numbers())
+    assert feed.topic.subscribers == 0
 
 
 @nearcall.service

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use nearcall_core::lock::{Mutex, around_sleep};
 use nearcall_core::server::{CallObserver, ItemOutcome, Request, ServerCall};
 use nearcall_core::{Body, Charge, Failure, Kind, LinkError, Outgoing};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
@@ -550,6 +550,26 @@ impl Subscription {
 
     fn __anext__(_slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
         Err(Self::nothing_to_iterate())
+    }
+
+    /// It is there already: for interceptors that await whatever a call returns.
+    fn __await__(slf: Py<Self>) -> Awaited {
+        Awaited(slf)
+    }
+}
+
+/// What a subscription that is awaited gives at once: itself.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Awaited(Py<Subscription>);
+
+#[pymethods]
+impl Awaited {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        Err(PyStopIteration::new_err((self.0.clone_ref(py),)))
     }
 }
 

@@ -23,6 +23,7 @@ __all__ = [
     "CallInfo",
     "ClientCall",
     "ClientInterceptor",
+    "InterceptedReplies",
     "Proceed",
     "ServerCall",
     "ServerInterceptor",
@@ -262,7 +263,8 @@ def _awaitable_of(function: Proceed) -> Proceed:
 
     async def proceed(call: Any) -> Any:
         result = function(call)
-        while inspect.isawaitable(result):  # twice, if an `async def` returns what it did not await
+        # Twice, if an `async def` returns what it did not await. A subscription is no result, and would never end.
+        while inspect.isawaitable(result) and not isinstance(result, Subscription):
             result = await result
         return result
 
@@ -297,6 +299,13 @@ class InterceptedReplies:
                 )
             self._items = cast("AsyncIterator[Any]", (await given).__aiter__())
         return self._items
+
+    async def subscription(self) -> Subscription | None:
+        """What the handler has returned in place of items, if it did: the server takes it as it is."""
+        items: object = self
+        while isinstance(items, InterceptedReplies):
+            items = await items._opened()
+        return items if isinstance(items, Subscription) else None
 
     async def _self(self) -> InterceptedReplies:
         await self._opened()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .. import _core
 from ..call.context import current_request
 from ..call.deadline import timeout
+from ..call.interceptors import InterceptedReplies
 from ..errors import Unavailable, Unknown
 from ..log import ERROR, log
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
@@ -280,10 +281,12 @@ class LoopThread:
         replies = handler(*arguments)
         if not hasattr(replies, "__aiter__") and hasattr(replies, "__await__"):
             replies = await replies
-        if isinstance(replies, _core.Subscription):
-            request.subscribe(replies)
-            return
         try:
+            # An interceptor that is a coroutine has it still to return.
+            returned = await replies.subscription() if isinstance(replies, InterceptedReplies) else replies
+            if isinstance(returned, _core.Subscription):
+                request.subscribe(returned)
+                return
             async for item in replies:
                 if not await _send(request, item, changed):
                     running.ending = True

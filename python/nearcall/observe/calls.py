@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from ..call.interceptors import CallInfo, Proceed, ServerCall
+from .._core import Subscription
+from ..call.interceptors import CallInfo, InterceptedReplies, Proceed, ServerCall
 from ..errors import RpcError
 from ..service.plan import BIDI_STREAM, SERVER_STREAM
 from ..status import StatusCode
@@ -77,6 +78,10 @@ def follow(begin: Callable[[CallInfo], Followed]) -> Interceptor:
             with followed.step():
                 result = proceed(call)
             if call.kind in (SERVER_STREAM, BIDI_STREAM):
+                if isinstance(result, Subscription):
+                    return result  # the core says when it ends
+                if isinstance(result, InterceptedReplies) and isinstance(call, ServerCall):
+                    return _opened(result, followed)
                 if hasattr(result, "__aiter__"):
                     return _AsyncItems(result, followed)
                 return _Items(result, followed)
@@ -110,6 +115,17 @@ async def _awaited(result: Awaitable[Any], followed: Followed) -> Any:
         raise
     followed.end()
     return value
+
+
+async def _opened(replies: InterceptedReplies, followed: Followed) -> object:
+    """A stream in an event loop of a server, where an interceptor of the user's may still bring a subscription."""
+    try:
+        with followed.step():
+            subscription = await replies.subscription()
+    except BaseException as error:
+        followed.end(error)
+        raise
+    return _AsyncItems(replies, followed) if subscription is None else subscription
 
 
 class _Items:
