@@ -252,6 +252,62 @@ def test_interceptors_of_servers_are_awaited() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("make", [grpc.aio.server, nearcall.grpcio.aio.server])
+def test_interceptors_are_around_ordinary_functions_too(make: Any) -> None:
+    """As of a servicer that has not all methods: those of the generated base class are ordinary functions."""
+    seen: list[str] = []
+    main_thread = threading.current_thread()
+
+    class Seeing(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+        async def intercept_service(self, continuation: Any, details: Any) -> Any:
+            await asyncio.sleep(0)
+            seen.append(details.method.rpartition("/")[2])
+            return await continuation(details)
+
+    def unary(request: bytes, context: Any) -> bytes:
+        assert threading.current_thread() is not main_thread
+        if request == b"abort":
+            context.abort(grpc.StatusCode.NOT_FOUND, "nothing")
+        return request
+
+    def many(request: bytes, context: Any) -> Iterator[bytes]:
+        for number in range(int(request)):
+            yield str(number).encode()
+        if request == b"2":
+            raise NotImplementedError("Method not implemented!")
+
+    def total(requests: Iterator[bytes], context: Any) -> bytes:
+        return b"+".join(requests)
+
+    def chat(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        for request in requests:
+            yield request[::-1]
+
+    async def main() -> None:
+        server = make(interceptors=[Seeing()])
+        handlers = {
+            "unary": grpc.unary_unary_rpc_method_handler(unary),
+            "many": grpc.unary_stream_rpc_method_handler(many),
+            "total": grpc.stream_unary_rpc_method_handler(total),
+            "chat": grpc.stream_stream_rpc_method_handler(chat),
+        }
+        server.add_registered_method_handlers(SERVICE, handlers)
+        port = server.add_insecure_port("localhost:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"localhost:{port}") as channel:
+            stub = Stub(channel)
+            assert await stub.unary("a") == "a"
+            assert await status(stub.unary("abort")) == ("NOT_FOUND", "nothing")
+            assert await all_of(stub.many("3")) == ["0", "1", "2"]
+            assert (await status(all_of(stub.many("2"))))[0] in {"UNKNOWN", "UNIMPLEMENTED"}
+            assert await stub.total(iter("abc")) == "a+b+c"
+            assert await all_of(stub.chat(iter(("ab", "cd")))) == ["ba", "dc"]
+        await server.stop(None)
+        assert seen == ["unary", "unary", "many", "many", "total", "chat"]
+
+    asyncio.run(main())
+
+
 def test_a_channel_connects_with_its_first_call_and_waits_where_asked() -> None:
     async def main() -> None:
         gone = nearcall.grpcio.aio.server()
@@ -284,14 +340,6 @@ def test_what_has_no_counterpart_is_said() -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match=r"give nearcall's to channel\(url, interceptors="):
             nearcall.grpcio.aio.insecure_channel("localhost:1", interceptors=[object()])
-        server = nearcall.grpcio.aio.server(interceptors=[object()])
-        server.add_registered_method_handlers(
-            SERVICE, {"unary": grpc.unary_unary_rpc_method_handler(lambda request, _: request)}
-        )
-        server.add_insecure_port("localhost:0")
-        with pytest.raises(TypeError, match="is no coroutine function, and the server's interceptors are"):
-            await server.start()
-        await server.stop(None)
         async with nearcall.grpcio.aio.insecure_channel("localhost:1") as channel:
             with pytest.raises(ValueError, match="credentials cannot be read"):
                 Stub(channel).unary("a", credentials=object())

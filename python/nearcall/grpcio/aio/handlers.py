@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from ...call.context import context as current
 from ...errors import Unimplemented
 from ...service.encoded import EncodedMethod, encoded_class
+from ..context import ServicerContext as ThreadContext
 from ..handlers import HandlerCallDetails, Methods, ThreadMethod, behavior_of, decoded, encoded, is_coroutine
 from ..outcome import Outcome
 from .context import ServicerContext
@@ -16,8 +17,12 @@ from .context import ServicerContext
 __all__ = ["services"]
 
 
+_END: Any = object()
+"""What there is after the last item."""
+
+
 class _LoopMethod:
-    """A servicer's method that is awaited."""
+    """A servicer's method that is awaited; where there are interceptors, any: ordinary functions run in threads."""
 
     def __init__(self, path: str, handler: Any, interceptors: Sequence[Any]) -> None:
         self._path = path
@@ -82,15 +87,44 @@ class _LoopMethod:
             handler = await _continuation(self._interceptors, self._handler)(details)
             if handler is None:
                 raise Unimplemented(f"{self._path}: an interceptor says that there is no such method")
-            if not is_coroutine(handler):
-                raise TypeError(f"{self._path}: an interceptor has given a handler that is no coroutine function")
         context = ServicerContext(outcome)
         streamed = not isinstance(message, bytes)
         if handler.request_streaming:
             request = context._requests = _requests(handler, message if streamed else _only(message), self._path)
         else:  # where a stream comes all the same, the handler is an interceptor's
             request = decoded(handler, await anext(message, b"") if streamed else message, self._path)
+        if not is_coroutine(handler):
+            called = _in_thread(behavior_of(handler), request, ThreadContext(outcome))
+            return handler, context, _items_of(called) if handler.response_streaming else called
         return handler, context, behavior_of(handler)(request, context)
+
+
+async def _in_thread(behavior: Callable[[Any, Any], Any], request: Any, context: ThreadContext) -> Any:
+    """What an ordinary function returns, run in a thread of the loop's executor; so are the steps of its streams."""
+    if hasattr(request, "__anext__"):
+        request = _taken(request, asyncio.get_running_loop())
+    return await asyncio.to_thread(behavior, request, context)
+
+
+def _taken(requests: AsyncIterator[Any], loop: asyncio.AbstractEventLoop) -> Iterator[Any]:
+    """A stream of the loop's, in another thread."""
+
+    async def step() -> Any:
+        return await anext(requests, _END)
+
+    while (request := asyncio.run_coroutine_threadsafe(step(), loop).result()) is not _END:
+        yield request
+
+
+async def _items_of(called: Awaitable[Any]) -> AsyncIterator[Any]:
+    """A stream that an ordinary function returns, in the loop."""
+    items = iter(await called)
+    try:
+        while (item := await asyncio.to_thread(next, items, _END)) is not _END:
+            yield item
+    finally:
+        if hasattr(items, "close"):
+            await asyncio.to_thread(items.close)
 
 
 def _nothing(_outcome: Outcome) -> None:
@@ -148,8 +182,9 @@ def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], 
 def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:
     """What :class:`nearcall.Server` serves for some servicers: coroutine functions in the loop, others in threads.
 
+    Interceptors are coroutines: where there are any, all methods begin in the loop.
+
     Raises:
-        TypeError: there are interceptors, and a method is no coroutine function.
         ValueError: a name cannot be served.
     """
     made: list[object] = []
@@ -158,10 +193,7 @@ def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:
         functions: dict[str, Callable[..., Any]] = {}
         for name, handler in handlers.items():
             path, in_loop = f"/{service}/{name}", is_coroutine(handler)
-            if interceptors and not in_loop:
-                raise TypeError(
-                    f"{service}.{name} is no coroutine function, and the server's interceptors are: await it"
-                )
+            in_loop = in_loop or bool(interceptors)
             method: Any = _LoopMethod(path, handler, interceptors) if in_loop else ThreadMethod(path, handler, ())
             streams_out = bool(handler.response_streaming)
             shapes.append(EncodedMethod(name, bool(handler.request_streaming), streams_out, in_loop))

@@ -26,7 +26,6 @@ class Server(ServerBase):
         """Serves from now on.
 
         Raises:
-            TypeError: a servicer's method is no coroutine function, and there are interceptors.
             ValueError: it serves already, or nowhere.
         """
         self._start(made_of(self._methods, self._interceptors), asyncio.get_running_loop())
