@@ -111,7 +111,8 @@ class _Callbacks:
         if self._loop is not None:
             self._loop.stop()
         for thread in list(self._threads):
-            if thread is not threading.current_thread():
+            # One that is being started just now finds that there is nothing left to do.
+            if thread is not threading.current_thread() and thread.is_alive():
                 thread.join(0.05)
         self.failures.flush()
 
