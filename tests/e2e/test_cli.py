@@ -46,6 +46,10 @@ class Calculator:
     def echo(self, data: bytes) -> bytes:
         return data
 
+    def told(self) -> list[str]:
+        """The metadata that came."""
+        return [f"{key}: {value!r}" for key, value in nearcall.context().metadata.pairs()]
+
 from collections.abc import AsyncIterator
 '''
 
@@ -154,9 +158,18 @@ def test_call(command: Any, urls: list[str], arguments: list[str], stdin: str, o
     assert (done.returncode, done.stdout, done.stderr) == (0, output, "")
 
 
+def test_call_sends_metadata(command: Any, urls: list[str]) -> None:
+    done = command("call", "-m", "user=ada", "--metadata", "user=a=b", "-m", "raw-bin=AAE=", urls[0], "told")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == ["user: 'ada'", "user: 'a=b'", r"raw-bin: b'\x00\x01'"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
+        (["call", "URL", "told", "--metadata", "user"], 2, ["--metadata user: write KEY=VALUE"]),
+        (["call", "URL", "told", "--metadata", "User=ada"], 2, ["'User' is no metadata key"]),
+        (["call", "URL", "told", "--metadata", "a-bin=ä"], 2, ["--metadata a-bin=ä", "base64"]),
         (["call", "URL", "Calculator.fail"], 1, ["NOT_FOUND: no such thing", "'id': 1"]),
         (["call", "URL", "Calculator.add", '["x"]'], 1, ["INVALID_ARGUMENT", "Calculator.add()", "'a'"]),
         (["call", "URL", "Calculator.ad", "[1]"], 2, ["did you mean Calculator.add?"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
@@ -44,6 +45,14 @@ def add_to(commands: Any) -> None:
         "arguments", nargs="?", default="{}", metavar="JSON", help="an object of arguments by name, or an array"
     )
     parser.add_argument("-t", "--timeout", type=float, metavar="S", help="give up after so many seconds")
+    parser.add_argument(
+        "-m",
+        "--metadata",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="send this beside the arguments; repeatable; the value is base64 where the key ends in -bin",
+    )
     parser.add_argument("--raw", action="store_true", help="write bytes as they are, not as JSON")
     parser.instead = "write all in one, as '[1, 2]' or '{\"a\": 1, \"b\": 2}'"
     add_client_options(parser)
@@ -55,6 +64,7 @@ def run(options: argparse.Namespace) -> None:
     arguments = read_arguments(options.arguments)
     if options.timeout is not None and options.timeout <= 0:
         raise UsageError(f"--timeout {options.timeout}: it must be more than 0 seconds")
+    metadata = read_metadata(options.metadata)
     with connected(options) as (client, description):
         service, method = find_method(description, options.method)
         args, kwargs = _convert(arguments, service, method)
@@ -62,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
         limit: Any = contextlib.nullcontext()
         if options.timeout is not None:
             limit = cast(Any, nearcall).timeout(options.timeout)
-        with limit:
+        with limit, nearcall.metadata(metadata) if metadata else contextlib.nullcontext():
             result = function(*args, **kwargs)
             if method.kind in (SERVER_STREAM, BIDI_STREAM):
                 for item in result:
@@ -84,6 +94,28 @@ def read_arguments(text: str) -> dict[str, Any] | list[Any]:
     if is_dict(value) or is_list(value):
         return value
     raise UsageError(f"the arguments are neither an object nor an array: write [{text}] for a single argument")
+
+
+def read_metadata(given: list[str]) -> list[tuple[str, str | bytes]]:
+    """Metadata as written, ``KEY=VALUE``.
+
+    Raises:
+        UsageError: it is not of that form, cannot be sent, or is not base64 where bytes are meant.
+    """
+    pairs: list[tuple[str, str | bytes]] = []
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"--metadata {each}: write KEY=VALUE")
+        try:
+            pairs.append((key, base64.b64decode(value, validate=True) if key.endswith("-bin") else value))
+        except ValueError:
+            raise UsageError(f"--metadata {each}: a key that ends in -bin takes bytes, written in base64") from None
+    try:
+        nearcall.metadata(pairs)
+    except ValueError as error:
+        raise UsageError(f"--metadata: {error}") from None
+    return pairs
 
 
 def _convert(
