@@ -7,6 +7,10 @@ from enum import IntEnum
 __all__ = ["StatusCode"]
 
 
+_OF_NUMBERS = frozenset("bcdeEfFgGnoxX%")
+"""How a format ends that is one of numbers."""
+
+
 class StatusCode(IntEnum):
     """How a call ended.
 
@@ -47,3 +51,11 @@ class StatusCode(IntEnum):
     """Data was lost or arrived damaged."""
     UNAUTHENTICATED = 16
     """The caller did not prove who it is."""
+
+    def __str__(self) -> str:
+        """``"StatusCode.NOT_FOUND"``. By itself an ``IntEnum`` is shown as ``"5"`` from Python 3.11 on."""
+        return f"StatusCode.{self.name}"
+
+    def __format__(self, spec: str) -> str:
+        """As a text, unless the format is one of numbers, such as ``d``."""
+        return int.__format__(self, spec) if spec[-1:] in _OF_NUMBERS else str(self).__format__(spec)

@@ -20,6 +20,12 @@ def test_the_codes_are_grpcs() -> None:
     assert [int(code) for code in StatusCode] == list(range(17))
 
 
+def test_a_code_is_shown_by_its_name_on_every_version_of_python() -> None:
+    code = StatusCode.NOT_FOUND
+    assert (str(code), f"{code}", f"{code:>22}") == (*["StatusCode.NOT_FOUND"] * 2, "  StatusCode.NOT_FOUND")
+    assert (f"{code:d}", f"{code:02d}", int(code), code == 5) == ("5", "05", 5, True)
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_has_its_class(code: StatusCode) -> None:
     cls = error_class(code)
