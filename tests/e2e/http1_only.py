@@ -66,7 +66,9 @@ class Http1Only:
     def cut(self, connections: int) -> None:
         """Ends so many connections, those that have asked first."""
         for client in self.alive[:connections]:
-            client.shutdown(socket.SHUT_RDWR)
+            # The client may have ended it already.
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Http1Only:
         self._thread.start()

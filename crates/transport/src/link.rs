@@ -67,25 +67,13 @@ pub trait Link: Send + Sync + Debug {
     /// again when less memory is in use. [`LinkError::Unfinished`]: look again soon.
     fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError>;
 
-    /// The next frame, if one has arrived. Never waits, but reads on as long as more of a frame has arrived.
-    ///
-    /// # Errors
-    /// As [`Link::try_receive_part`], but never [`LinkError::Unfinished`].
-    fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
-        loop {
-            let received = self.try_receive_part();
-            if !matches!(received, Err(LinkError::Unfinished)) {
-                return received;
-            }
-        }
-    }
-
     /// The next frame. Waits for one if none has arrived: spins as long as that pays, then sleeps. `None` if the thread
-    /// woke for another reason: the deadline passed, there is room to send, or, at a client, [`LONGEST_SLEEP`] was
-    /// over.
+    /// woke for another reason: the deadline passed, there is room to send, a part of a frame arrived, or, at a client,
+    /// [`LONGEST_SLEEP`] was over.
     ///
     /// # Errors
-    /// As [`Link::try_receive`]; [`LinkError::Interrupted`] when a signal arrived.
+    /// As [`Link::try_receive_part`], but never [`LinkError::Unfinished`]; [`LinkError::Interrupted`] when a signal
+    /// arrived.
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError>;
 
     /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
@@ -117,7 +105,7 @@ pub trait Link: Send + Sync + Debug {
     /// Says that this side is awake: the peer need not ring the bell. Sockets have no bell.
     fn disarm(&self) {}
 
-    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive`]. Returns what the wake-up cost in
+    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive_part`]. Returns what the wake-up cost in
     /// nanoseconds, if that is known.
     ///
     /// # Errors

@@ -14,8 +14,12 @@ use super::{Connection, NoEvent};
 /// How long a thread sleeps before it looks whether a signal wants its attention.
 pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
-/// Frames taken in before a thread looks at its deadline again.
+/// Frames taken in before a thread looks at its deadline again, or an event loop at what else it has to do.
 const MOST_FRAMES: usize = 1024;
+/// The same for frames that are much work: parts of long ones, and those that are long.
+const LONGEST_TURN: Duration = Duration::from_millis(1);
+/// Bytes of a payload from which on a frame is much work.
+const LONG: usize = 16 << 10;
 
 /// Held by the receiving thread. Dropping it lets another thread receive, and wakes the threads for which something
 /// came.
@@ -45,6 +49,11 @@ impl Drop for Wakes<'_> {
     fn drop(&mut self) {
         self.0.wake();
     }
+}
+
+/// Whether it may have been much work to take in a frame. A failure may be all that is left of a long message.
+fn is_work(frame: &Incoming) -> bool {
+    frame.payload.len() >= LONG || frame.head.kind == Kind::Error
 }
 
 impl Connection {
@@ -190,14 +199,22 @@ impl Connection {
     /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`. A server that never stops sending
     /// does not keep the caller for ever.
     pub(super) fn receive(&self, mine: Option<CallId>) -> Option<Incoming> {
+        let mut begun = None;
+        let mut turn_is_over = || begun.get_or_insert_with(Instant::now).elapsed() >= LONGEST_TURN;
         for _ in 0..MOST_FRAMES {
-            match self.link.try_receive() {
+            match self.link.try_receive_part() {
                 Ok(None) => return None,
                 Ok(mut arrived) => {
+                    let is_work = arrived.as_ref().is_some_and(is_work);
                     if self.deliver(&mut arrived, mine) {
                         return arrived;
                     }
+                    if is_work && turn_is_over() {
+                        return None;
+                    }
                 }
+                Err(LinkError::Unfinished) if turn_is_over() => return None,
+                Err(LinkError::Unfinished) => {}
                 Err(error) => {
                     self.mark_lost(&error);
                     return mine.and_then(|id| self.table.lock().take(id));

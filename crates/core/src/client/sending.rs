@@ -123,13 +123,16 @@ impl Connection {
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
         match self.try_lead() {
             Some(_lead) => {
-                let waited = match self.link.try_receive()? {
-                    mut arrived @ Some(_) => {
+                let waited = match self.link.try_receive_part() {
+                    Ok(mut arrived @ Some(_)) => {
                         self.deliver(&mut arrived, None);
                         self.receive(None);
                         Ok(())
                     }
-                    None => self.link.wait_room(true, slice),
+                    Ok(None) => self.link.wait_room(true, slice),
+                    // There is more to read, and the caller looks at its deadline first.
+                    Err(LinkError::Unfinished) => Ok(()),
+                    Err(error) => Err(error),
                 };
                 // A signal is handled when the send is through.
                 waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })

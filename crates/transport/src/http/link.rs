@@ -493,11 +493,16 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
-        self.look(&mut self.state.lock())
+        let found = self.look(&mut self.state.lock());
+        if let (Err(LinkError::Unfinished), Some(bell)) = (&found, &self.bell) {
+            // What is left may have been read already, and the socket tells a poller nothing of that.
+            bell.ring();
+        }
+        found
     }
 
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
-        receive(&self.budget, deadline, || self.try_receive(), |until| self.sleep(true, until))
+        receive(&self.budget, deadline, || self.try_receive_part(), |until| self.sleep(true, until))
     }
 
     fn spin(&self) -> bool {

@@ -495,7 +495,7 @@ impl Link for Pool {
 
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
         let sleep = |until| sys::wait_for(self.fd(), PollFlags::IN, Some(until));
-        receive(&self.budget, deadline, || self.try_receive(), sleep)
+        receive(&self.budget, deadline, || self.try_receive_part(), sleep)
     }
 
     /// Spins on the only connection. With several, a spin on one would keep the others waiting.

@@ -415,10 +415,6 @@ impl Link for ShmLink {
         self.take(&mut self.receiver.lock(), false)
     }
 
-    fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
-        self.take(&mut self.receiver.lock(), true)
-    }
-
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
         if let Some(incoming) = self.take(&mut receiver, true)? {

@@ -225,6 +225,16 @@ pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
     }
 }
 
+/// The next frame, if one has arrived, with all its parts.
+pub fn try_receive(link: &dyn Link) -> Result<Option<Incoming>, LinkError> {
+    loop {
+        match link.try_receive_part() {
+            Err(LinkError::Unfinished) => {}
+            received => return received,
+        }
+    }
+}
+
 /// The payload of a frame that must belong to that call.
 pub fn whole(incoming: &Incoming) -> Vec<u8> {
     assert_eq!((incoming.head.kind, incoming.head.call, incoming.head.flags), (Kind::Item, CALL.number, CALL.side));
