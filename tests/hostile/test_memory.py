@@ -224,6 +224,16 @@ def as_many_streams_as_there_may_be(scene: Scene) -> None:
 
 
 @TABLE.add("shm")
+def one_long_answer_for_each_of_many_clients(scene: Scene) -> None:
+    """What is kept to send the next one is limited for all together."""
+    for _ in range(scene.amount(16, 60)):
+        peer = scene.connect()
+        send(peer, scene.call(peer, "make", encode([20 * MIB])))
+        with contextlib.suppress(Gone, TimeoutError):
+            peer.receive()
+
+
+@TABLE.add("shm")
 def a_mapping_for_every_byte(scene: Scene) -> None:
     """A process may have some 65,000; beyond that nobody's memory can be mapped, and no thread be started."""
     peer = scene.connect()

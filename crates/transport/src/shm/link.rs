@@ -102,7 +102,7 @@ impl ShmLink {
         let PeerLimits { message: peer_limit, buffers } = limits;
         let lending = Lending::new(shared.segment.clone(), Arc::clone(&account), buffers, peer_limit, client);
         let handover = Handover::new(Arc::clone(&lending), link);
-        let sender = Sender::new(Arc::clone(&shared), producer, handover);
+        let sender = Sender::new(Arc::clone(&shared), producer, handover, Arc::clone(&account));
         let own = sender.own_regions();
         let rings = account.charge_anyway(rings_beyond_all(shared.segment.ring()));
         Self {

@@ -9,7 +9,7 @@ use nearcall_platform::lock::InnerMutex;
 use nearcall_ring::Mapping;
 
 use super::socket::{Announced, Inbox, announce};
-use crate::budget::Account;
+use crate::budget::{Account, Kept};
 use crate::errors::LinkError;
 use crate::link::PART;
 use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
@@ -87,8 +87,8 @@ struct OwnRegion {
     memory: Arc<RegionMemory>,
     /// To be sent to a peer that does not know the region yet.
     fd: Option<OwnedFd>,
-    /// The region is used for one message only.
-    used_once: bool,
+    /// Counts the region while it is kept for later messages. `None`: it is used for one message only.
+    again: Option<Kept>,
 }
 
 /// The regions of this side that are used again, for the receiving thread when the peer hands a message back.
@@ -112,8 +112,9 @@ impl OwnRegions {
 }
 
 /// The sender's regions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SentRegions {
+    account: Arc<Account>,
     own: Arc<OwnRegions>,
     kept: Vec<OwnRegion>,
     kept_bytes: usize,
@@ -131,6 +132,10 @@ pub(super) struct Spot {
 }
 
 impl SentRegions {
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        Self { account, own: Arc::default(), kept: Vec::new(), kept_bytes: 0, next: 0, under_way: VecDeque::new() }
+    }
+
     /// The regions that are used again.
     pub(super) fn own(&self) -> Arc<OwnRegions> {
         Arc::clone(&self.own)
@@ -163,19 +168,21 @@ impl SentRegions {
             return Ok(Spot { at, fresh: self.kept[at].fd.is_some() });
         }
         let mut size = need.next_power_of_two().max(SMALLEST);
-        let used_once = self.kept_bytes + size > KEPT;
-        if used_once {
+        // A server has many clients, and each may have asked for one long answer only: so all regions count together.
+        let may_keep = self.kept_bytes + size <= KEPT;
+        let again = may_keep.then(|| Kept::of(&self.account, size)).flatten();
+        if again.is_none() {
             // The size need not suit later messages.
             size = need.next_multiple_of(4096);
         }
         let (mapping, fd) = Mapping::create("nearcall-message", size, true)?;
         let id = self.fresh_id();
         let memory = RegionMemory::new(mapping);
-        if !used_once {
+        if again.is_some() {
             self.kept_bytes += size;
             self.own.0.lock().insert(id, Arc::downgrade(&memory));
         }
-        self.kept.push(OwnRegion { id, memory, fd: Some(fd), used_once });
+        self.kept.push(OwnRegion { id, memory, fd: Some(fd), again });
         Ok(Spot { at: self.kept.len() - 1, fresh: true })
     }
 
@@ -200,7 +207,7 @@ impl SentRegions {
             mapping.write(at, piece);
             at += piece.len();
         }
-        Note { id: region.id, len: len as u64, last_use: region.used_once, rest: Rest::InRegion, names: false }
+        Note { id: region.id, len: len as u64, last_use: region.again.is_none(), rest: Rest::InRegion, names: false }
     }
 
     /// A number that no living region has. Numbers are used up one by one, but a kept region keeps its own.
@@ -217,8 +224,9 @@ impl SentRegions {
     /// The region's note is in the ring, which was written up to `position`.
     pub(super) fn sent(&mut self, place: Spot, position: u64) {
         let region = &self.kept[place.at];
-        let lent = if region.used_once { region.memory.mapping().len() } else { 0 };
-        if region.used_once {
+        let is_last = region.again.is_none();
+        let lent = if is_last { region.memory.mapping().len() } else { 0 };
+        if is_last {
             self.kept.swap_remove(place.at);
         }
         if place.fresh {
@@ -304,6 +312,25 @@ impl Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+
+    fn regions_of(budget: &Arc<Budget>) -> SentRegions {
+        SentRegions::new(Account::of(budget, 1 << 20))
+    }
+
+    #[test]
+    fn all_connections_together_keep_a_quarter_of_the_budget() {
+        let budget = Budget::new(1 << 20);
+        let mut connections: Vec<_> = (0..4).map(|_| regions_of(&budget)).collect();
+        for regions in &mut connections {
+            put(regions, 100_000, 1);
+        }
+        let kept = |connections: &[SentRegions]| connections.iter().map(|one| one.kept.len()).collect::<Vec<_>>();
+        assert_eq!(kept(&connections), [1, 1, 0, 0], "two regions of 128 KiB");
+        drop(connections.remove(0));
+        put(&mut connections[2], 100_000, 2);
+        assert_eq!(kept(&connections), [1, 0, 1], "there is room for one again");
+    }
 
     #[test]
     fn a_note_comes_back() {
@@ -334,7 +361,7 @@ mod tests {
 
     #[test]
     fn numbers_that_wrap_pass_over_kept_regions() {
-        let mut regions = SentRegions::default();
+        let mut regions = regions_of(&Budget::new(usize::MAX));
         assert_eq!([put(&mut regions, 100_000, 1), put(&mut regions, 100_000, 2)], [0, 1]);
         regions.next = u32::MAX;
         assert_eq!([put(&mut regions, 100_000, 3), put(&mut regions, 100_000, 4)], [u32::MAX, 2]);
@@ -342,14 +369,14 @@ mod tests {
 
     #[test]
     fn a_region_that_could_not_be_announced_is_used_by_the_next_message() {
-        let mut regions = SentRegions::default();
+        let mut regions = regions_of(&Budget::new(usize::MAX));
         let first = regions.place(100_000).expect("memory");
         assert_eq!(regions.place(90_000).expect("memory"), first);
     }
 
     #[test]
     fn a_sender_is_not_far_ahead_of_its_reader() {
-        let mut regions = SentRegions::default();
+        let mut regions = regions_of(&Budget::new(usize::MAX));
         for position in 1..=MOST_UNDER_WAY as u64 {
             assert!(!regions.must_wait(70_000, 0));
             put(&mut regions, 70_000, position);

@@ -9,6 +9,7 @@ use super::handover::Handover;
 use super::reference;
 use super::regions::{Note, OwnRegions, SentRegions, Spot};
 use super::shared::Shared;
+use crate::budget::Account;
 use crate::errors::LinkError;
 use crate::outbox::{Frame, Sink};
 use crate::sync::Ordering;
@@ -53,8 +54,13 @@ impl Sink for Sender {
 }
 
 impl Sender {
-    pub(super) fn new(shared: Arc<Shared>, producer: Producer<MappedLane>, handover: Handover) -> Self {
-        Self { shared, producer, regions: SentRegions::default(), handover, starved: false }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        producer: Producer<MappedLane>,
+        handover: Handover,
+        account: Arc<Account>,
+    ) -> Self {
+        Self { shared, producer, regions: SentRegions::new(account), handover, starved: false }
     }
 
     /// Regions that the peer may hand back.
