@@ -148,12 +148,18 @@ def test_the_first_of_several_comes_first(url: str, waiting: Any, key: str) -> N
         assert sorted(call.result() for call in started) == names
 
 
+def freeze(pid: int) -> None:
+    """Stops a child. Until all its threads have stopped it may still answer."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+
+
 def test_the_first_may_be_one_that_fails(url: str, waiting: Any, key: str) -> None:
     """On connections of their own: one is lost while the other waits."""
     child = nearcall.spawn([sys.executable, "-c", CHILD], Echo)
     with child as echo:
         assert echo.echo(b"1") == b"1"
-        os.kill(child.process.pid, signal.SIGSTOP)
+        freeze(child.process.pid)
         started: list[nearcall.StartedCall[Any]] = [
             nearcall.start(waiting.hold, key),
             nearcall.start(echo.echo, b"x"),
@@ -244,7 +250,7 @@ def test_a_server_that_reads_nothing_does_not_hold_up_the_start() -> None:
     client = nearcall.spawn([sys.executable, "-c", CHILD], Echo)
     with client as service:
         assert service.echo(b"1") == b"1"
-        os.kill(client.process.pid, signal.SIGSTOP)
+        freeze(client.process.pid)
         try:
             started = [nearcall.start(service.echo, block) for block in blocks]
         finally:
@@ -255,7 +261,7 @@ def test_a_server_that_reads_nothing_does_not_hold_up_the_start() -> None:
 def test_all_learn_of_the_servers_death() -> None:
     client = nearcall.spawn([sys.executable, "-c", CHILD], Echo)
     with client as service:
-        os.kill(client.process.pid, signal.SIGSTOP)
+        freeze(client.process.pid)
         started = [nearcall.start(service.echo, b"x") for _ in range(3)]
         os.kill(client.process.pid, signal.SIGKILL)
         for each in started:
