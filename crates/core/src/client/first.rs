@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nearcall_platform::descriptors;
 
 use super::connection::{Connection, NoEvent, is_past};
-use super::receiving::{Leading, SIGNAL_CHECK};
+use super::receiving::{Leading, SIGNAL_CHECK, slice_until};
 use super::table::CallId;
 
 /// How long a thread sleeps that waits for several connections, if another thread receives on one of them: it cannot sleep
@@ -41,8 +41,7 @@ pub fn wait_for_first(calls: &[(Arc<Connection>, CallId)], deadline: Option<Inst
         if begun.elapsed() >= SIGNAL_CHECK {
             return Err(NoEvent::Interrupted);
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        sleep(&places, left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)))?;
+        sleep(&places, slice_until(deadline))?;
     }
 }
 

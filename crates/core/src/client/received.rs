@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearcall_platform::descriptors;
 use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
@@ -12,7 +12,7 @@ use nearcall_wire::Kind;
 
 use super::awaited::{Awaited, Sleeper};
 use super::connection::{Connection, NoEvent, Receiver, is_past};
-use super::receiving::SIGNAL_CHECK;
+use super::receiving::{SIGNAL_CHECK, slice_until};
 use super::table::{CallId, Table};
 use crate::exports::Exports;
 use crate::sync::Ordering;
@@ -183,12 +183,6 @@ impl Connection {
             }
         }
     }
-}
-
-/// How long to wait before a look at signals, for who waits until then at most.
-fn slice_until(deadline: Option<Instant>) -> Duration {
-    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK))
 }
 
 /// A thread that waits for something of a call while a server receives.

@@ -14,6 +14,12 @@ use super::{Connection, NoEvent};
 /// How long a thread sleeps before it looks whether a signal wants its attention.
 pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
+/// How long a thread may sleep now that waits until `deadline`: no longer than until its next look at signals.
+pub(super) fn slice_until(deadline: Option<Instant>) -> Duration {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK))
+}
+
 /// Frames taken in before a thread looks at its deadline again, or an event loop at what else it has to do.
 const MOST_FRAMES: usize = 1024;
 /// The same for frames that are much work: parts of long ones, and those that are long.
@@ -443,8 +449,7 @@ impl Connection {
                 table.wait(*id, &me);
             }
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let woken = self.receiving.follow(left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)));
+        let woken = self.receiving.follow(slice_until(deadline));
         let found = {
             let mut table = self.table.lock();
             for id in ids {
