@@ -1,8 +1,9 @@
-//! Who wants to know that nobody waits for a call any more, although its handler is not through: the caller has given it
-//! up or is gone, or its deadline has passed.
+//! Calls that end early: nobody waits for the result any more while the handler still runs, because the caller has
+//! given the call up or is gone, or because the deadline has passed. A handler can leave an errand, to be run when that
+//! happens.
 //!
-//! Whoever finds that out only notes it, and wakes the one thread that tells: it receives for everybody, and what is told may
-//! take long.
+//! The thread that finds an early end is mostly the receiving thread, and an errand may take long. So the finder only
+//! queues the errand, and wakes the one thread that runs errands: the caller of [`EarlyEnds::next`].
 
 use std::any::Any;
 use std::collections::hash_map::Entry;
@@ -15,7 +16,7 @@ use nearcall_platform::lock::{Condvar, Mutex};
 /// What is to be done about a call that has ended early.
 pub type Errand = Box<dyn Any + Send>;
 
-/// Calls that somebody watches.
+/// The calls for which an errand was left, and the errands that are due.
 #[derive(Debug, Default)]
 pub struct EarlyEnds {
     state: Mutex<State>,
@@ -24,17 +25,17 @@ pub struct EarlyEnds {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many were watched so far.
+    /// How many calls were watched so far: the last number that was given.
     numbers: u64,
-    /// Those whose handlers are not through, and when they end by themselves.
+    /// Calls whose handlers still run, by number: the deadline, and the errand.
     watched: HashMap<u64, (Option<Instant>, Errand)>,
     deadlines: BTreeSet<(Instant, u64)>,
-    /// Of those that have ended early.
+    /// The errands of calls that have ended early.
     errands: VecDeque<Errand>,
 }
 
 impl State {
-    /// It is watched no longer. What was to be done, if it was.
+    /// Stops watching a call. Returns its errand, if the call was watched.
     fn forget(&mut self, number: u64) -> Option<Errand> {
         let (deadline, errand) = self.watched.remove(&number)?;
         if let Some(deadline) = deadline {
@@ -44,20 +45,20 @@ impl State {
     }
 }
 
-/// Who watches one call.
+/// The errands left for one call: where each was left, and its number there.
 #[derive(Debug, Default)]
 pub(super) struct Watched(Mutex<Watchers>);
 
 #[derive(Debug)]
 enum Watchers {
-    /// Its handler is not through.
+    /// The handler still runs.
     Open(Vec<(Weak<EarlyEnds>, u64)>),
-    /// It is, and nobody is told any more.
+    /// The handler has returned: no errand is run any more.
     Over,
 }
 
-/// The calls of one connection that somebody watches, by number. There may be several of one: a client that has given up a call
-/// may use its number again while the handler still runs.
+/// The watched calls of one connection, by the client's numbers. Several calls may have one number: a client that has
+/// given up a call may use its number again while the handler still runs.
 #[derive(Debug, Default)]
 pub(super) struct WatchedCalls(Mutex<HashMap<u32, Vec<Arc<Watched>>>>);
 
@@ -68,8 +69,8 @@ impl Default for Watchers {
 }
 
 impl EarlyEnds {
-    /// What is to be done for the next call that has ended early; waits for that, or until `until` if none is watched then.
-    /// For one thread.
+    /// Waits for the next call that ends early, and returns its errand. Returns `None` after `until`, once no call is
+    /// watched. Only one thread may call this.
     pub fn next(&self, until: Instant) -> Option<Errand> {
         let mut state = self.state.lock();
         loop {
@@ -95,13 +96,13 @@ impl EarlyEnds {
         }
     }
 
-    /// Whether no call is watched, and nothing is to be done.
+    /// Whether no call is watched, and no errand waits.
     pub fn is_idle(&self) -> bool {
         let state = self.state.lock();
         state.watched.is_empty() && state.errands.is_empty()
     }
 
-    /// Watches a call, which ends by itself at its deadline; its number here.
+    /// Watches a call. At its deadline the call has ended early. Returns the call's number here.
     pub(super) fn put(&self, deadline: Option<Instant>, errand: Errand) -> u64 {
         let mut state = self.state.lock();
         state.numbers += 1;
@@ -123,31 +124,32 @@ impl EarlyEnds {
         }
     }
 
-    /// Its handler is through.
+    /// The handler of a watched call has returned in time: drops the errand.
     pub(super) fn forget(&self, number: u64) {
         let errand = self.state.lock().forget(number);
-        // Outside the lock: it is not known what happens then.
+        // Outside the lock: the drop may run any code.
         drop(errand);
     }
 }
 
-/// How long a thread sleeps in one go.
+/// How long the thread sleeps at a time, if no watched call has a deadline.
 const LONG: Duration = Duration::from_secs(3600);
 
 impl Watched {
-    /// `call` is its number among those of its connection. `false` if the handler is through.
+    /// Adds an errand with this `number` in `ends`; `call` is the client's number of the call. `false` if the handler
+    /// has returned.
     pub(super) fn add(self: &Arc<Self>, ends: &Arc<EarlyEnds>, number: u64, call: u32, calls: &WatchedCalls) -> bool {
         let mut watchers = self.0.lock();
         let Watchers::Open(all) = &mut *watchers else { return false };
         if all.is_empty() {
-            // Within the lock: whoever finds that somebody watches finds the call among those of its connection.
+            // Within the lock: a thread that finds a watcher here must also find the call in `calls`.
             calls.0.lock().entry(call).or_default().push(Arc::clone(self));
         }
         all.push((Arc::downgrade(ends), number));
         true
     }
 
-    /// Nobody waits for the call any more.
+    /// Nobody waits for the call any more: its errands are due.
     fn tell(&self) {
         let all = match &*self.0.lock() {
             Watchers::Open(all) => all.clone(),
@@ -160,7 +162,8 @@ impl Watched {
         }
     }
 
-    /// The handler is through. If nobody waits for the call, which `is_early` finds out, that is told.
+    /// The handler has returned. If `is_early` finds that nobody waits for the call, its errands are due; otherwise
+    /// they are dropped.
     pub(super) fn dismiss(&self, call: u32, calls: &WatchedCalls, is_early: impl FnOnce() -> bool) {
         let before = std::mem::replace(&mut *self.0.lock(), Watchers::Over);
         let Watchers::Open(all) = before else { return };
@@ -180,7 +183,8 @@ impl Watched {
 }
 
 impl WatchedCalls {
-    /// The client has given up the call of that number, of those that have come so far, or, without one, is gone.
+    /// The client has given up the calls with this number that have arrived so far. Without a number: the client is
+    /// gone, and all calls end.
     pub(super) fn tell(&self, call: Option<u32>) {
         let ended: Vec<_> = {
             let calls = self.0.lock();

@@ -1,5 +1,8 @@
-//! A server as whoever receives for the calls that this side makes over its connections: from its own handlers and other
-//! threads to its clients, and from clients of this process whose servers may call them.
+//! Calls that this side makes over connections on which a server receives: calls of the server's handlers and other
+//! threads to its clients, and calls of clients of this process whose servers may call them.
+//!
+//! Such a caller receives for the whole server if the lead is free, and otherwise sleeps until the receiving thread
+//! wakes it.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -14,14 +17,14 @@ use crate::server::connection::ServerConnection;
 use crate::server::worker::{MOST_WAITING, Mine, is_worker_of};
 use crate::sync::{AtomicUsize, Ordering, fence};
 
-/// A server, and the connection that it receives for.
+/// A server, and the connection on which it receives.
 struct ServerReceiver {
     server: Weak<Server>,
-    /// Set once the server has it.
+    /// Set once the server receives on the connection.
     connection: Arc<OnceLock<ReceivedFrom>>,
-    /// The server's workers that wait for replies over it.
+    /// How many of the server's workers wait for replies over the connection.
     waiting: AtomicUsize,
-    /// The same over all of the server's connections.
+    /// How many of the server's workers wait for replies over all its connections.
     all_waiting: Arc<AtomicUsize>,
 }
 
@@ -40,7 +43,7 @@ impl ServerReceiver {
     }
 }
 
-/// What a thread waits for, over the connection of that token if that is known.
+/// The reply that a thread waits for, and the token of its connection, once the server has the connection.
 struct Reply<'a> {
     sleeper: &'a mut dyn Sleeper,
     token: Option<u64>,
@@ -60,9 +63,9 @@ impl Mine for Reply<'_> {
 struct Waits<'a> {
     receiver: &'a ServerReceiver,
     server: &'a Server,
-    /// It is one of the server's workers, and counted among those that wait: another one may run in its stead.
+    /// The thread is one of the server's workers, and counted as waiting: another worker may run in its place.
     counted: bool,
-    /// Another thread has received the reply, and woken it.
+    /// The reply was received by another thread, which has woken this one.
     woken: bool,
 }
 
@@ -71,8 +74,9 @@ impl<'a> Waits<'a> {
         Self { receiver, server, counted: false, woken: false }
     }
 
-    /// Counts the thread, if it is a worker. To be called before it leaves the lead to others, or sleeps: whoever receives is
-    /// no worker that others would have to wait for, and most replies come so soon that nobody ever has to know.
+    /// Counts the thread as waiting, if it is a worker. Call this before the thread leaves the lead to others, or
+    /// sleeps. A thread that still receives is not counted: it keeps no request waiting, and most replies come so soon
+    /// that the count is never needed.
     fn count(&mut self) {
         if !self.counted && self.server.is_worker() {
             self.counted = true;
@@ -86,7 +90,8 @@ impl<'a> Waits<'a> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         if self.counted {
-            // Relaxed, both: as in `may_wait`; a moment's excess of one is corrected at the next request.
+            // Relaxed, both: as in `may_wait`. If the count is one too high for a moment, the next request corrects
+            // that.
             self.receiver.waiting.fetch_sub(1, Ordering::Relaxed);
             self.server.waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -104,7 +109,7 @@ impl Receiver for ServerReceiver {
         };
         let mut waits = Waits::new(self, &server);
         let mut leads = server.lead_for_caller();
-        // Relaxed: only who has the lead queues requests, so that none is added while this thread has it.
+        // Relaxed: only the thread that holds the lead queues requests, so none is added while this thread holds it.
         if !leads || server.shared.queued.load(Ordering::Relaxed) > 0 {
             waits.count();
             leads = server.lead_for_caller();
@@ -115,7 +120,7 @@ impl Receiver for ServerReceiver {
         if server.is_stopped()
             && let Some(connection) = self.connection()
         {
-            // Nobody receives any more, and the server waits for its handlers before it closes its connections.
+            // No thread receives any more, and the server closes its connections only after its handlers have returned.
             connection.lose(&LinkError::Closed);
             sleeper.is_over();
         }
@@ -126,7 +131,8 @@ impl Receiver for ServerReceiver {
         if !is_worker_of(self.server.as_ptr()) {
             return Ok(());
         }
-        // Relaxed, both: bounds on threads, exact enough. Who is not counted yet holds the lead, and that is one at most.
+        // Relaxed, both: bounds on threads, exact enough. At most one waiting worker is not counted: the thread that
+        // holds the lead.
         let all = self.all_waiting.load(Ordering::Relaxed);
         let here = self.waiting.load(Ordering::Relaxed);
         if here + all < MOST_WAITING {
@@ -142,7 +148,7 @@ impl Receiver for ServerReceiver {
 
     fn note_woken(&self) {
         if let Some(server) = self.server.upgrade() {
-            // Relaxed: read by whoever receives, which is this thread.
+            // Relaxed: only the receiving thread reads the flag, and that is this thread.
             server.woke_caller.store(true, Ordering::Relaxed);
         }
     }
@@ -169,8 +175,8 @@ impl Receiver for ServerReceiver {
 }
 
 impl Server {
-    /// Receives for a client of this process from now on, and runs the calls of objects that it gives: `max_references` at
-    /// most may be given at a time. Never waits.
+    /// Receives on the connection of a client of this process from now on, and runs the calls of the objects that the
+    /// client gives to its server: at most `max_references` objects at a time. Never waits.
     pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
         connection.exports().open(max_references, &self.shared.releases);
         let receives = ServerReceiver::new(self, OnceLock::new());
@@ -181,8 +187,8 @@ impl Server {
         }
     }
 
-    /// The half of a client's connection that calls the client; made now if there is none yet. `None` if the client that made
-    /// the connection is gone.
+    /// The half of a connection that makes calls to the client; made now if there is none yet. `None` if a client of
+    /// this process has made the connection, and is gone.
     #[must_use]
     pub fn caller(self: &Arc<Self>, connection: &Arc<ServerConnection>) -> Option<Arc<Connection>> {
         connection.caller_or(|| {
@@ -194,10 +200,10 @@ impl Server {
 }
 
 impl Server {
-    /// The calling thread, a worker, is going to wait for a reply.
+    /// The calling thread, a worker, is about to wait for a reply.
     fn begin_waiting(&self) {
-        // Relaxed: the fence orders it. It pairs with that of `may_dequeue`: a worker that queues a request, or goes to sleep,
-        // sees this one wait, or this one sees the request.
+        // Relaxed: the fence orders the count. It pairs with the fence of `may_dequeue`: either a worker that queues a
+        // request, or goes to sleep, sees that this thread waits, or this thread sees the request.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.shared.queued.load(Ordering::Relaxed) > 0 {
@@ -206,14 +212,15 @@ impl Server {
         }
     }
 
-    /// Whether the calling thread has the lead; takes it if it is free, or offered.
+    /// Takes the lead if it is free or offered. Whether the calling thread holds the lead now.
     fn lead_for_caller(&self) -> bool {
         let leadership = &self.shared.leadership;
         leadership.back() || leadership.try_take() || leadership.take_offered()
     }
 
-    /// Receives for who waits for a reply, and has the lead. Who finds work for others leaves the lead to them, after `leave`,
-    /// and is to sleep: to take it again at once would keep it from those who wake up to take it. Whether it is over.
+    /// Receives for a thread that holds the lead and waits for a reply. If there is work for others, calls `leave` and
+    /// frees the lead. The caller must then sleep: to take the lead again at once would keep it from the workers that
+    /// wake up to take it. Whether the wait is over.
     pub(super) fn receive_for_caller(&self, mine: &mut impl Mine, slice: Duration, leave: impl FnOnce()) -> bool {
         let received = self.receive_as_mine(mine, Some(slice));
         if received.has_work {

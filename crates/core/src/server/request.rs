@@ -1,4 +1,4 @@
-//! A call as it is handed to whoever handles it, from its arrival to its last frame.
+//! A call as its handler gets it, from its arrival to its last frame.
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,43 +16,43 @@ use crate::server::connection::ServerConnection;
 use crate::server::inbound::Inbound;
 use crate::server::statistics::Measured;
 
-/// How a call ends that ends well; the other codes are failures'.
+/// The status code of a call that ends well. The other codes are failures.
 const OK: u8 = 0;
 
-/// A call that has arrived and waits to be handled. It passes through many hands, always in a box.
+/// A call that has arrived. Always in a box, because it passes through many queues and threads.
 #[derive(Debug)]
 pub struct Request {
-    /// Who called, and what else has come from there.
+    /// The client that called, and its other calls.
     pub(in crate::server) inbound: Arc<Inbound<Self>>,
     /// Method, flags, deadline, metadata.
     pub head: FrameHead,
     /// The arguments.
     pub payload: Payload,
-    /// What is known of the method.
+    /// The kind of the method: what runs its handler, whether it streams, whether it carries references.
     pub(in crate::server) routing: MethodRouting,
-    /// The object that is called, if it is no service.
+    /// The object that is called; `None` for a method of a service.
     pub target: Option<Arc<Export>>,
-    /// What they cost the client's account until the handler is through.
+    /// The bytes of the arguments in the client's account, until the request is dropped.
     pub(in crate::server) _charge: Option<Charge>,
-    /// Present if more frames may come for it.
+    /// Present if more frames may come for the call.
     pub call: Option<Arc<ServerCall>>,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     pub(in crate::server) context: OnceLock<Arc<CallContext>>,
     pub(in crate::server) finished: AtomicBool,
-    /// What was given with its arguments was let go of.
+    /// The references in the arguments were released.
     pub(in crate::server) let_go: AtomicBool,
-    /// Counts it as long as it runs in a thread, if it has a stream.
+    /// The server's count of streams whose handlers run in threads, if this call is in it.
     pub(in crate::server) place: Option<Arc<AtomicUsize>>,
-    /// The thread is free again.
+    /// The call was taken off that count: its thread is free again.
     pub(in crate::server) left: AtomicBool,
-    /// Present while somebody watches.
+    /// Present if the call is measured.
     pub(in crate::server) measured: Option<Arc<Measured>>,
-    /// How many calls had come on its connection before it.
+    /// How many calls had arrived over its connection before it.
     pub(in crate::server) ordinal: u64,
 }
 
-/// The turn of a one-way request: its client's next one follows it.
+/// The turn of a one-way request. The client's next one-way request follows it.
 #[derive(Debug)]
 pub struct OnewayTurn(Arc<Inbound<Request>>);
 
@@ -70,37 +70,39 @@ impl Drop for Request {
 }
 
 impl Request {
-    /// Who called.
+    /// The connection over which the call has come.
     #[must_use]
     pub fn connection(&self) -> &Arc<ServerConnection> {
         &self.inbound.connection
     }
 
-    /// A one-way request that may be handled now; `None` if it waits for an earlier one.
+    /// Gives a one-way request back if it may be handled now; `None` if it waits for an earlier one.
     pub(in crate::server) fn begin_oneway(request: Box<Self>) -> Option<Box<Self>> {
         let inbound = Arc::clone(&request.inbound);
         inbound.oneway.begin(request)
     }
 
-    /// Lets a request wait until its client reads, and behind others that wait. Gives it back if it may be begun.
+    /// Lets a request wait until its client reads, behind others that wait for that. Gives it back if it may begin now.
     pub(in crate::server) fn defer(request: Box<Self>) -> Option<Box<Self>> {
         let inbound = Arc::clone(&request.inbound);
         inbound.defer(request)
     }
 
-    /// Present if it is one-way: the one-way requests of its client wait until it is through.
+    /// The turn of a one-way request, for [`Worker::finish`](crate::server::Worker::finish): the client's next one-way
+    /// request waits until this one is over.
     #[must_use]
     pub fn oneway_turn(&self) -> Option<OnewayTurn> {
         self.is_oneway().then(|| OnewayTurn(Arc::clone(&self.inbound)))
     }
 
-    /// Whether the client waits for no reply.
+    /// Whether the call is one-way: the client waits for no reply.
     #[must_use]
     pub fn is_oneway(&self) -> bool {
         self.head.flags & Outgoing::ONEWAY != 0
     }
 
-    /// Whether the client gave it up, or is gone, before anybody has begun with it. A one-way call is never given up.
+    /// Whether the client has given the call up, or is gone. Asked before a handler begins. A one-way call is never
+    /// given up.
     pub(in crate::server) fn is_given_up(&self) -> bool {
         !self.is_oneway()
             && (self.connection().is_dead()
@@ -141,7 +143,7 @@ impl Request {
         self.head.flags & Outgoing::NAMED != 0
     }
 
-    /// Takes the arguments out: payload, and how it divides.
+    /// Takes the arguments out: the payload, and the lengths of its parts.
     pub fn take_event(&mut self) -> Incoming {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
         if self.head.extras().is_some() {
@@ -150,8 +152,8 @@ impl Request {
         Incoming { head, payload: self.payload.take() }
     }
 
-    /// The handler is through, and `keeper` sends the rest of the stream: the call goes on without a thread. It still counts
-    /// as under way until the request is dropped. The call itself, unless there can be no more frames for it.
+    /// The handler has returned, and `keeper` sends the rest of the stream: the call goes on without a thread. It
+    /// counts as under way until the request is dropped. Returns the call, or `None` if no more frames can come for it.
     pub fn outlive_handler(&self, keeper: Weak<dyn CallObserver>) -> Option<&Arc<ServerCall>> {
         let call = self.call.as_ref()?;
         if let Some(streams) = &self.place
@@ -164,7 +166,7 @@ impl Request {
         Some(call)
     }
 
-    /// An item of the call's stream, as its handler wants it sent.
+    /// An item of the call's stream, compressed or not, as the handler has chosen.
     #[must_use]
     pub fn item<'a>(&self, body: Body<'a>) -> Outgoing<'a> {
         let compress = self.context.get().map(|context| context.compress()).unwrap_or_default();
@@ -174,9 +176,9 @@ impl Request {
     /// Ends the call with a result.
     ///
     /// # Errors
-    /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
-    /// connection is gone. [`LinkError::Full`] for an event loop whose client does not read: it is told when it may try
-    /// again. A thread need not wait: its reply does.
+    /// One that [spares the connection](LinkError::spares_connection): nothing was sent, and the client still waits. Or
+    /// the connection is gone. [`LinkError::Full`] only if an event loop handles the call and the client does not read:
+    /// the loop is told when it may try again. The reply of a thread waits in the connection's queue instead.
     pub fn reply(&self, body: Body<'_>) -> Result<(), LinkError> {
         self.end(Outgoing::new(Kind::Reply, body), OK)
     }
@@ -189,14 +191,15 @@ impl Request {
         self.end(Outgoing::new(Kind::End, Body::Whole(&[])), OK)
     }
 
-    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
+    /// Ends the call with a failure. If the failure cannot be sent as it is, sends it without details and trailing
+    /// metadata.
     pub fn fail(&self, failure: &Failure) {
         let mut failure = failure.clone();
-        // A message of any length may be an exception's text; the client must not refuse the frame for it.
+        // An exception's text may have any length. The client must not refuse the frame because of it.
         failure.cut();
         let sent = self.end(Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         if sent.is_err_and(|error| error.spares_connection()) {
-            // The client waits for its end all the same.
+            // The client still waits for the end of the call: send less.
             failure.details.clear();
             if let Some(context) = self.context.get() {
                 drop(std::mem::take(&mut *context.trailing.lock()));
@@ -205,13 +208,13 @@ impl Request {
         }
     }
 
-    /// Ends a call without streams, with its encoded result or a failure.
+    /// Ends a call that has no stream, with its encoded result or a failure.
     pub fn answer(&self, answer: Result<Vec<u8>, Failure>) {
         let answered = answer.and_then(|result| match self.reply(Body::Whole(&result)) {
             Err(error) if error.spares_connection() => {
                 Err(Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply cannot be sent: {error}")))
             }
-            // If the client is gone there is nobody to tell.
+            // If the client is gone, nobody waits for the result.
             _ => Ok(()),
         });
         if let Err(failure) = answered {
@@ -230,14 +233,14 @@ impl Request {
         }
     }
 
-    /// Sends the call's last frame, if it is not one-way; `code` is how it ends.
+    /// Sends the call's last frame, unless the call is one-way. `code` is the call's status code.
     fn end(&self, mut frame: Outgoing<'_>, code: u8) -> Result<(), LinkError> {
         if self.is_oneway() {
             self.note_end(code, 0);
             return Ok(());
         }
         if let Some(context) = self.context.get() {
-            // Before that: a client that hangs up when it has its answer has not given the call up.
+            // Before the frame is sent: a client that hangs up once it has its answer has not given the call up.
             context.dismiss_watchers();
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
@@ -253,7 +256,7 @@ impl Request {
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
             Err(error) if error.spares_connection() => {}
-            // The client is gone: nobody has got the result.
+            // The client is gone, and has not got the result.
             Err(_) => self.note_end(Failure::CANCELLED, 0),
         }
         if !sent.as_ref().is_err_and(LinkError::spares_connection) {
@@ -262,12 +265,13 @@ impl Request {
         sent
     }
 
-    /// Takes the call off its connection: no frame reaches it any more. What was given with it and not read is let go of.
+    /// Takes the call off its connection: no frame reaches it any more. Releases the references in arguments and items
+    /// that the handler has not read.
     pub fn forget(&self) {
         self.let_go_of_arguments();
         if let Some(call) = &self.call {
             if self.routing.item_references {
-                // Before that: an item that finds no call finds this.
+                // Before `inbound.forget`: an item that no longer finds the call must find this note.
                 self.connection().note_ended(self.head.call);
             }
             self.inbound.forget(self.head.call);
@@ -275,18 +279,18 @@ impl Request {
         }
     }
 
-    /// Lets go of what was given with arguments that nobody has taken out, nor ever will.
+    /// Releases the references in the arguments, if no handler has taken the arguments out. None can do so any more.
     pub(in crate::server) fn let_go_of_arguments(&self) {
-        // Relaxed: only the hand that has the request gets here.
+        // Relaxed: only the thread that holds the request gets here.
         if self.routing.references && !self.payload.is_empty() && !self.let_go.swap(true, Ordering::Relaxed) {
             self.connection().release_given(&given_in(&self.head, &self.payload));
         }
     }
 
-    /// The handler is through: the call is no longer under way, even if something still holds this request.
+    /// The call is no longer under way, even if something still holds this request. Harmless when repeated.
     pub fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
-            // Release: `stop` sees the reply sent once it sees the count.
+            // Release: once `stop` sees the count, it also sees that the reply was sent.
             self.connection().shared.in_flight.fetch_sub(1, Ordering::Release);
             if let Some(context) = self.context.get() {
                 context.dismiss_watchers();

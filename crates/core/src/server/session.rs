@@ -1,8 +1,8 @@
-//! A client's session: a value that belongs to the client, and hooks for its begin and end, which are work for a worker
-//! like a call.
+//! A client's session: a value that belongs to the client, and hooks for the begin and the end of the session. Workers
+//! run the hooks, as they run calls.
 //!
-//! Where there is a hook for the begin, a client is not read from until that hook is through: its calls wait where they
-//! are, and nothing else does. The end comes after the client's last call. Where there are no hooks, both cost nothing.
+//! If there is a hook for the begin, the server reads nothing from a new client until that hook has returned: only this
+//! client's calls wait. The hook for the end runs after the client's last call. Without hooks, sessions cost nothing.
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::any::Any;
@@ -13,19 +13,19 @@ use nearcall_platform::descriptors;
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{ConnectionPermit, Link, Peer};
 
-/// The value that belongs to one client; only whoever put it there knows what it is.
+/// The value that belongs to one client. Only the code that has put it there knows its type.
 pub type SessionValue = Box<dyn Any + Send>;
 
-/// For which changes of a session there are hooks.
+/// The changes of a session for which there are hooks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SessionHooks {
-    /// Its begin, before the client's first call.
+    /// The begin, before the client's first call.
     pub begin: bool,
-    /// Its end, after the client's last call, also for a client without a value.
+    /// The end, after the client's last call, also for a client without a value.
     pub end: bool,
 }
 
-/// The begin or end of a session, until its hook is through.
+/// The begin or end of a session, until its hook has returned. Dropped then.
 #[derive(Debug)]
 pub struct SessionEvent {
     session: Arc<Session>,
@@ -33,26 +33,26 @@ pub struct SessionEvent {
     begun: bool,
 }
 
-/// Which one.
+/// The begin or the end of a session.
 #[derive(Debug)]
 pub enum SessionChange {
     /// Before the first call.
     Begin,
-    /// After the last, with the value that belonged to the client.
+    /// After the last call, with the value that belonged to the client.
     End(Option<SessionValue>),
 }
 
-/// The begins and ends of sessions whose hooks are not through.
+/// The begins and ends of sessions whose hooks have not returned.
 #[derive(Debug)]
 pub(in crate::server) struct SessionEvents {
     hooks: SessionHooks,
-    /// For whoever receives to hand out.
+    /// Events that the receiving thread is to hand out.
     waiting: Mutex<Vec<SessionEvent>>,
-    /// Clients that may be read from now, by their tokens.
+    /// The tokens of clients that the server may read from now.
     admitted: Mutex<Vec<u64>>,
-    /// Those that wait, and those that are dealt with just now.
+    /// How many events wait, or have a hook that runs.
     pending: AtomicUsize,
-    /// Wakes whoever receives.
+    /// Wakes the receiving thread.
     wake: Arc<OwnedFd>,
 }
 
@@ -62,34 +62,34 @@ impl SessionEvents {
     }
 
     fn push(&self, session: Arc<Session>, change: SessionChange) {
-        // Release: who stops the server and finds none pending finds the calls before it through.
+        // Release: a thread that stops the server and finds no event pending sees that the calls before it are over.
         self.pending.fetch_add(1, Ordering::Release);
         self.keep(SessionEvent { session, change, begun: false });
         descriptors::signal(&self.wake);
     }
 
-    /// Keeps one for whoever asks next.
+    /// Keeps an event for the next `take` or `take_one`.
     fn keep(&self, event: SessionEvent) {
         self.waiting.lock().push(event);
     }
 
-    /// Those that nobody deals with yet.
+    /// Takes the events that no thread has taken yet.
     pub(in crate::server) fn take(&self) -> Vec<SessionEvent> {
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    /// The next of them.
+    /// Takes the first of these events.
     pub(in crate::server) fn take_one(&self) -> Option<SessionEvent> {
         let mut waiting = self.waiting.lock();
         if waiting.is_empty() { None } else { Some(waiting.remove(0)) }
     }
 
-    /// The tokens of clients that may be read from now.
+    /// Takes the tokens of clients that the server may read from now.
     pub(in crate::server) fn take_admitted(&self) -> Vec<u64> {
         std::mem::take(&mut *self.admitted.lock())
     }
 
-    /// Those that wait, and those that are dealt with just now.
+    /// How many events wait, or have a hook that runs.
     pub(in crate::server) fn pending(&self) -> usize {
         // Acquire: as in `push`.
         self.pending.load(Ordering::Acquire)
@@ -97,13 +97,13 @@ impl SessionEvents {
 }
 
 impl SessionEvent {
-    /// Whose it is.
+    /// The session that begins or ends.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// To be asked once, by whoever deals with it.
+    /// Takes the change out, with the session's value. Call this once, before the hook runs.
     pub fn begin(&mut self) -> SessionChange {
         self.begun = true;
         match &mut self.change {
@@ -112,7 +112,7 @@ impl SessionEvent {
         }
     }
 
-    /// The server ends: a session that has begun is ended by whoever stops it, and none begins any more.
+    /// The server ends. The end of a session is kept for the thread that stops the server; no session begins any more.
     pub(in crate::server) fn give_up(self) {
         if matches!(self.change, SessionChange::End(_)) {
             let events = Arc::clone(&self.session.events);
@@ -121,7 +121,7 @@ impl SessionEvent {
     }
 }
 
-/// Its hook is through.
+/// The hook has returned, or never runs.
 impl Drop for SessionEvent {
     fn drop(&mut self) {
         let events = &self.session.events;
@@ -142,15 +142,16 @@ impl Drop for SessionEvent {
 /// One client's session.
 #[derive(Debug)]
 pub struct Session {
-    /// The poller's word for the client's connection.
+    /// The poller's token for the client's connection.
     token: u64,
     link: Arc<dyn Link>,
-    /// Counts the client for as long as a handler or a hook may be at work for it.
+    /// Counts the client as connected for as long as a handler or a hook may run for it.
     _permit: Option<Arc<ConnectionPermit>>,
     events: Arc<SessionEvents>,
-    /// Calls that have arrived, and the hook of the begin: a call's ordinal is what this was when it did.
+    /// How many calls have arrived; the hook of the begin counts as one. A call's ordinal is this number when the call
+    /// arrived.
     arrived: AtomicU64,
-    /// Those of them that are through.
+    /// How many of them are over.
     finished: AtomicU64,
     /// The client is gone.
     gone: AtomicBool,
@@ -159,22 +160,22 @@ pub struct Session {
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nothing belongs to the client yet.
+    /// No value belongs to the client yet.
     #[default]
     Nothing,
     Kept(SessionValue),
-    /// The client is gone, and its last call is through.
+    /// The client is gone, and its last call is over.
     Over,
 }
 
-/// The value of a client's session, as somebody finds it.
+/// What [`Session::value`] found.
 #[derive(Debug)]
 pub enum Found<R> {
-    /// Nothing yet.
+    /// No value yet.
     Nothing,
-    /// This was made of it.
+    /// What `look` returned for the value.
     Kept(R),
-    /// It is gone, with the client and its last call.
+    /// The value is gone: the client is gone, and its last call is over.
     Over,
 }
 
@@ -197,7 +198,7 @@ impl Session {
         })
     }
 
-    /// The poller's word for the client's connection.
+    /// The poller's token for the client's connection.
     pub(in crate::server) fn token(&self) -> u64 {
         self.token
     }
@@ -208,7 +209,7 @@ impl Session {
         self.link.peer()
     }
 
-    /// Looks at what belongs to the client. `look` is called with a lock held.
+    /// Calls `look` with the value that belongs to the client, with a lock held.
     pub fn value<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> R) -> Found<R> {
         match &*self.state.lock() {
             State::Nothing => Found::Nothing,
@@ -217,10 +218,10 @@ impl Session {
         }
     }
 
-    /// Keeps something until the client is gone and its last call is through. Comes back if there is something already.
+    /// Keeps a value until the client is gone and its last call is over.
     ///
     /// # Errors
-    /// What was to be kept.
+    /// The same value, if the session has one already or is over.
     pub fn keep(&self, value: SessionValue) -> Result<(), SessionValue> {
         let mut state = self.state.lock();
         if !matches!(*state, State::Nothing) {
@@ -230,7 +231,7 @@ impl Session {
         Ok(())
     }
 
-    /// The client is connected. Whether it is to be read from at once: not if there is a hook for the begin.
+    /// The client is connected. Whether the server may read from it at once: not if there is a hook for the begin.
     pub(in crate::server) fn begin(self: &Arc<Self>) -> bool {
         if self.events.hooks.begin {
             self.count_arrival();
@@ -239,38 +240,39 @@ impl Session {
         !self.events.hooks.begin
     }
 
-    /// Counts a call that has come. How many had come before it.
+    /// Counts a call that has arrived. Returns how many had arrived before it.
     pub(in crate::server) fn count_arrival(&self) -> u64 {
         // Relaxed: as in `arrived`.
         self.arrived.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Calls that have arrived, and the hook of the session's begin, if there is one.
+    /// How many calls have arrived; the hook of the session's begin, if there is one, counts as one.
     pub(in crate::server) fn arrived(&self) -> u64 {
-        // Relaxed: frames are taken in one after the other. Nothing arrives once the client is gone, and who has finished a
-        // call knows of it.
+        // Relaxed: only the receiving thread counts arrivals. No call arrives once the client is gone, and the thread
+        // that has finished a call knows that it arrived.
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Calls that have arrived and are not through.
+    /// How many calls have arrived and are not over.
     pub(in crate::server) fn under_way(&self) -> u64 {
-        // Relaxed, both: a limit that need not be exact. The finished first: none is through that has not arrived.
+        // Relaxed, both: a limit that need not be exact. Read first, `finished` is at most `arrived`.
         let finished = self.finished.load(Ordering::Relaxed);
         self.arrived().saturating_sub(finished)
     }
 
-    /// A call is through, or the hook of the begin.
+    /// A call is over, or the hook of the begin has returned.
     #[inline]
     pub(in crate::server) fn one_finished(self: &Arc<Self>) {
-        // SeqCst, both: whoever finishes a call counts it and then looks whether the client is gone; the client's end is noted
-        // before the count is looked at. One of the two sees the other.
+        // SeqCst, both: this thread counts the finished call, and then looks at `gone`. The thread that notes the
+        // client's end sets `gone`, and then looks at the count. At least one of the two sees what the other has
+        // written.
         let finished = self.finished.fetch_add(1, Ordering::SeqCst) + 1;
         if self.gone.load(Ordering::SeqCst) {
             self.look_whether_over(finished);
         }
     }
 
-    /// The client is gone. Its session ends with its last call: see [`Session::end_if_over`].
+    /// The client is gone. The session ends with the client's last call: see [`Session::end_if_over`].
     pub(in crate::server) fn note_gone(&self) {
         // SeqCst: see `one_finished`.
         self.gone.store(true, Ordering::SeqCst);
@@ -278,11 +280,11 @@ impl Session {
 
     /// Whether the client is gone.
     pub(in crate::server) fn is_gone(&self) -> bool {
-        // SeqCst: whoever sees it finds what was done before. Asked in places where that costs nothing.
+        // SeqCst: a thread that sees the flag also sees what was done before. It costs nothing where this is asked.
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// The client is gone, and its calls are cancelled: if the last one is through, the session ends.
+    /// The client is gone, and its calls are cancelled. If the last call is over, the session ends.
     pub(in crate::server) fn end_if_over(self: &Arc<Self>) {
         // SeqCst: see `one_finished`.
         self.look_whether_over(self.finished.load(Ordering::SeqCst));
@@ -301,7 +303,7 @@ impl Session {
         self.events.push(Arc::clone(self), SessionChange::End(value));
     }
 
-    /// Ends it. How it was before.
+    /// Ends the session. Returns its state before.
     fn end(&self) -> State {
         std::mem::replace(&mut *self.state.lock(), State::Over)
     }

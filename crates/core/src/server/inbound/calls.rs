@@ -1,4 +1,4 @@
-//! The calls of one connection that frames may still come for.
+//! The calls of one connection for which frames may still come.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +10,7 @@ use crate::server::call::ServerCall;
 #[derive(Debug, Default)]
 pub(in crate::server) struct Calls {
     tracked: HashMap<u32, Tracked>,
-    /// So many of them have a stream.
+    /// How many of the calls have a stream.
     streams: usize,
 }
 
@@ -25,12 +25,13 @@ impl Calls {
         self.tracked.get(&id).map(|tracked| Arc::clone(&tracked.call))
     }
 
-    /// Calls that have a stream.
+    /// How many calls have a stream.
     pub(in crate::server) fn streams(&self) -> usize {
         self.streams
     }
 
-    /// Puts in a call. `false` if there is one of that number: it stays, as the end of the connection must reach it.
+    /// Puts in a call. `false` if there is a call with that number already: the old one stays, because the end of the
+    /// connection must reach it.
     pub(in crate::server) fn insert(&mut self, id: u32, call: &Arc<ServerCall>, streams: bool) -> bool {
         let Entry::Vacant(place) = self.tracked.entry(id) else { return false };
         place.insert(Tracked { call: Arc::clone(call), streams });
@@ -44,12 +45,12 @@ impl Calls {
         }
     }
 
-    /// All of them.
+    /// All calls.
     pub(in crate::server) fn all(&self) -> Vec<Arc<ServerCall>> {
         self.tracked.values().map(|tracked| Arc::clone(&tracked.call)).collect()
     }
 
-    /// Takes all of them out.
+    /// Takes all calls out.
     pub(in crate::server) fn take(&mut self) -> impl Iterator<Item = Arc<ServerCall>> + use<> {
         std::mem::take(self).tracked.into_values().map(|tracked| tracked.call)
     }

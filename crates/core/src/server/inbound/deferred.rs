@@ -1,4 +1,4 @@
-//! Requests that are not begun before their client reads what it is sent.
+//! Deferred requests: they do not begin before their client reads what the server sends to it.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use nearcall_platform::lock::Mutex;
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// One client's requests that wait for that, in order.
+/// One client's deferred requests, in order.
 #[derive(Debug)]
 pub(in crate::server) struct Deferred<R> {
     requests: Mutex<VecDeque<Box<R>>>,
@@ -14,7 +14,7 @@ pub(in crate::server) struct Deferred<R> {
     any: AtomicBool,
 }
 
-/// So many may wait; more are not read from the client.
+/// How many requests of one client may wait. Then the server reads no more from the client.
 const MOST: usize = 256;
 
 impl<R> Default for Deferred<R> {
@@ -26,20 +26,20 @@ impl<R> Default for Deferred<R> {
 impl<R> Deferred<R> {
     #[inline]
     pub(in crate::server) fn is_empty(&self) -> bool {
-        // Relaxed: a worker that defers a request holds the lock, and looks for room under it.
+        // Relaxed: a thread that defers a request holds the lock, and looks for room under it.
         !self.any.load(Ordering::Relaxed)
     }
 
-    /// Whether as many wait as may.
+    /// Whether as many requests wait as may.
     pub(in crate::server) fn is_full(&self) -> bool {
         !self.is_empty() && self.requests.lock().len() >= MOST
     }
 
-    /// Lets a request wait, also behind others that wait. Gives it back if it may be begun: if the client `reads`.
+    /// Lets a request wait. Gives it back if it may begin now: if no other waits and the client `reads`.
     #[cold]
     pub(in crate::server) fn push(&self, request: Box<R>, reads: impl FnOnce() -> bool) -> Option<Box<R>> {
         let mut requests = self.requests.lock();
-        // Looked at under the lock, which whoever makes room takes after it.
+        // Asked under the lock, because a thread that makes room takes the lock after that.
         if requests.is_empty() && reads() {
             return Some(request);
         }
@@ -48,7 +48,7 @@ impl<R> Deferred<R> {
         None
     }
 
-    /// The first request that waited, if the client `reads`; and whether more wait that may be begun.
+    /// Takes the first request that waits, if the client `reads`; and whether others wait that may begin.
     pub(in crate::server) fn pop(&self, reads: impl FnOnce() -> bool) -> (Option<Box<R>>, bool) {
         let mut requests = self.requests.lock();
         let first = if reads() { requests.pop_front() } else { None };
@@ -57,7 +57,7 @@ impl<R> Deferred<R> {
         (first, more)
     }
 
-    /// Forgets them: the client is gone.
+    /// Drops all requests that wait: the client is gone.
     pub(in crate::server) fn clear(&self) {
         let requests = std::mem::take(&mut *self.requests.lock());
         drop(requests);

@@ -1,6 +1,6 @@
 //! What comes from one client: its calls under way, and its requests that wait.
 //!
-//! [`routing`] makes requests of frames. The type of a request is left open here, because a request knows where it came from.
+//! [`routing`] makes requests of frames. The type of a request is generic here, because a request holds its `Inbound`.
 
 mod calls;
 mod deferred;
@@ -24,9 +24,11 @@ pub(in crate::server) use routing::{Routed, StallReason};
 #[derive(Debug)]
 pub(in crate::server) struct Inbound<R> {
     pub(in crate::server) connection: Arc<ServerConnection>,
-    /// The client hung up: the one-way calls it sent before are still handled. Set and read by whoever holds the reactor.
+    /// The client has hung up. The one-way calls that it sent before are still handled. Only for the thread that holds
+    /// the reactor.
     pub(in crate::server) hung_up: AtomicBool,
-    /// It is in one of the reactor's lists of connections to look at. For whoever holds that.
+    /// The connection is in one of the reactor's lists of connections to look at. Only for the thread that holds the
+    /// reactor.
     pub(in crate::server) listed: AtomicBool,
     calls: Mutex<Calls>,
     pub(in crate::server) oneway: OnewayOrder<R>,
@@ -45,7 +47,7 @@ impl<R> Inbound<R> {
         })
     }
 
-    /// No frame reaches the call of that number any more.
+    /// No frame reaches the call with this number any more.
     pub(in crate::server) fn forget(&self, call: u32) {
         self.calls.lock().remove(call);
     }
@@ -61,8 +63,8 @@ impl<R> Inbound<R> {
         self.connection.session().end_if_over();
     }
 
-    /// The client is gone, and what it has left behind cannot be taken in now. Handlers that wait for it may be those that
-    /// keep the memory for which that waits.
+    /// The client is gone, but its last frames cannot be taken in now. Cancels its calls already: their handlers may
+    /// keep the very memory for which those frames wait.
     pub(in crate::server) fn end_calls(&self) {
         self.cancel_calls();
         if let Some(caller) = self.connection.caller() {
@@ -78,7 +80,7 @@ impl<R> Inbound<R> {
         self.connection.watched_calls.tell(None);
     }
 
-    /// Tells whoever keeps calls beyond their handlers that the server begins to stop.
+    /// Tells the keepers of calls whose handlers have returned that the server begins to stop.
     pub(in crate::server) fn nudge_kept(&self) {
         let calls = self.calls.lock().all();
         for call in calls.iter().filter(|call| call.is_kept()) {
@@ -86,7 +88,8 @@ impl<R> Inbound<R> {
         }
     }
 
-    /// Sends what waits, as far as there is room. For whoever holds the reactor. Whether deferred requests may be begun now.
+    /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor. Whether deferred
+    /// requests may begin now.
     #[cold]
     pub(in crate::server) fn flush(&self) -> bool {
         self.connection.flush_queued();
@@ -102,24 +105,24 @@ impl<R> Inbound<R> {
         !self.deferred.is_empty()
     }
 
-    /// Whether a request need not wait until the client reads, nor behind others that do.
+    /// Whether a request may begin at once: the client reads, and no deferred request waits.
     #[inline]
     pub(in crate::server) fn begins_at_once(&self) -> bool {
         self.connection.has_room() && self.deferred.is_empty()
     }
 
-    /// Lets a request wait until the client reads, and behind others that wait. Gives it back if it may be begun.
+    /// Lets a request wait until the client reads, behind others that wait for that. Gives it back if it may begin now.
     #[cold]
     pub(in crate::server) fn defer(&self, request: Box<R>) -> Option<Box<R>> {
         self.deferred.push(request, || self.connection.has_room())
     }
 
-    /// Whether as many requests wait as may.
+    /// Whether as many requests are deferred as may be.
     pub(in crate::server) fn is_deferred_full(&self) -> bool {
         self.deferred.is_full()
     }
 
-    /// The first request that waited, if the client reads; and whether more wait that may be begun.
+    /// Takes the first deferred request, if the client reads; and whether others may begin.
     pub(in crate::server) fn next_deferred(&self) -> (Option<Box<R>>, bool) {
         self.deferred.pop(|| self.connection.has_room())
     }

@@ -1,5 +1,5 @@
-//! One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
-//! client's code when the first is done.
+//! One-way calls of a client are handled one after the other, in the order in which the client sent them. The client
+//! gets no reply, so it could not wait for the first call itself before it sends the second.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::sync::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(in crate::server) struct OnewayOrder<R> {
     queue: Mutex<Queue<R>>,
-    /// Those that were received and are not finished.
+    /// How many requests were received and are not finished.
     pending: AtomicUsize,
 }
 
@@ -29,7 +29,7 @@ impl<R> Default for OnewayOrder<R> {
 }
 
 impl<R> OnewayOrder<R> {
-    /// The request, if it may be handled now; `None` if it waits for an earlier one.
+    /// Gives the request back if it may be handled now; `None` if it waits for an earlier one.
     pub(in crate::server) fn begin(&self, request: Box<R>) -> Option<Box<R>> {
         let mut queue = self.queue.lock();
         if queue.running {
@@ -40,7 +40,7 @@ impl<R> OnewayOrder<R> {
         Some(request)
     }
 
-    /// The request that waited for the one just handled.
+    /// The request that has waited for the one just handled.
     pub(in crate::server) fn next(&self) -> Option<Box<R>> {
         let mut queue = self.queue.lock();
         let next = queue.waiting.pop_front();
@@ -48,25 +48,25 @@ impl<R> OnewayOrder<R> {
         next
     }
 
-    /// Forgets the requests that wait: the server ends.
+    /// Drops the requests that wait: the server ends.
     pub(in crate::server) fn clear(&self) {
         let waiting = std::mem::take(&mut self.queue.lock().waiting);
         drop(waiting);
     }
 
-    /// Counts one that was received. Whether none is under way besides.
+    /// Counts a request that was received. Whether no other is under way.
     pub(in crate::server) fn count(&self) -> bool {
         // Relaxed: a bound on memory, exact enough.
         self.pending.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    /// One is finished that was counted.
+    /// A counted request is finished.
     pub(in crate::server) fn one_finished(&self) {
         // Relaxed: as in `count`.
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether one that was counted is the only one.
+    /// Whether at most one counted request is under way.
     pub(in crate::server) fn is_alone(&self) -> bool {
         // Relaxed: as in `count`.
         self.pending.load(Ordering::Relaxed) <= 1

@@ -16,34 +16,34 @@ use crate::sync::{AtomicBool, Ordering};
 pub(in crate::server) enum Routed {
     /// A call to be handled.
     Request(Box<Request>),
-    /// It is done with.
+    /// Nothing more is to be done.
     Done,
-    /// Nothing is read from the client until this can go on.
+    /// Nothing is read from the client until the reason is gone.
     Stall(StallReason),
 }
 
-/// Why nothing is read from a client for now.
+/// Why nothing is read from a client for now, and the frame that waits, if there is one.
 pub(in crate::server) enum StallReason {
-    /// A one-way call came when the server had all it takes.
+    /// A one-way call came when the server had as many requests as it takes.
     Oneway(Box<Request>),
     /// There is no room for the answer to a frame: the client does not read.
     Answer(u32, Kind, u8, Vec<u8>),
-    /// Many of its calls wait until it reads.
+    /// As many calls of the client are deferred as may be: the client does not read.
     Deferred(Box<Request>),
-    /// More is kept of what it has sent than may be.
+    /// The frame that comes next does not fit into the memory that may be kept of what clients send.
     Budget,
 }
 
-/// The failure of a call of an object that its caller does not hold.
+/// The failure of a call of an object that the caller does not hold.
 fn released() -> Failure {
     Failure::new(Failure::NOT_FOUND, "there is no such object on this connection: it was released")
 }
 
-/// A deadline that is farther off is taken for this one: it can be reckoned with everywhere, and nobody waits so long.
+/// The longest time left to a deadline; a longer one is cut to this. It overflows no sum, and nobody waits that long.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
 
 impl Inbound<Request> {
-    /// Takes in a frame; a new call comes out as a request.
+    /// Takes in a frame. Makes a request of a new call.
     pub(in crate::server) fn route(
         self: &Arc<Self>,
         directory: &Directory,
@@ -63,7 +63,7 @@ impl Inbound<Request> {
             Kind::Release if !connection.is_own_clients() => connection.exports().release(&event)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 let cancelled = (head.kind == Kind::Cancel).then_some(head.call);
-                // Of a call that has ended here: the client could not know yet.
+                // `None` for a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
                     if head.kind == Kind::Item && call.may_bring_home() {
@@ -76,7 +76,8 @@ impl Inbound<Request> {
                     connection.note_cancelled(head.call);
                 }
                 if cancelled.is_some() {
-                    // When it is known: who begins to watch the call now finds it so.
+                    // Only now that the cancellation is noted: a thread that begins to watch the call finds it
+                    // cancelled.
                     connection.watched_calls.tell(cancelled);
                 }
             }
@@ -93,7 +94,7 @@ impl Inbound<Request> {
         if !self.connection.has_called() {
             return Err(LinkError::Broken("the client sent a frame of a call that was never made".into()));
         }
-        // If it is gone, nobody waits any more.
+        // If the calling half is gone, nobody waits for the frame.
         if let Some(caller) = self.connection.caller() {
             caller.take_in(event);
         }
@@ -110,13 +111,14 @@ impl Inbound<Request> {
                 target.as_ref().and_then(|export| export.methods.get(number))
             }
             None if !connection.is_own_clients() => directory.method(number),
-            // What a client of this process has not given cannot be called.
+            // Over a connection that a client of this process has made, the peer can call only objects that were given
+            // to it.
             None => None,
         };
         if method.is_some_and(|method| method.references) {
             connection.exports().keep_home(&mut event);
         }
-        // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
+        // Relaxed: a bound on memory, exact enough. The count does not publish the request.
         let pending = shared.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline =
             event.head.deadline_us().map(|us| Instant::now() + Duration::from_micros(us).min(LONGEST_DEADLINE));
@@ -169,9 +171,9 @@ impl Inbound<Request> {
             }
             Some(_) => None,
         };
-        // Relaxed: set and read by whoever holds the reactor.
+        // Relaxed: only the thread that holds the reactor sets and reads it.
         if !oneway && self.hung_up.load(Ordering::Relaxed) {
-            // Nobody is there to be answered, and what it left behind may be much.
+            // No client waits for a reply, and the calls that it has left may be many.
             request.note_end(Failure::CANCELLED, 0);
             return Ok(Routed::Done);
         }
@@ -180,10 +182,12 @@ impl Inbound<Request> {
             request.let_go_of_arguments();
             if !oneway {
                 if shared.is_stopping() {
-                    // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
+                    // The GOAWAY to all clients may not be sent yet. Without it the client would not know that it may
+                    // try again elsewhere.
                     connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
-                // Whoever sends it again must know that it has not run: a handler may fail with the same status.
+                // A client sends the call again only if it knows that the call has not run: a handler may fail with the
+                // same status.
                 let flags = if refusal.code == Failure::UNAVAILABLE { Outgoing::UNBEGUN } else { 0 };
                 let body = refusal.encode();
                 return self.answer(request.head.call, Kind::Error, flags, &body);
@@ -218,7 +222,7 @@ impl Inbound<Request> {
         Ok(Routed::Done)
     }
 
-    /// Whether reading can go on that has stopped for this reason.
+    /// Whether the server may read from the client again, after it has stopped for this reason.
     pub(in crate::server) fn may_go_on(&self, reason: &StallReason) -> bool {
         match reason {
             StallReason::Oneway(_) => self.may_begin_oneway(),
@@ -229,8 +233,8 @@ impl Inbound<Request> {
     }
 
     fn may_begin_oneway(&self) -> bool {
-        // A request that waits counts itself, in both. Relaxed: as in `begin`. One at least is always under way, so that a
-        // client's messages move on whatever others do.
+        // Both counts include the request that waits. Relaxed: as in `begin`. One one-way call of each client may
+        // always be under way, so that a client's one-way calls go on whatever other clients do.
         let shared = &*self.connection.shared;
         shared.in_flight.load(Ordering::Relaxed) <= shared.limits.most_oneway() || self.oneway.is_alone()
     }

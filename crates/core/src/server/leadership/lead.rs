@@ -1,11 +1,12 @@
-//! Who receives. The worker that received a request runs its handler at once, still holding the lead; if the handler
-//! takes long, the lead is taken from it, so that a slow handler never keeps others waiting. The thread of the event
-//! loop may hold it, too: it is offered to the loop when the work is the loop's, and taken from a loop that is blocked.
+//! The lead: the thread that holds it receives. A worker that has received a request runs its handler at once, and
+//! still holds the lead. If the handler takes long, the watcher takes the lead away, so that no request waits for a
+//! slow handler. The thread of the event loop may hold the lead, too: a worker offers it when the requests are for
+//! coroutines, and the watcher takes it from a loop that is blocked.
 
 use crate::sync::{AtomicU64, Ordering, thread_number};
 
-/// One word: the thread that holds the lead, how often it has moved, and what its holder does. So a thread holds it
-/// exactly while its number is in it: there is nothing else to be remembered, and nothing that can be out of date.
+/// One word: the number of the thread that holds the lead, how often the lead has moved, and what its holder does. A
+/// thread holds the lead exactly while its number is in the word. No thread keeps a copy that could be out of date.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Lead(AtomicU64);
 
@@ -15,36 +16,36 @@ const VACANT: u64 = 0;
 const RECEIVING: u64 = 1;
 /// The holder runs a handler.
 const BUSY: u64 = 2;
-/// A worker has left it to the event loop, which has not taken it yet.
+/// A worker has left the lead to the event loop, or to a caller that waits for replies, which has not taken it yet.
 const OFFERED: u64 = 3;
-/// The event loop has it, and comes back to it when the connections have something and the loop's other work allows.
+/// The event loop holds the lead. It receives again when the poller has an event and the loop's other work allows.
 const LISTENING: u64 = 4;
-/// One move. The count is compared only with what was seen a moment ago: it may wrap.
+/// One move. The count may wrap: it is compared only with a value read a moment ago.
 const STEP: u64 = 8;
 const STEPS: u64 = 0xFFFF_FFF8;
-/// Where the number of the holder begins; nobody's is 0.
+/// The first bit of the holder's number. No thread has the number 0.
 const HOLDER: u32 = 32;
 
 impl Lead {
-    /// The word, if this thread holds it.
+    /// The word, if this thread holds the lead.
     #[inline]
     fn held(&self) -> Option<u64> {
-        // Relaxed: this thread sees what it wrote itself, and only it writes its number.
+        // Relaxed: only this thread writes its own number, and it sees its own writes.
         let word = self.0.load(Ordering::Relaxed);
         (word >> HOLDER == u64::from(thread_number())).then_some(word)
     }
 
-    /// Moves the lead on from `word`, if nobody else did.
+    /// Moves the lead on from `word`, if no other thread has moved it. Whether it did.
     #[inline]
     fn swap(&self, word: u64, mode: u64) -> bool {
         let holder = if mode == VACANT || mode == OFFERED { 0 } else { u64::from(thread_number()) };
         let next = (holder << HOLDER) | (word.wrapping_add(STEP) & STEPS) | mode;
-        // AcqRel, with the same of the next move: what the last holder did happens before what the next one does. Acquire
-        // also pairs with the Release of `settle`.
+        // AcqRel, with the AcqRel of the next move: what the last holder did happens before what the next one does. The
+        // Acquire also pairs with the Release of `settle`.
         self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether this thread holds it.
+    /// Whether this thread holds the lead.
     #[inline]
     pub(in crate::server) fn is_held(&self) -> bool {
         self.held().is_some()
@@ -56,60 +57,61 @@ impl Lead {
         word & MODE == VACANT && self.swap(word, RECEIVING)
     }
 
-    /// The holder leaves it to the event loop: whether it did.
+    /// The holder leaves the lead to the event loop or a waiting caller. Whether this thread was the holder.
     pub(in crate::server) fn offer(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, OFFERED))
     }
 
-    /// The event loop takes it, if it was offered.
+    /// Takes the lead, if it was offered. Whether it did.
     pub(in crate::server) fn take_offered(&self) -> bool {
         let word = self.look();
         word & MODE == OFFERED && self.swap(word, RECEIVING)
     }
 
-    /// The event loop keeps it while it does other work or sleeps: whether it did.
+    /// The event loop keeps the lead while it does other work or sleeps. Whether it still held the lead.
     pub(in crate::server) fn listen(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, LISTENING))
     }
 
-    /// Whether the event loop holds it and does not receive at the moment.
+    /// Whether the event loop holds the lead and does not receive at the moment.
     pub(in crate::server) fn is_listening(word: u64) -> bool {
         word & MODE == LISTENING
     }
 
-    /// Whether its holder looks for requests: there is nothing to be watched.
+    /// Whether the holder looks for requests: there is no handler to watch.
     pub(in crate::server) fn is_receiving(word: u64) -> bool {
         word & MODE == RECEIVING
     }
 
-    /// The holder begins to run a handler: whether it still has the lead then.
+    /// The holder begins to run a handler. Whether this thread still held the lead.
     #[inline]
     pub(in crate::server) fn busy(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, BUSY))
     }
 
-    /// The handler is done: whether this thread still holds the lead, and receives again.
+    /// The handler has returned. Whether this thread still holds the lead, and so receives again.
     #[inline]
     pub(in crate::server) fn back(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, RECEIVING))
     }
 
-    /// The holder is going to wait for something other than requests. Whether the lead became free by this.
+    /// Frees the lead: the holder is about to wait for something other than requests. Whether this thread was the
+    /// holder.
     pub(in crate::server) fn give_up(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, VACANT))
     }
 
     /// The word as it is.
     pub(in crate::server) fn look(&self) -> u64 {
-        // Relaxed: whoever moves on from it does so with `swap`.
+        // Relaxed: a thread that moves the lead on from this word does so with `swap`.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The word as it is, for a watcher that has just said that it sleeps: either it sees a move here, or whoever makes one
-    /// sees after it what the watcher said.
+    /// The word as it is, for a watcher that has just set its flag. Of a move by another thread, either the watcher
+    /// sees the move here, or that thread sees the watcher's flag after its move.
     pub(in crate::server) fn settle(&self) -> u64 {
-        // Release, with the Acquire of `swap`. An exchange that changes nothing: it is before or after each move, where a
-        // load could be both.
+        // Release, with the Acquire of `swap`. A read-modify-write that changes nothing has a place before or after
+        // each move, which a load has not.
         self.0.fetch_or(0, Ordering::Release)
     }
 
@@ -117,8 +119,8 @@ impl Lead {
         self.look() & MODE == VACANT
     }
 
-    /// Takes the lead away from a holder that has run one handler since the watcher saw `word`, or from a loop that has
-    /// not come for it.
+    /// Frees the lead if it has not moved since the watcher saw `word`: the holder still runs the same handler, or the
+    /// event loop has not come for the lead. Whether it did.
     pub(in crate::server) fn steal(&self, word: u64) -> bool {
         matches!(word & MODE, BUSY | OFFERED | LISTENING) && self.swap(word, VACANT)
     }

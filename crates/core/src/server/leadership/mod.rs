@@ -1,5 +1,5 @@
-//! Which thread receives: the one that has the lead. The other workers stand by: they sleep until the lead is free, and one
-//! of them watches who has it.
+//! Which thread receives: the thread that holds the lead. The other workers stand by: they sleep until the lead is
+//! free. One of them, the watcher, takes the lead away from a holder that is busy for too long.
 
 pub(in crate::server) mod lead;
 
@@ -15,33 +15,33 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 /// How long a handler may run before another worker receives in its stead.
 pub(in crate::server) const PATIENCE: Duration = Duration::from_millis(1);
 
-/// The lead, and those who wait for it.
+/// The lead, and the workers that wait for it.
 #[derive(Debug)]
 pub(in crate::server) struct Leadership {
     lead: Lead,
     standby: Mutex<Standby>,
     /// The lead is free.
     changed: Condvar,
-    /// The one that watches sleeps until the alarm rings. Whoever moves the lead sets it: to wake a thread for a handler that
-    /// returns in a microsecond would cost more than the handler.
+    /// The watcher sleeps, and the alarm is not set: the thread that moves the lead sets it. To wake the watcher at
+    /// once would cost more than a handler that returns in a microsecond.
     watcher_sleeps: AtomicBool,
     alarm: Alarm,
     /// The lead as it was when the alarm was set.
     alarmed: AtomicU64,
-    /// A moment has passed, in which the holder ran handlers.
+    /// The watcher has woken, about `PATIENCE` after the holder began to run handlers.
     tick: AtomicBool,
-    /// Wakes the one that watches before that.
+    /// Wakes the watcher before the alarm rings.
     event: EventDescriptor,
     /// The system's poller of the reactor.
     poller: Arc<Poller>,
 }
 
-/// What the workers share that stand by.
+/// What the workers that stand by share.
 #[derive(Debug, Default)]
 struct Standby {
-    /// One of them watches the holder.
+    /// One of the workers is the watcher.
     watched: bool,
-    /// It sleeps at descriptors.
+    /// The watcher sleeps on the alarm and the event descriptor, not on `changed`.
     at_alarm: bool,
 }
 
@@ -66,10 +66,10 @@ impl Leadership {
         self.lead.is_held()
     }
 
-    /// Whether a moment has passed since this was asked, while handlers ran. As exact as the one that watches is.
+    /// Whether the watcher has woken since the last call of this: handlers have then run for about [`PATIENCE`].
     #[inline]
     pub(in crate::server) fn take_tick(&self) -> bool {
-        // Relaxed: nothing hangs on it but the time of a look at the poller.
+        // Relaxed: the flag decides only when the reactor next asks the poller.
         self.tick.load(Ordering::Relaxed) && self.tick.swap(false, Ordering::Relaxed)
     }
 
@@ -78,41 +78,42 @@ impl Leadership {
         self.lead.try_take()
     }
 
-    /// The event loop takes the lead, if it was offered.
+    /// Takes the lead for the event loop, or for a caller that waits for a reply, if a worker has offered it.
     pub(in crate::server) fn take_offered(&self) -> bool {
         self.lead.take_offered()
     }
 
-    /// The thread that has the lead begins to run a handler. It may lose the lead by that.
+    /// The thread that holds the lead begins to run a handler. If the handler takes long, the watcher takes the lead.
     #[inline]
     pub(in crate::server) fn busy(&self) {
         self.let_watch(self.lead.busy());
     }
 
-    /// The handler is done: whether this thread still has the lead.
+    /// The handler has returned. Whether this thread still holds the lead.
     #[inline]
     pub(in crate::server) fn back(&self) -> bool {
         self.lead.back()
     }
 
-    /// The worker that has the lead leaves it to the event loop.
+    /// The worker that holds the lead leaves it to the event loop, or to a caller that has just got its reply.
     pub(in crate::server) fn offer(&self) {
         self.let_watch(self.lead.offer());
     }
 
-    /// The event loop keeps the lead while it does other work or sleeps. It may lose it by that.
+    /// The event loop keeps the lead while it does other work or sleeps. If it does not come back in time, the watcher
+    /// takes the lead.
     pub(in crate::server) fn listen(&self) {
         self.let_watch(self.lead.listen());
     }
 
-    /// Lets another worker receive: the caller is going to wait for something else.
+    /// Frees the lead for another worker: the calling thread is about to wait for something else.
     pub(in crate::server) fn release(&self) {
         if self.lead.give_up() {
             self.announce();
         }
     }
 
-    /// Wakes all that stand by.
+    /// Wakes all workers that stand by.
     pub(in crate::server) fn announce(&self) {
         let standby = self.standby.lock();
         self.wake(&standby);
@@ -120,26 +121,28 @@ impl Leadership {
 
     #[inline]
     fn let_watch(&self, moved: bool) {
-        // Relaxed: after the lead's move; see `Lead::settle`.
+        // Relaxed: `Lead::settle` orders this load after the lead's move.
         if moved && self.watcher_sleeps.load(Ordering::Relaxed) {
             self.wake_watcher_later();
         }
     }
 
-    /// The next handlers need not do so: the watcher has woken by then, and sees them.
+    /// Sets the alarm. The handlers that begin before it rings need not set it again: the watcher sees them when it
+    /// wakes.
     #[cold]
     fn wake_watcher_later(&self) {
-        // Relaxed, both: a watcher that sees an old word compares it with the lead in vain, and looks once more.
+        // Relaxed, both: an old word is not equal to the lead's any more, so that the watcher only looks once more.
         self.watcher_sleeps.store(false, Ordering::Relaxed);
         self.alarmed.store(self.lead.look(), Ordering::Relaxed);
         descriptors::set_alarm(&self.alarm, PATIENCE);
     }
 
-    /// The thread that has the lead is going to sleep, and for long: there is nothing to be watched. Otherwise the watcher
-    /// would wake after the handlers of a server that is called now and then, and find that they have returned.
+    /// Stops the alarm, if the calling thread holds the lead: it is about to sleep for long, so there is no handler to
+    /// watch. Otherwise, on a server that is called now and then, the watcher would wake after each handler has
+    /// returned.
     pub(in crate::server) fn rest(&self) {
-        // Relaxed, all: only who has the lead sets the alarm and takes it back. A watcher that wakes at this moment finds
-        // that nothing runs, and says by itself that it sleeps.
+        // Relaxed, all: only a thread that holds the lead, or has just offered it, sets or stops the alarm. A watcher
+        // that wakes at this moment finds that no handler runs, and sets `watcher_sleeps` itself.
         if self.lead.is_held() && !self.watcher_sleeps.load(Ordering::Relaxed) {
             descriptors::take_back(&self.alarm);
             self.watcher_sleeps.store(true, Ordering::Relaxed);
@@ -153,7 +156,7 @@ impl Leadership {
         }
     }
 
-    /// Sleeps until the lead is free, or everything is `over`. One of the sleepers watches the holder meanwhile.
+    /// Sleeps until the lead is free, or `over` returns true. One of the sleepers is the watcher.
     pub(in crate::server) fn stand_by(&self, over: impl Fn() -> bool) {
         let mut standby = self.standby.lock();
         let mut watching = false;
@@ -175,9 +178,10 @@ impl Leadership {
         }
     }
 
-    /// Sleeps until a moment after the lead has moved. Takes it from a holder that has done the same since: whether it did.
+    /// Sleeps until about `PATIENCE` after the lead has moved. If the holder still runs the same handler then, frees
+    /// the lead. Whether it did.
     fn watch(&self, standby: &mut MutexGuard<'_, Standby>, over: &impl Fn() -> bool) -> bool {
-        // Relaxed: `settle` orders it.
+        // Relaxed: `settle` orders this store before its look at the lead.
         self.watcher_sleeps.store(true, Ordering::Relaxed);
         let seen = self.lead.settle();
         if Lead::is_listening(seen) {
@@ -188,7 +192,7 @@ impl Leadership {
             // Relaxed: see `wake_watcher_later`.
             self.alarmed.load(Ordering::Relaxed)
         } else {
-            // Whoever moved it did not know that somebody sleeps.
+            // The thread that moved the lead may not have seen `watcher_sleeps`: perhaps no alarm is set.
             self.changed.wait_for(standby, PATIENCE);
             seen
         };
@@ -197,19 +201,19 @@ impl Leadership {
         !Lead::is_listening(seen) && self.lead.look() == seen && self.lead.steal(seen)
     }
 
-    /// The event loop is to receive when something comes, and may sleep for long: sleeps beside it in the same poller. If
-    /// something is there, and the loop has not come for it a moment later, takes the lead from it: whether it did.
+    /// The event loop holds the lead, and may sleep for long: the watcher sleeps in the same poller. If the poller has
+    /// an event and the loop has not come for it `PATIENCE` later, frees the lead. Whether it did.
     fn watch_loop(&self, standby: &mut MutexGuard<'_, Standby>, seen: u64, over: &impl Fn() -> bool) -> bool {
         self.sleep(standby, Some(&self.poller));
         if self.lead.look() != seen || over() {
             return false;
         }
         self.changed.wait_for(standby, PATIENCE);
-        // A loop that has come and gone again meanwhile has changed the word.
+        // A loop that has received meanwhile, and sleeps again, has changed the word.
         self.lead.look() == seen && descriptors::is_readable(&self.poller) && self.lead.steal(seen)
     }
 
-    /// Sleeps at the alarm, and in the poller if there is one.
+    /// Sleeps until the alarm rings, the watcher is woken, or `poller`, if there is one, has an event.
     fn sleep(&self, standby: &mut MutexGuard<'_, Standby>, poller: Option<&Poller>) {
         standby.at_alarm = true;
         MutexGuard::unlocked(standby, || descriptors::sleep(poller, &self.alarm, &self.event));

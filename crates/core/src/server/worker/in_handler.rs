@@ -9,11 +9,13 @@ use crate::client::Awaited;
 use crate::server::Server;
 use crate::server::call::{ItemOutcome, NextItem, ServerCall};
 
-/// How long a handler that waits for its call sleeps before it looks at the deadline and the server's state again.
+/// How long a handler that waits for frames of its call sleeps before it looks at the deadline and the server's state
+/// again.
 const SLICE: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// The next item of the client's stream; the calling worker receives by itself meanwhile, if it may.
+    /// Waits for the next item of the client's stream. The calling worker receives for the server meanwhile, if it can
+    /// have the lead.
     pub fn next_item(&self, call: &ServerCall, until: Option<Instant>) -> NextItem {
         loop {
             match call.try_next_item() {
@@ -26,7 +28,8 @@ impl Server {
         }
     }
 
-    /// Sends an item, waiting for credit; the calling worker receives by itself meanwhile, if it may.
+    /// Sends an item, and waits for credit first. The calling worker receives for the server meanwhile, if it can have
+    /// the lead.
     ///
     /// # Errors
     /// As [`Request::reply`](crate::server::Request::reply).
@@ -49,8 +52,8 @@ impl Server {
         }
     }
 
-    /// A handler waits for frames of its call: it receives by itself, unless another worker does. Returns when `ready`, at
-    /// the deadline, or when the server stops.
+    /// A handler waits for frames of its call: its worker receives, unless another thread does. Returns when `ready`,
+    /// at the deadline, or when the server has stopped.
     fn wait_in_handler(
         &self,
         call: &ServerCall,
@@ -72,8 +75,9 @@ impl Server {
         around_sleep(&mut wait);
     }
 
-    /// Receives in the middle of a handler, if the lead is ours or free, until `over`, sleeping for `slice` at a time. A
-    /// request that comes meanwhile is left to another worker, and the lead with it. Whether it is over.
+    /// Receives in the middle of a handler, if this thread holds the lead or the lead is free, until `over`; sleeps for
+    /// `slice` at a time, or not at all without one. If a request comes meanwhile, leaves it and the lead to another
+    /// worker. Whether the wait is over.
     fn receive_in_handler(&self, mut over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
         if !self.shared.leadership.back() && !self.shared.leadership.try_take() {
             return over();
@@ -85,7 +89,8 @@ impl Server {
         received.over
     }
 
-    /// The same for who has the lead, and leaves it to others if there is work for them.
+    /// Like `receive_in_handler`, for a thread that holds the lead. If there is work for others, the caller must free
+    /// the lead for them.
     pub(in crate::server) fn receive_as_mine(&self, mine: &mut impl Mine, slice: Option<Duration>) -> Received {
         let mut reactor = self.reactor.lock();
         loop {
@@ -114,12 +119,12 @@ impl Server {
     }
 }
 
-/// What a thread waits for that receives meanwhile.
+/// What a thread waits for while it receives for the server.
 pub(in crate::server) trait Mine {
-    /// Whether it need not wait any longer.
+    /// Whether the thread need not wait any longer.
     fn is_over(&mut self) -> bool;
 
-    /// What it waits for, if that is a reply, and the token of the connection over which it is to come.
+    /// The awaited reply, if the thread waits for a reply, and the token of the reply's connection.
     fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
         None
     }
@@ -131,10 +136,10 @@ impl<F: FnMut() -> bool> Mine for F {
     }
 }
 
-/// How receiving for oneself has ended.
+/// How [`Server::receive_as_mine`] has ended.
 pub(in crate::server) struct Received {
-    /// It need not be waited for any longer.
+    /// The thread need not wait any longer.
     pub(in crate::server) over: bool,
-    /// There is work for others, to whom the lead is to be left.
+    /// There is work for other threads: the lead is to be left to them.
     pub(in crate::server) has_work: bool,
 }

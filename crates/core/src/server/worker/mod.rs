@@ -1,4 +1,5 @@
-//! The threads that run handlers take turns at receiving.
+//! Workers: the threads that run handlers. They take turns at receiving: the worker that holds the lead receives, and
+//! runs the request that it has received.
 
 mod in_handler;
 mod queue;
@@ -20,15 +21,16 @@ use crate::server::Server;
 use crate::server::request::{OnewayTurn, Request};
 use crate::server::work::Work;
 
-/// Workers beyond the receiving one that are kept for the next slow handler.
+/// How many idle workers are kept beside the receiving one, for the next slow handlers.
 const KEPT_STANDBY: usize = 2;
 
-/// Workers of a server that may wait in a handler for replies, at once. Each is a thread, and another one takes its place.
-/// Of these, no more may wait for one peer than are left for the others: who never answers does not stop calls of others.
+/// How many workers of a server may wait in handlers for replies at a time. Another thread takes the place of each. At
+/// most as many may wait for one peer as places are left for the others, so that a peer that never answers does not
+/// stop the calls of others.
 pub(super) const MOST_WAITING: usize = 512;
 
 thread_local! {
-    /// The server whose worker this thread is, by its address; 0 if it is none's.
+    /// The address of the server whose worker this thread is; 0 if the thread is no worker.
     static WORKS_FOR: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -37,25 +39,25 @@ thread_local! {
 #[derive(Debug)]
 pub struct Worker {
     server: Arc<Server>,
-    /// Whose worker the thread was before, if it is one in the middle of a handler.
+    /// The old value of `WORKS_FOR`: a thread may become a worker in the middle of another server's handler.
     before: usize,
-    /// For whom it runs what had waited, and since when.
+    /// The client whose queued work this worker runs, and since when.
     waited: Option<(u64, Instant)>,
 }
 
 /// What a worker is to do next.
 #[derive(Debug)]
 pub enum Next {
-    /// Handle this.
+    /// Run this.
     Work(Work),
-    /// Ask [`Worker::try_next`].
+    /// Call [`Worker::try_next`].
     Look,
-    /// End: the server has stopped, or has workers enough.
+    /// End the thread: the server has stopped, or has enough workers.
     End,
 }
 
 impl Worker {
-    /// Counts the calling thread in.
+    /// Makes the calling thread a worker of the server, until this is dropped.
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
         server.shared.workers.fetch_add(1, Ordering::AcqRel);
@@ -63,20 +65,20 @@ impl Worker {
         Self { server, before, waited: None }
     }
 
-    /// Makes sure that somebody goes on receiving while handlers wait for replies to calls of their own: `spawn` starts one
-    /// more worker thread. To be called before each work.
+    /// Makes sure that a thread goes on receiving while handlers wait for replies to calls of their own. `spawn` starts
+    /// one more worker thread. Call this before each work.
     #[inline]
     pub fn keep_receiving(&self, spawn: &dyn Fn()) {
-        // Relaxed: this worker has the turn, or another one has and comes here.
+        // Relaxed: this worker holds the lead, or another worker does and comes here.
         if self.server.waiting.load(Ordering::Relaxed) > 0 && self.server.lacks_standby() {
             spawn();
         }
     }
 
-    /// The next work for this worker, if some is here. Never waits.
+    /// The next work for this worker, if there is any. Never waits.
     pub fn try_next(&mut self) -> Option<Work> {
         let server = &*self.server;
-        // Acquire: pairs with the release in `enqueue`.
+        // Acquire: pairs with the Release in `note_queued_work`.
         if server.shared.queued.load(Ordering::Acquire) > 0
             && let Some(work) = server.dequeue()
         {
@@ -92,8 +94,8 @@ impl Worker {
         None
     }
 
-    /// To be called when the handler of the last request has returned. `turn` is the request's if it was one-way: what is
-    /// returned is then the client's next one-way request, to be handled now.
+    /// Call this when the handler of the last work has returned. `turn` is the turn of a one-way request: then this
+    /// returns the client's next one-way request, if one waits, to be handled now.
     pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
         self.server.shared.leadership.back();
         if let Some((client, since)) = self.waited.take() {
@@ -104,7 +106,7 @@ impl Worker {
         Some(next)
     }
 
-    /// Waits until there may be a request for this worker. `spawn` starts one more worker thread.
+    /// Waits until there may be work for this worker. `spawn` starts one more worker thread.
     pub fn wait(&mut self, spawn: &dyn Fn()) -> Next {
         let server = &*self.server;
         loop {
@@ -113,7 +115,7 @@ impl Worker {
                 return Next::End;
             }
             if server.shared.leadership.is_mine() && server.leaves_to_caller() {
-                // It has just received a reply, and nothing else.
+                // This worker has just received a reply, and nothing else.
                 server.shared.leadership.offer();
             }
             if server.shared.leadership.is_mine() || server.shared.leadership.try_take() {
@@ -123,9 +125,9 @@ impl Worker {
                 if server.may_dequeue() {
                     return Next::Look;
                 }
-                // While calls wait for a worker, the operator is to learn of it even if nothing more comes.
+                // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
                 let patience = server.lacks_workers().then_some(STUCK);
-                // Relaxed: see `leaves_to_caller`. Others may have received before.
+                // Relaxed: see `leaves_to_caller`. The flag may be that of a thread that received before.
                 server.woke_caller.store(false, Ordering::Relaxed);
                 let work = server.reactor.lock().wait_for(patience);
                 server.tell_stuck();
@@ -139,7 +141,7 @@ impl Worker {
             }
             server.shared.standby.fetch_add(1, Ordering::AcqRel);
             if server.may_dequeue() {
-                // It was queued because this very worker was busy a moment ago.
+                // The work was queued because this very worker was busy a moment ago.
                 server.shared.standby.fetch_sub(1, Ordering::AcqRel);
                 return Next::Look;
             }
@@ -157,20 +159,22 @@ impl Drop for Worker {
     }
 }
 
-/// Whether the calling thread runs a handler of the server at that address.
+/// Whether the calling thread is a worker of the server at that address.
 pub(super) fn is_worker_of(server: *const Server) -> bool {
     WORKS_FOR.get() == server.addr()
 }
 
 impl Server {
-    /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
-    /// for the event loop is handed over here, and one for a native handler answered.
+    /// Takes in work that the calling worker has received. Returns work that the worker is to run at once; if as many
+    /// handlers run as may, queues it instead. Hands requests for coroutines to the event loop, and lets native
+    /// handlers answer theirs.
     pub(in crate::server) fn accept(&self, mut work: Work) -> Option<Work> {
         if let Work::Call(mut request) = work {
             match request.routing.handler {
                 HandlerKind::Thread => {}
                 HandlerKind::EventLoop => {
-                    // While this worker still receives: the loop gets them in the order in which they came.
+                    // While this worker still holds the lead: so the loop gets its requests in the order in which they
+                    // came.
                     self.hand_to_loop(request);
                     return None;
                 }
@@ -179,7 +183,7 @@ impl Server {
                     return None;
                 }
             }
-            // Relaxed: a hint where the work is.
+            // Relaxed: a hint whether requests are for workers or for the loop.
             self.loop_run.store(0, Ordering::Relaxed);
             if request.is_oneway() {
                 request = Request::begin_oneway(request)?;
@@ -193,7 +197,7 @@ impl Server {
         if self.others_busy() >= self.shared.limits.max_concurrency || !self.take_place(&mut work) {
             let mut queue = self.queue.lock();
             if self.is_stopped() {
-                // `close` empties the queue after that, and no worker comes any more.
+                // `close` may have emptied the queue already, and no worker takes from it any more.
                 work.give_up();
                 return None;
             }
@@ -207,41 +211,41 @@ impl Server {
         Some(work)
     }
 
-    /// Workers that run handlers, not counting the one that receives.
+    /// How many workers run handlers, without the worker that receives.
     fn others_busy(&self) -> usize {
-        // Relaxed: a moment's excess or lack of one is corrected at the next request.
+        // Relaxed: if the number is wrong by one for a moment, the next request corrects that.
         let idle = self.shared.standby.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed);
         self.shared.workers.load(Ordering::Relaxed).saturating_sub(idle + 1)
     }
 
-    /// Whether nobody stands by to receive in the place of this worker, and there may be one more.
+    /// Whether no worker stands by to receive in the place of this one, and there may be one more worker.
     fn lacks_standby(&self) -> bool {
-        // Relaxed: as above. While handlers wait, there is always one more: those that have waited are busy again before the
-        // others can know.
+        // Relaxed: as in `others_busy`. While handlers wait for replies, one worker more may stand by: a worker whose
+        // wait has ended is busy again before the others can know.
         let waiting = self.waiting.load(Ordering::Relaxed) > 0;
         let most = self.shared.limits.max_concurrency + if waiting { MOST_WAITING } else { 0 };
         self.shared.standby.load(Ordering::Acquire) == 0 && self.workers() <= most
     }
 
-    /// Whether the thread that has just got the reply it waited for is to receive from now on: it will get the next one by
-    /// itself, without being woken. Not where requests come as well, which it would have to leave to a worker.
+    /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
+    /// being woken. Not if requests come as well, because the thread would have to leave them to a worker.
     fn leaves_to_caller(&self) -> bool {
-        // Relaxed, all: changed by whoever receives, one at a time.
+        // Relaxed, all: only the receiving thread changes the flags, one thread at a time.
         self.woke_caller.load(Ordering::Relaxed) && !self.served.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether calls wait for a worker, and there are as many as may be.
+    /// Whether calls wait for a worker, and as many handlers run as may.
     fn lacks_workers(&self) -> bool {
-        // Relaxed: asked again a moment later.
+        // Relaxed: a wrong answer is corrected a moment later, when this is asked again.
         self.shared.queued.load(Ordering::Relaxed) > 0 && !self.may_dequeue()
     }
 
     fn may_stream(&self) -> bool {
-        // Relaxed: taken with `take_place`.
+        // Relaxed: only a hint; `take_place` takes the place.
         self.streams.load(Ordering::Relaxed) < self.shared.limits.most_streams()
     }
 
-    /// Takes the place that a handler of a stream needs, if there is one. Other work needs none.
+    /// Takes a place for work that is a stream, if one is free. Other work needs no place. Whether the work may run.
     fn take_place(&self, work: &mut Work) -> bool {
         let Work::Call(request) = work else { return true };
         if !request.routing.streams {
@@ -257,15 +261,15 @@ impl Server {
     }
 
     fn note_queued_work(&self, queue: &Queue) {
-        // Relaxed: looked at after the other one.
+        // Relaxed: readers read `queued` first.
         self.queued_streams.store(queue.streams(), Ordering::Relaxed);
-        // Release: whoever sees the count finds the request.
+        // Release: a thread that sees the count finds the request.
         self.shared.queued.store(queue.len(), Ordering::Release);
     }
 
     /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
     fn tell_stuck(&self) {
-        // Relaxed: asked again whenever the one that receives wakes up.
+        // Relaxed: asked again whenever the receiving worker wakes up.
         if self.shared.queued.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -287,12 +291,13 @@ impl Server {
         self.shared.notify(true, text);
     }
 
-    /// Answers a call for the worker that has received it.
+    /// Lets a native handler answer a call, in the worker that has received the call.
     #[cold]
     fn handle_natively(&self, handler: u8, request: Box<Request>) {
         self.begin_handler();
         let mut request = Some(request);
-        // A worker may hold the interpreter just now. A client that calls without a pause must not keep it from the others.
+        // This worker may hold the interpreter. A client that calls without a pause must not keep the interpreter from
+        // other threads.
         around_sleep(&mut || {
             if let Some(request) = request.take() {
                 self.directory.native(handler).handle(request);
@@ -301,21 +306,22 @@ impl Server {
         self.shared.leadership.back();
     }
 
-    /// Whether the calling thread runs a handler of this server.
+    /// Whether the calling thread is a worker of this server.
     pub(super) fn is_worker(&self) -> bool {
         is_worker_of(self)
     }
 
-    /// Whether a request is queued that a worker should run now; for who receives in the middle of a handler. Cheap.
+    /// Whether a request is queued that a worker should run now. Cheap: for a thread that receives in the middle of a
+    /// handler.
     fn has_work_queued(&self) -> bool {
-        // Relaxed: looked at closely if there is any.
+        // Relaxed: `may_dequeue` looks closely if there is any.
         self.shared.queued.load(Ordering::Relaxed) > 0 && self.may_dequeue()
     }
 
     /// Whether a request is queued that a worker should run now.
     fn may_dequeue(&self) -> bool {
-        // SeqCst: a worker that queues a request looks at the counts after it, one that goes to sleep at the queue after
-        // it was counted: one of them sees the other.
+        // SeqCst: a worker that queues a request looks at the counts after that. A worker that goes to sleep counts
+        // itself idle, and looks at the queue after that. At least one of the two sees what the other has done.
         fence(Ordering::SeqCst);
         let queued = self.shared.queued.load(Ordering::Relaxed);
         queued > 0
@@ -334,12 +340,13 @@ impl Server {
         let mut work = None;
         while let Some(next) = queue.pop(self.may_stream()) {
             work = match next {
-                // Nobody waits for it any more.
+                // No client waits for the call any more.
                 Work::Call(request) if request.is_given_up() => {
                     request.forget();
                     None
                 }
-                // A one-way request goes on: it is its client's turn, and nothing is sent for it.
+                // A one-way request need not wait for its client to read: no reply is sent. It also holds the turn of
+                // the client's later one-way requests.
                 Work::Call(request) if !request.connection().has_room() && !request.is_oneway() => {
                     Request::defer(request).map(Work::Call)
                 }
@@ -353,7 +360,7 @@ impl Server {
             if self.take_place(&mut waited) {
                 work = Some(waited);
             } else {
-                // One that has just come was quicker.
+                // A stream that has just come has taken the last place.
                 queue.push_first(waited);
             }
         }

@@ -1,4 +1,4 @@
-//! Work that waits for a worker.
+//! The queue of work that waits for a worker, and the clients' turns in it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use crate::server::work::Work;
 #[derive(Debug, Default)]
 pub(in crate::server) struct Queue {
     turns: Turns<Work>,
-    /// Since when the first has waited: nothing was taken out since.
+    /// When work was last taken out, or put into the empty queue.
     since: Option<Instant>,
-    /// When the operator was last told.
+    /// When the operator was last told that calls are stuck.
     told: Option<Instant>,
 }
 
@@ -23,19 +23,19 @@ impl Queue {
         self.turns.push(work.client(), work.is_stream(), work);
     }
 
-    /// Puts a stream back that was the first.
+    /// Puts a stream back that `pop` has just returned: it is the first again.
     pub(super) fn push_first(&mut self, stream: Work) {
         self.turns.push_first(stream.client(), stream);
     }
 
-    /// What has its turn; a stream only if there is a place for one.
+    /// Takes out the work whose turn it is; a stream only if there is a place for one.
     pub(super) fn pop(&mut self, may_stream: bool) -> Option<Work> {
         let work = self.turns.pop(may_stream)?;
         self.since = Some(Instant::now());
         Some(work)
     }
 
-    /// What was taken out for a client has kept a worker for so long.
+    /// Counts how long a worker has run the work that was taken out for a client.
     pub(super) fn charge(&mut self, client: u64, took: Duration) {
         self.turns.charge(client, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX >> 1));
     }
@@ -44,7 +44,7 @@ impl Queue {
         self.turns.len
     }
 
-    /// Those that wait for a place among the streams.
+    /// How many streams wait.
     pub(super) fn streams(&self) -> usize {
         self.turns.streams
     }
@@ -55,7 +55,8 @@ impl Queue {
         }
     }
 
-    /// How many have waited in vain for so long that the operator is to be told, which is counted as done.
+    /// How many wait, if none was taken out for [`STUCK`] and the operator is to be told now. Counts the operator as
+    /// told.
     pub(super) fn stuck(&mut self) -> Option<usize> {
         let is_over = |since: Option<Instant>, time| since.is_none_or(|since| since.elapsed() >= time);
         if self.len() == 0 || !is_over(self.since, STUCK) || !is_over(self.told, TOLD_AGAIN) {
@@ -66,46 +67,49 @@ impl Queue {
     }
 }
 
-/// How long calls wait for a worker, with none coming free, before the operator is told.
+/// The operator is told when calls wait and no worker has come free for this time.
 pub(super) const STUCK: Duration = Duration::from_secs(1);
-/// How long after that he is told again.
+/// The operator is told again after this time.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// What a call is taken to cost until it is through, and what somebody new has had: then clients take turns call by call.
+/// The nanoseconds that a call is taken to cost until it is over. A new client starts with this and `now`. So clients
+/// take turns call by call while their costs are unknown.
 const GUESS: u64 = 10_000_000;
-/// Fewer clients are not worth looking through.
+/// With fewer clients than this, `Turns` looks for none to forget.
 const FEW: usize = 64;
 
-/// Things that wait: of each client what came first, and of the clients who has had least of the workers' time. So a client
-/// that has sent a thousand calls keeps the next one waiting for one of them, and not for all; and one whose calls are short
-/// does not wait for as many others as one whose calls are long.
+/// The order of work that waits. Next is the client that has had least of the workers' time, and of its work what came
+/// first. So if one client has sent a thousand calls, the next client waits for one of them, and not for all; and a
+/// client whose calls are short waits for fewer calls of others than a client whose calls are long.
 #[derive(Debug)]
 struct Turns<T> {
     clients: HashMap<u64, Waiting<T>>,
-    /// The clients of whom something waits: who is next is the first.
+    /// The clients of which work waits. The first is next.
     order: BTreeSet<Turn>,
-    /// What the client had had whose turn came last: nobody is taken to have had less, however long he was away.
+    /// The time that the client whose turn came last had had by then. A client counts as having had at least this,
+    /// however long it was away.
     now: u64,
     arrived: u64,
     len: usize,
     /// Streams among them.
     streams: usize,
-    /// When there are so many clients, those are forgotten who have nothing waiting and nothing to make up for.
+    /// Once there are so many clients, `of` forgets those of which no work waits and which have had no more than `now`.
     sweep_at: usize,
 }
 
-/// A client's place in the order: nanoseconds that it has had, then since when it waits, and its number.
+/// A client's place in the order: the nanoseconds that it has had, the arrival number since which it waits, and the
+/// client.
 type Turn = (u64, u64, u64);
 
-/// What waits of one client, each with its number in the order of arrival.
+/// The work of one client that waits, each with its number in the order of arrival.
 #[derive(Debug)]
 struct Waiting<T> {
-    /// Apart, because streams may have to wait although others need not.
+    /// Apart, because streams may have to wait for a place when other work need not.
     streams: VecDeque<(u64, T)>,
     others: VecDeque<(u64, T)>,
-    /// Nanoseconds of the workers that it has had, those included that it was away for.
+    /// The nanoseconds of the workers' time that the client has had, at least `now` whenever it lines up.
     had: u64,
-    /// Its place in the order, while anything waits.
+    /// The client's place in the order, while work of it waits.
     turn: Option<Turn>,
 }
 
@@ -128,7 +132,7 @@ impl<T> Turns<T> {
         self.line_up(client, self.arrived);
     }
 
-    /// Puts a stream back that was taken out last: it is the first once more.
+    /// Puts a stream back that was taken out last: it is the first again.
     fn push_first(&mut self, client: u64, stream: T) {
         let first = self.order.first().map_or(self.now, |(had, ..)| *had);
         let waiting = self.of(client);
@@ -153,7 +157,8 @@ impl<T> Turns<T> {
         })
     }
 
-    /// Gives a client its place in the order, if anything of it waits. `since`: when it came, if it has none yet.
+    /// Gives a client its place in the order, if work of it waits. `since` is its arrival number; a client with a place
+    /// keeps the earlier number.
     fn line_up(&mut self, client: u64, since: u64) {
         let Some(waiting) = self.clients.get_mut(&client) else { return };
         let turn = waiting.turn.take();
@@ -168,7 +173,8 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Takes out what has its turn. Without a place for a stream those that have nothing else keep their turns.
+    /// Takes out the work whose turn it is. Without `may_stream`, passes over clients that have only streams: they keep
+    /// their turns.
     fn pop(&mut self, may_stream: bool) -> Option<T> {
         let (turn, is_stream) = self.order.iter().find_map(|&turn| {
             let waiting = self.clients.get(&turn.2)?;
@@ -191,7 +197,7 @@ impl<T> Turns<T> {
         Some(one)
     }
 
-    /// What was taken out has kept a worker for so many nanoseconds.
+    /// A worker has run the client's work for so many nanoseconds: they replace the guess.
     fn charge(&mut self, client: u64, took: u64) {
         let Some(waiting) = self.clients.get_mut(&client) else { return };
         waiting.had = (waiting.had + took).saturating_sub(GUESS);
