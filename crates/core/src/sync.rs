@@ -1,4 +1,4 @@
-//! Atomics, threads and the clock. The core's come from here, so that loom can stand in for the real ones
+//! Atomics, threads and the clock. The core takes them from here, so that loom can replace the real ones
 //! (`crates/models`).
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -16,7 +16,7 @@ pub(crate) fn thread_number() -> u32 {
     #[cold]
     fn choose() -> u32 {
         static LAST: AtomicU32 = AtomicU32::new(0);
-        // Relaxed: only the number counts. Four thousand million threads are more than a process ever starts.
+        // Relaxed: the number orders nothing. It does not wrap: no process starts four thousand million threads.
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         NUMBER.set(number);
         number

@@ -1,19 +1,21 @@
-//! What a thread waits for while a server receives: the thread does so itself, or sleeps while another one does.
+//! What a thread waits for on a connection where a server receives. The thread receives for the server itself, or
+//! sleeps while another thread does.
 
 use nearcall_transport::Incoming;
 
-/// What a thread waits for that receives for a server meanwhile.
+/// What a thread waits for while it receives for a server.
 pub(crate) trait Awaited {
     /// Whether the thread need not wait any longer.
     fn is_over(&mut self) -> bool;
 
-    /// Takes in a frame of a call that this side has made, over the connection where what is waited for is to come. Whether
-    /// the thread need not wait any longer.
+    /// Takes in a frame of a call that this side has made, from the connection over which the awaited frame is to come.
+    /// Whether the thread need not wait any longer.
     fn take_in(&mut self, arrived: &mut Option<Incoming>) -> bool;
 }
 
-/// The same of a thread that can sleep.
+/// What a thread waits for that can also sleep.
 pub(crate) trait Sleeper: Awaited {
-    /// Sleeps until something has come for it, while another thread receives. Whether it need not wait any longer.
+    /// Sleeps until something has come for the thread, while another thread receives. Whether the thread need not wait
+    /// any longer.
     fn sleep(&mut self) -> bool;
 }

@@ -10,17 +10,18 @@ use super::connection::{Connection, NoEvent, is_past};
 use super::receiving::{Leading, SIGNAL_CHECK, slice_until};
 use super::table::CallId;
 
-/// How long a thread sleeps that waits for several connections, if another thread receives on one of them: it cannot sleep
-/// for both.
+/// How long a thread that waits for several connections sleeps if another thread receives on one of them: then it
+/// cannot sleep at all connections at once.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The calls of one connection.
+/// The awaited calls of one connection.
 struct Place<'a> {
     connection: &'a Connection,
     ids: Vec<CallId>,
 }
 
-/// Waits until one of the calls [has ended](Connection::has_ended), whichever connection it is on. Nothing of it is taken.
+/// Waits until one of the calls, which may be on several connections, [has ended](Connection::has_ended). Takes none of
+/// its frames.
 ///
 /// # Errors
 /// [`NoEvent::DeadlinePassed`] or [`NoEvent::Interrupted`].
@@ -54,19 +55,19 @@ fn by_place(calls: &[(Arc<Connection>, CallId)]) -> Vec<Place<'_>> {
 }
 
 impl Place<'_> {
-    /// Receives what is here, and looks whether one of the calls has ended.
+    /// Receives what has arrived, and looks whether one of the calls has ended.
     fn has_ended(&self) -> bool {
         self.connection.look();
         self.knows_of_end()
     }
 
-    /// The same of what has been received.
+    /// Whether one of the calls has ended, by what was received already.
     fn knows_of_end(&self) -> bool {
         let mut table = self.connection.table.lock();
         self.ids.iter().any(|id| table.has_ended(*id))
     }
 
-    /// Waits until one of the calls has ended, as a thread does that waits for one.
+    /// Waits until one of the calls has ended, as a thread waits for a single call.
     fn until_ended(&self, deadline: Option<Instant>) -> Result<(), NoEvent> {
         self.connection
             .until(&self.ids, deadline, None, |table| self.ids.iter().any(|id| table.has_ended(*id)).then_some(()))
@@ -78,7 +79,7 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
     let mut leads: Vec<Leading<'_>> = Vec::with_capacity(places.len());
     for place in places {
         let Some(lead) = place.connection.try_lead() else {
-            // Another thread receives there, or a server.
+            // Another thread, or a server, receives on this connection.
             drop(leads);
             return match place.until_ended(Some(Instant::now() + slice.min(LOOK))) {
                 Err(NoEvent::DeadlinePassed) => Ok(()),
@@ -87,11 +88,11 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
         };
         leads.push(lead);
     }
-    // Who received until now may have taken in what this thread waits for.
+    // The thread that received until now may have taken in what this thread waits for.
     if places.iter().any(Place::knows_of_end) {
         return Ok(());
     }
-    // Every one is armed, and every one disarmed: those behind one that has something, too.
+    // All links are armed, also behind one that is not quiet: then all can be disarmed below.
     let mut quiet = true;
     for place in places {
         quiet &= place.connection.link.arm();
@@ -105,7 +106,7 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
         Ok(readable) => {
             for (place, _) in places.iter().zip(readable).filter(|(_, readable)| *readable) {
                 if let Err(error) = place.connection.link.readable() {
-                    // What it has said before is here.
+                    // Take in the frames that came before the connection's end.
                     place.connection.receive(None);
                     place.connection.mark_lost(&error);
                 }
@@ -113,7 +114,7 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(NoEvent::Interrupted),
-        // There is no other way to sleep at them all.
+        // Sleep for a moment instead: there is no other way to sleep at all links.
         Err(_) => {
             drop(leads);
             std::thread::sleep(slice.min(LOOK));

@@ -62,7 +62,7 @@ impl Connection {
         self.take_in_for(&mut Some(event), None);
     }
 
-    /// The same. Whether something is in `arrived` now for `mine`; every other is taken.
+    /// Like `take_in`. Whether `arrived` now holds an event for the call `mine`; any other event is taken.
     #[inline]
     fn take_in_for(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> bool {
         let is_mine = self.deliver(arrived, mine);
@@ -72,7 +72,7 @@ impl Connection {
             }
             self.table.wake();
         }
-        // Relaxed: set before a call of a loop is in the table, whose lock was taken since.
+        // Relaxed: set before a call of an event loop is in the table. This thread has taken the table's lock since.
         if self.in_loop.load(Ordering::Relaxed) && self.table.lock().tells_loop() {
             self.tell_loop();
         }
@@ -97,7 +97,7 @@ impl Connection {
             return Ok(WakesBy::Link);
         }
         if self.loop_event.get().is_none() {
-            // Of two that make one, the first stays.
+            // If two threads make an event, the first one stays.
             let _ = self.loop_event.set(descriptors::new_event()?);
         }
         // Something may have come before the event was made: wake the loop once.
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// The link, for the half that is called.
+    /// The link, for the server's half of the connection.
     pub(crate) fn shared_link(&self) -> Arc<dyn Link> {
         Arc::clone(&self.link)
     }
@@ -188,12 +188,12 @@ impl Connection {
 /// A thread that waits for something of a call while a server receives.
 struct Waiting<'a, T, C> {
     connection: &'a Connection,
-    /// One, if there is an `of_event`.
+    /// Exactly one, if there is an `of_event`.
     ids: &'a [CallId],
     deadline: Option<Instant>,
     of_event: Option<fn(Incoming) -> T>,
     check: C,
-    /// Since when. The clock is read when the first look has found nothing.
+    /// When the wait began. The clock is read only after the first look has found nothing.
     begun: Option<Instant>,
     found: Option<T>,
 }
@@ -240,7 +240,7 @@ impl<T, C: FnMut(&mut Table) -> Option<T>> Sleeper for Waiting<'_, T, C> {
                 table.wait(*id, &me);
             }
         }
-        // What came before was not told to this thread.
+        // This thread was not woken for what came before it was in the table.
         if !self.is_over() {
             std::thread::park_timeout(slice);
         }

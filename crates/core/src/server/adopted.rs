@@ -17,14 +17,14 @@ pub(in crate::server) struct Adoptions {
 #[derive(Debug)]
 pub(in crate::server) struct Adopted {
     pub(in crate::server) client: Weak<Connection>,
-    /// Set once the server has it.
+    /// Set once the server receives on the connection.
     pub(in crate::server) connection: Arc<OnceLock<ReceivedFrom>>,
 }
 
 /// A connection that a server receives from.
 #[derive(Debug)]
 pub(in crate::server) struct ReceivedFrom {
-    /// The poller's word for it.
+    /// The poller's token for the connection.
     pub(in crate::server) token: u64,
     connection: Weak<ServerConnection>,
 }
@@ -66,7 +66,7 @@ impl Adopted {
     pub(in crate::server) fn settle(&self, connection: &Arc<ServerConnection>) {
         // It is settled once.
         let _ = self.connection.set(ReceivedFrom::new(connection));
-        // What was queued before had nobody to send it.
+        // No thread was there to send the frames that were queued before.
         connection.note_queued_frame();
     }
 }

@@ -14,21 +14,21 @@ use crate::server::statistics::MeasuredMethod;
 /// The methods of a server.
 #[derive(Default)]
 pub struct ServedMethods {
-    /// Sent to each client; only clients read it.
+    /// The description of the services, sent to each client. The server does not read it.
     pub description: String,
-    /// In the order of the description. `None`: it is called on objects only.
+    /// One for each method, in the order of the description. `None`: the method is called on objects only.
     pub routings: Vec<Option<MethodRouting>>,
-    /// See [`HandlerKind::Native`].
+    /// The handlers that [`HandlerKind::Native`] names by index.
     pub native_handlers: Vec<Arc<dyn NativeHandler>>,
-    /// For each method, in the same order: what it is called where it is measured. Those of one name are counted as one.
+    /// One for each method, in the same order: its name in the statistics. Methods of one name are counted as one.
     pub measured: Vec<Option<MeasuredMethod>>,
-    /// Those that clients name by their paths, over HTTP.
+    /// The methods that clients name by paths, over HTTP.
     pub paths: Paths,
 }
 
-/// Finds a method by its number, and whoever handles it beside the workers.
+/// Finds a method by its number, and the native handler or event loop that handles it, if no worker does.
 pub(in crate::server) struct Directory {
-    /// `None`: it is called on objects only.
+    /// By number. `None`: the method is called on objects only.
     methods: Vec<Option<MethodRouting>>,
     native_handlers: Vec<Arc<dyn NativeHandler>>,
     /// The event loop that takes requests, if there is one.
@@ -43,7 +43,7 @@ impl Directory {
         Arc::new(Self { methods, native_handlers, event_loop: OnceLock::new() })
     }
 
-    /// What is known of a method of the server's services.
+    /// A method of the server's services, by its number.
     #[inline]
     pub(in crate::server) fn method(&self, number: u16) -> Option<MethodRouting> {
         match self.methods.get(usize::from(number)) {
@@ -52,12 +52,12 @@ impl Directory {
         }
     }
 
-    /// How many numbers of methods there are.
+    /// How many method numbers there are.
     pub(in crate::server) fn len(&self) -> usize {
         self.methods.len()
     }
 
-    /// The handler with that index: see [`HandlerKind::Native`].
+    /// The native handler with this index: see [`HandlerKind::Native`].
     pub(in crate::server) fn native(&self, index: u8) -> &Arc<dyn NativeHandler> {
         &self.native_handlers[usize::from(index)]
     }
@@ -72,7 +72,7 @@ impl Directory {
         self.event_loop.get()
     }
 
-    /// The same; made now if there is none yet.
+    /// The queue of the event loop; made now if there is none yet.
     pub(in crate::server) fn use_event_loop(&self) -> io::Result<Arc<AsyncQueue>> {
         if let Some(queue) = self.event_loop.get() {
             return Ok(Arc::clone(queue));
@@ -81,7 +81,7 @@ impl Directory {
         Ok(Arc::clone(self.event_loop.get_or_init(|| queue)))
     }
 
-    /// Who is told of news of a call.
+    /// The observer that is told of news of a call with this kind of handler.
     pub(in crate::server) fn told(&self, handler: HandlerKind) -> Told {
         match handler {
             HandlerKind::Thread => Told::Nobody,

@@ -1,13 +1,16 @@
-//! Items that were kept back, to go out with those that follow: an alarm sees to it that they do not wait for long.
+//! Connections that keep items of streams back, to send them together with the next ones. An alarm limits how long the
+//! items wait.
 
 use std::time::Duration;
 
 use nearcall_platform::descriptors::{self, Alarm};
 use nearcall_platform::lock::Mutex;
 
-/// How long an item waits at most, about, if nothing follows. A link sends what it has kept so long, too, with what follows.
+/// About how long an item waits if no other follows. If others follow, a link also sends the items that it has kept for
+/// this time.
 const SOON: Duration = Duration::from_micros(100);
-/// An item that comes so soon after the last one of its stream, nanoseconds, is taken for one of many: they go out together.
+/// An item that comes at most so many nanoseconds after the last one of its stream is taken for one of many, which go
+/// out together.
 pub(in crate::server) const QUICK_NS: u64 = 20_000;
 
 /// The connections that have kept items back, by their tokens.
@@ -27,7 +30,7 @@ impl KeptBack {
         &self.alarm
     }
 
-    /// One of them, which marks itself: it is there once.
+    /// Adds a connection. The connection marks itself, so that it is added once.
     #[cold]
     pub(in crate::server) fn add(&self, token: u64) {
         let mut tokens = self.tokens.lock();
@@ -37,7 +40,7 @@ impl KeptBack {
         tokens.push(token);
     }
 
-    /// The alarm has rung: all of them. For whoever receives.
+    /// The alarm has rung: takes all tokens. For the receiving thread.
     pub(in crate::server) fn take(&self) -> Vec<u64> {
         let mut tokens = self.tokens.lock();
         descriptors::clear(&self.alarm);

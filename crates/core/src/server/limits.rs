@@ -1,16 +1,17 @@
-//! How much a server takes on at once, and what a client is told that asks for more.
+//! How much a server takes on at once, and the failures of calls beyond that.
 
 use nearcall_wire::Failure;
 
-/// Requests of one client that a full server takes all the same: a client that fills it does not shut the others out.
+/// So many requests of each client are taken even by a full server, so that a client that fills the server does not
+/// shut the others out.
 const ALWAYS: usize = 16;
 
 /// How much a server takes on at once.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkLimits {
-    /// Handlers that run in threads; coroutines are not counted.
+    /// Handlers that run in threads at a time; coroutines do not count.
     pub max_concurrency: usize,
-    /// Requests received and not finished, those that wait included.
+    /// Requests received and not finished, with those that wait.
     pub max_pending: usize,
     /// Calls with a stream under way on one connection.
     pub max_streams: usize,
@@ -21,19 +22,19 @@ pub struct WorkLimits {
 }
 
 impl WorkLimits {
-    /// So many requests may be there before one-way calls wait at their clients: some room is left for those who would be
-    /// refused.
+    /// At this number of requests, further one-way calls wait at their clients. This leaves room for calls that wait
+    /// for a reply, which would be refused.
     pub(in crate::server) fn most_oneway(&self) -> usize {
         self.max_pending - self.max_pending / 4
     }
 
-    /// So many requests each client may have there in any case, also when others have taken all places.
+    /// How many requests each client may have in any case, also when others have taken all places.
     pub(in crate::server) fn always(&self) -> u64 {
         (self.max_pending / 4).min(ALWAYS) as u64
     }
 
-    /// How many handlers of streams may run in threads. They run for as long as their clients like: whoever opens many of
-    /// them leaves threads for the calls of others.
+    /// How many handlers of streams may run in threads. They run for as long as their clients like, so a client that
+    /// opens many streams must leave threads for the calls of others.
     pub(in crate::server) fn most_streams(&self) -> usize {
         self.max_concurrency - self.max_concurrency / 4
     }

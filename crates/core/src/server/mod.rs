@@ -1,18 +1,19 @@
 //! The server: it receives requests from any number of connections, over any number of URLs.
 //!
-//! From the ground up; no file knows one above it (`tools/check_floors.py` looks):
+//! The modules from the ground up; none uses one above it (`tools/check_floors.py` checks):
 //!
-//! - `shared`: what all parts know of their server: limits, counts, whether it stops. With it `statistics`, what is measured of
-//!   calls; `early_ends`, who wants to know that nobody waits for a call any more; `kept_back`, whose items go out in a moment;
-//!   `session`, what belongs to a client; `leadership`, which thread runs the reactor at the moment, and who takes over;
-//! - `connection`: one client, as its calls know it: how frames reach it;
+//! - `shared`: what all parts of a server share: its limits, its counts, whether it stops. With it `statistics`, what
+//!   the server measures of calls; `early_ends`, calls for which nobody waits any more; `kept_back`, connections whose
+//!   items go out in a moment; `session`, the value and the hooks of a client; `leadership`, which thread receives, and
+//!   which takes over from it;
+//! - `connection`: the connection to one client, as its calls see it: how frames reach the client;
 //! - `call`: one call: its streams, and what its handler can learn of it;
-//! - `inbound`, `request`: what has come from one client, and what becomes of it;
-//! - `work`, `native`, `directory`: what there is to do, and who handles it;
-//! - `reactor`: watches all connections, takes in new clients, hands out what comes;
-//! - [`Server`]: all of that, to be started and stopped;
-//! - `worker`, `event_loop`: the two kinds of threads that take the lead and run handlers; `receives`: the threads that wait
-//!   for replies of clients.
+//! - `inbound`, `request`: the frames from one client, and the calls made of them;
+//! - `work`, `native`, `directory`: the work for handlers, and what runs it;
+//! - `reactor`: watches all connections, takes in new clients, hands out requests;
+//! - [`Server`]: puts the parts together, to be started and stopped;
+//! - `worker`, `event_loop`: the two kinds of threads that receive and run handlers; `receives`: threads that receive
+//!   while they wait for replies to calls of their own.
 
 mod adopted;
 mod call;
@@ -70,7 +71,7 @@ use shared::Shared;
 use statistics::Statistics;
 use worker::Queue;
 
-/// How often a server that stops looks whether its clients know of that.
+/// How often a stopping server lets the receiving thread look whether the clients know of the stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Receives requests from any number of connections, over any number of URLs.
@@ -78,23 +79,23 @@ pub struct Server {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
     reactor: Mutex<Reactor>,
-    /// A hook stops the server: it is not waited for.
+    /// A hook has called [`Server::stop`], which does not wait for that hook.
     in_hook: AtomicBool,
-    /// Requests for the loop that a worker has received since the last one for a worker.
+    /// How many requests for the event loop have come since the last one for a worker.
     loop_run: AtomicUsize,
-    /// Connections of this process's own clients whose calls are to be handled here.
+    /// Clients of this process for which the server is to receive.
     adoptions: Arc<Adoptions>,
-    /// Workers that wait in a handler for the reply to a call over one of these connections, and do not receive themselves.
+    /// How many workers wait in handlers for replies to calls of their own, and do not receive themselves.
     waiting: Arc<AtomicUsize>,
-    /// Whoever receives has woken a thread that waited for such a reply, and may leave receiving to it.
+    /// The receiving thread has woken a thread that waited for such a reply, and may leave receiving to it.
     woke_caller: AtomicBool,
-    /// It has handed out requests since it last did so.
+    /// Requests were handed out since the receiving thread last asked whether to leave receiving to such a thread.
     served: AtomicBool,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
-    /// Those of them that have a stream.
+    /// How many of these requests have a stream.
     queued_streams: AtomicUsize,
-    /// Handlers of streams that run in threads.
+    /// How many handlers of streams run in threads.
     streams: Arc<AtomicUsize>,
 }
 
@@ -104,7 +105,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Whoever still keeps a call of it sees that nobody serves any more.
+/// Code that still keeps a call of this server sees that the server has stopped.
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.begin_to_stop();
@@ -165,7 +166,7 @@ impl Server {
         })
     }
 
-    /// Takes in the clients of one more listener.
+    /// Accepts the clients of one more listener.
     ///
     /// # Errors
     /// What the system says.
@@ -173,9 +174,10 @@ impl Server {
         self.reactor.lock().listen(listener)
     }
 
-    /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
-    /// connections. Workers return. Whether all calls were finished. A hook of a session or for an object that was let go
-    /// of that calls this, as `in_hook` says, is not waited for.
+    /// Stops the server: takes no new clients and no new calls, waits until the calls under way are finished, for at
+    /// most `grace`, and lets the workers return. Returns whether all calls were finished. The connections stay open
+    /// until [`Server::close`]. `in_hook`: the caller is a hook of a session or of a released object; this does not
+    /// wait for that hook.
     pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
         // Relaxed: see `has_no_hooks`.
         self.in_hook.store(in_hook, Ordering::Relaxed);
@@ -192,13 +194,14 @@ impl Server {
             std::thread::sleep(Duration::from_millis(1));
             finished = self.has_finished();
             if Instant::now() >= look {
-                // Clients that say nothing are not waited for, although nothing wakes who receives.
+                // A client that sends nothing does not wake the receiving thread, which must end its wait for that
+                // client.
                 self.shared.wake_reactor();
                 look += LOOK;
             }
         }
-        // Relaxed: what comes at this very moment goes down with the connection. Told before the workers return, who pass
-        // it on.
+        // Relaxed: a call that comes at this very moment is lost with its connection. Notified before the workers
+        // return, because they pass the notice on.
         let too_late = self.shared.came_too_late.swap(0, Ordering::Relaxed);
         if too_late > 0 {
             self.shared.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
@@ -209,25 +212,25 @@ impl Server {
         finished
     }
 
-    /// Whether [`Server::stop`] has closed everything.
+    /// Whether [`Server::stop`] has waited for the calls under way: workers return.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.is_stopped()
     }
 
-    /// Whether it takes no more calls: [`Server::stop`] was called.
+    /// Whether the server takes no more calls: [`Server::stop`] was called.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.shared.is_stopping()
     }
 
-    /// Whether nothing is under way, and the replies are at the clients. To be asked again and again: the reactor looks
-    /// for it meanwhile.
+    /// Whether nothing is under way, and all replies have reached the clients. Call this again and again: each time it
+    /// lets the reactor look for the replies.
     fn has_finished(&self) -> bool {
         if !self.is_idle() {
             return false;
         }
-        // Relaxed: a client who comes now has asked for nothing.
+        // Relaxed: a client that connects now has made no call.
         if self.shared.connections.load(Ordering::Relaxed) == 0 {
             return true;
         }
@@ -239,19 +242,20 @@ impl Server {
     }
 
     fn is_idle(&self) -> bool {
-        // Acquire: a reply that had to wait is counted before its call is over.
+        // Acquire: a connection with a reply that waits to be sent is counted before the call is over.
         self.shared.in_flight.load(Ordering::Acquire) == 0
             && self.shared.unsent_connections.load(Ordering::Acquire) == 0
             && self.has_no_hooks()
     }
 
-    /// Workers alive.
+    /// How many workers are alive.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.shared.workers.load(Ordering::Acquire)
     }
 
-    /// The queue of the event loop that handles coroutines; made at the first call. Calls that come after it are told to it.
+    /// The queue of the event loop that runs coroutine handlers; made at the first call. Requests for coroutines that
+    /// come after that go into the queue.
     ///
     /// # Errors
     /// What the system says.
@@ -265,33 +269,33 @@ impl Server {
         self.reactor.lock().close();
     }
 
-    /// The begin or end of a session whose hook nobody has run: for whoever is there when the server has stopped.
+    /// The begin or end of a session whose hook has not run. For the thread that has stopped the server.
     #[must_use]
     pub fn take_session_event(&self) -> Option<SessionEvent> {
         self.shared.session_events.take_one()
     }
 
-    /// The same for an object that clients have let go of.
+    /// An object that clients have released and whose owner was not told. For the thread that has stopped the server.
     #[must_use]
     pub fn take_release(&self) -> Option<Release> {
         self.shared.releases.take_one()
     }
 
-    /// Whether no hook of a session or for an object that was let go of runs just now, and none waits for it; not counting
-    /// one that stops the server.
+    /// Whether no hook of a session or of a released object runs or waits. A hook that stops the server does not count.
     #[must_use]
     pub fn has_no_hooks(&self) -> bool {
-        // Relaxed: asked by the thread that has set it.
+        // Relaxed: the thread that asks has set the flag.
         let spared = usize::from(self.in_hook.load(Ordering::Relaxed));
         self.shared.session_events.pending() + self.shared.releases.pending() <= spared
     }
 
-    /// The thread that has the lead begins to run a handler. It may lose the lead by that.
+    /// The thread that holds the lead begins to run a handler. If the handler takes long, another thread takes the
+    /// lead.
     fn begin_handler(&self) {
         self.shared.leadership.busy();
     }
 
-    /// Lets another worker receive: the caller is going to wait for something else.
+    /// Frees the lead for another worker: the calling thread is about to wait for something else.
     fn release(&self) {
         self.shared.leadership.release();
     }

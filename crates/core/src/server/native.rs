@@ -1,18 +1,18 @@
-//! Handlers in Rust: the thread that has received a call answers it, without the interpreter.
+//! Native handlers: written in Rust, and run by the thread that has received the call, without the Python interpreter.
 //!
-//! Such a call needs no thread of Python and no place among those that [`super::WorkLimits::max_concurrency`] allows. So it
-//! is answered while every handler in Python is stuck.
+//! A call with a native handler takes no place among those that [`super::WorkLimits::max_concurrency`] allows. So it is
+//! answered even while every handler in Python is stuck.
 
 use crate::server::call::CallObserver;
 use crate::server::request::Request;
 
-/// The handler of a method, and the first who is told of news of its calls with a stream, also of those that were not handed
-/// over yet. None of this may wait for anything: no thread is started in the place of the one that calls it.
+/// The native handler of a method. It also observes its calls with streams, even before [`handle`](Self::handle) gets
+/// them. None of this may wait for anything: no other thread receives in place of the one that calls it.
 pub trait NativeHandler: CallObserver {
-    /// Takes over a call, and ends it: at once ([`Request::answer`]), or, if it has a stream, whenever it likes. A request that
-    /// is kept counts as under way until it is dropped.
+    /// Takes over a call, and ends it: at once ([`Request::answer`]), or at any later time if the call has a stream. A
+    /// call counts as under way until its request is dropped.
     fn handle(&self, request: Box<Request>);
 
-    /// The server begins to stop: what is kept is to end.
+    /// The server begins to stop: end the calls that are kept.
     fn stopping(&self) {}
 }

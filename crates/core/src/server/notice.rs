@@ -1,16 +1,17 @@
-//! What whoever runs a server is told.
+//! Notices: what a server tells the program that runs it.
 
-/// What whoever runs the server should know.
+/// What the program that runs the server should know.
 #[derive(Debug, Clone)]
 pub enum Notice {
-    /// For the log.
+    /// A line for the log.
     Line {
         /// Whether something is wrong with this server itself, not only with one client.
         serious: bool,
-        /// One line.
+        /// The line.
         text: String,
     },
-    /// All clients are gone, and none will ever come: they were given by whoever started this process.
+    /// All clients are gone, and none will ever come: the process that started this one handed them over, and hands
+    /// over no more.
     Deserted,
 }
 

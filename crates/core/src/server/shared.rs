@@ -1,6 +1,6 @@
-//! What the connections, calls and threads of one server have in common: its limits, its counts, and whether it stops.
+//! What the connections, calls and threads of one server share: its limits, its counts, and whether it stops.
 //!
-//! This knows nothing of any of them. They hold it, so that none of them needs the server itself.
+//! They hold a [`Shared`], so that none of them needs the server itself. `Shared` knows nothing of them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,39 +17,41 @@ use crate::server::session::SessionEvents;
 use crate::server::statistics::{Snapshot, Statistics};
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-/// What all parts of a server know.
+/// What all parts of a server share.
 pub(in crate::server) struct Shared {
     pub(in crate::server) limits: WorkLimits,
     notice: OnNotice,
     pub(in crate::server) leadership: Leadership,
     /// The system's poller of the reactor.
     pub(in crate::server) poller: Arc<OwnedFd>,
-    /// Wakes the receiving worker out of the system's poller.
+    /// Wakes the receiving thread out of the system's poller.
     pub(in crate::server) wake: Arc<OwnedFd>,
     stopping: AtomicBool,
-    /// Set when everything is over: workers return.
+    /// The stop is over: workers return.
     stopped: AtomicBool,
-    /// Whether the reactor has been asked if all that went out is at the clients, and has found that it is.
+    /// `ASKED` or `DELIVERED`: the reactor was asked whether the clients have all that was sent; it has found that they
+    /// have.
     delivery: AtomicU8,
-    /// Requests received and not finished.
+    /// How many requests were received and are not finished.
     pub(in crate::server) in_flight: AtomicUsize,
-    /// Connections open.
+    /// How many connections are open.
     pub(in crate::server) connections: AtomicUsize,
-    /// Clients that do not read what waits for them.
+    /// How many connections have frames that wait to be sent.
     pub(in crate::server) unsent_connections: AtomicUsize,
-    /// Workers alive, and those of them that wait for the lead.
+    /// How many workers are alive, and how many of them wait for the lead.
     pub(in crate::server) workers: AtomicUsize,
     pub(in crate::server) standby: AtomicUsize,
-    /// Requests that wait for a worker, because as many handlers run as may.
+    /// How many requests wait for a worker, because as many handlers run as may.
     pub(in crate::server) queued: AtomicUsize,
-    /// One-way calls that came while the server was stopping: nobody else could be told.
+    /// How many one-way calls came while the server was stopping. Their clients get no reply, so only a notice can say
+    /// so.
     pub(in crate::server) came_too_late: AtomicUsize,
     pub(in crate::server) statistics: Statistics,
     pub(in crate::server) budget: Arc<Budget>,
     pub(in crate::server) kept_back: KeptBack,
-    /// Sessions whose hooks are to be run.
+    /// Begins and ends of sessions whose hooks are to run.
     pub(in crate::server) session_events: Arc<SessionEvents>,
-    /// Objects that clients have let go of.
+    /// Objects that clients have released, and whose owners are to be told.
     pub(in crate::server) releases: Arc<Releases>,
 }
 
@@ -63,7 +65,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What it is made of.
+/// What [`Shared::new`] takes.
 pub(in crate::server) struct Parts {
     pub(in crate::server) limits: WorkLimits,
     pub(in crate::server) notice: OnNotice,
@@ -103,18 +105,18 @@ impl Shared {
         })
     }
 
-    /// No new clients, no new calls.
+    /// The server begins to stop: it takes no new clients and no new calls.
     pub(in crate::server) fn begin_to_stop(&self) {
-        // Release: a worker that sees it also sees what was done before stopping.
+        // Release: a worker that sees the flag also sees what was done before the stop began.
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Whether it takes no more calls.
+    /// Whether the server takes no more calls.
     pub(in crate::server) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Everything is over: workers return.
+    /// The stop is over: workers return.
     pub(in crate::server) fn end(&self) {
         self.stopped.store(true, Ordering::Release);
     }
@@ -123,26 +125,27 @@ impl Shared {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Asks the reactor, unless that was done, whether all that went out is at the clients. Whether it has found that it is.
+    /// Asks the reactor whether the clients have all that was sent, unless it was asked before. Whether it has found
+    /// that they have.
     pub(in crate::server) fn ask_delivery(&self) -> bool {
-        // AcqRel: whoever answers sees that nothing is under way any more.
+        // AcqRel: the thread that answers sees that no call is under way any more.
         self.delivery.compare_exchange(UNASKED, ASKED, Ordering::AcqRel, Ordering::Acquire) == Err(DELIVERED)
     }
 
-    /// Whether that was asked and not answered: nothing is under way any more.
+    /// Whether the question of `ask_delivery` waits for an answer. Then no call is under way any more.
     pub(in crate::server) fn asks_delivery(&self) -> bool {
-        // Acquire: what was sent before the question is out.
+        // Acquire: this thread sees what was sent before the question.
         self.delivery.load(Ordering::Acquire) == ASKED
     }
 
-    /// It is.
+    /// Answers the question of `ask_delivery`: the clients have all that was sent.
     pub(in crate::server) fn answer_delivery(&self) {
         self.delivery.store(DELIVERED, Ordering::Release);
     }
 
-    /// What is measured of the calls, and how busy the server is, for a call that asks.
+    /// The statistics of the calls, and how busy the server is. For a call that asks for them.
     pub(in crate::server) fn snapshot(&self) -> Snapshot {
-        // Relaxed: each number is true by itself, and old a moment later.
+        // Relaxed: each number is true for itself, and out of date a moment later.
         Snapshot {
             pid: std::process::id(),
             version: crate::VERSION,
@@ -150,7 +153,7 @@ impl Shared {
             workers: self.workers.load(Ordering::Relaxed),
             idle_workers: self.standby.load(Ordering::Relaxed),
             queued: self.queued.load(Ordering::Relaxed),
-            // The call that asks is under way, too, but is not what somebody wants to know.
+            // Without the call that asks.
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
@@ -168,7 +171,7 @@ impl Shared {
 
     pub(in crate::server) fn tell(&self, notice: Notice) {
         (self.notice)(notice);
-        // The worker that receives tells it on, and may be about to sleep.
+        // The receiving worker passes the notice on, and may be about to sleep.
         self.wake_reactor();
     }
 }

@@ -1,6 +1,7 @@
-//! What a server measures of its calls, while somebody watches.
+//! Statistics: what a server measures of its calls while a client watches.
 //!
-//! While nobody does, a call costs one look at a flag when it arrives, and one at its own empty slot when it ends.
+//! While no client watches, a call costs one look at a flag when it arrives, and one at its own empty slot when it
+//! ends.
 
 use crate::sync::{AtomicBool, AtomicU8, Ordering};
 use std::collections::HashMap;
@@ -12,21 +13,22 @@ use nearcall_wire::{CODE_NAMES, Failure};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-/// The code of a call that has not ended.
+/// Stands for the status code of a call that has not ended.
 const NOT_ENDED: u8 = u8::MAX;
 
-/// Whether calls are measured, and what was measured so far.
+/// The statistics of a server: whether calls are measured, and what was measured so far.
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
     measuring: AtomicBool,
-    /// For each method of the server, in their order: where its counts are, if it is measured. A service may be served and
-    /// its objects passed, or served in several codecs: its methods have several numbers each then, and one name.
+    /// For each method number of the server: the index of its counts, if the method is measured. If a service is both
+    /// served and passed as objects, or is served in several codecs, its methods have several numbers each, and one
+    /// name.
     places: Vec<Option<usize>>,
     methods: Arc<[MeasuredMethod]>,
     watch: Mutex<Watch>,
 }
 
-/// What a watcher is told a method is.
+/// A method, as the statistics name it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct MeasuredMethod {
     /// `"Calculator.add"`.
@@ -39,19 +41,19 @@ pub struct MeasuredMethod {
 #[derive(Debug, Default)]
 struct Watch {
     watchers: usize,
-    /// Present while there are watchers. Each time the first of them comes it is a new one, from zero.
+    /// Present while there are watchers. Begins anew, from zero, whenever a first watcher comes.
     measurement: Option<Arc<Measurement>>,
 }
 
-/// From when the first watcher came until the last one has gone.
+/// What is measured from when the first watcher comes until the last one has gone.
 #[derive(Debug)]
 struct Measurement {
-    /// When it began, nanoseconds.
+    /// When measuring began, nanoseconds on the monotonic clock.
     since: u64,
     methods: Box<[Mutex<Counts>]>,
 }
 
-/// What is counted of one method.
+/// The counts of one method.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Counts {
     /// Calls that have arrived.
@@ -67,60 +69,60 @@ pub struct Counts {
     pub bytes_in: u64,
     /// Bytes of payload that were sent.
     pub bytes_out: u64,
-    /// Of the calls that have ended: from when a call was received until its end was sent.
+    /// How long the calls that have ended took, from when each was received until its end was sent.
     #[serde(flatten)]
     pub latency: Histogram,
 }
 
-/// The status codes that came up, by name.
+/// Writes the status codes that came up, by name.
 fn by_name<S: Serializer>(ended: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(CODE_NAMES.iter().zip(ended).filter(|&(_, &count)| count > 0))
 }
 
-/// A method, and what is counted of it.
+/// A method, and its counts.
 #[derive(Debug, Clone, Serialize)]
 pub struct MethodCounts {
-    /// Which one.
+    /// The method.
     #[serde(flatten)]
     pub method: MeasuredMethod,
-    /// Of that one.
+    /// The counts of the method.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// What a watcher sees, under the names of `nearcall.introspection.Statistics`.
+/// What a watcher gets, under the names of `nearcall.introspection.Statistics`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Snapshot {
     /// The process that answers.
     pub pid: u32,
-    /// Of this library.
+    /// The version of this library.
     pub version: &'static str,
     /// When measuring began, seconds on the system's monotonic clock.
     pub measurement: f64,
     /// For how long it has gone on, seconds.
     pub seconds: f64,
-    /// Connections that want to see this.
+    /// Connections that watch.
     pub watchers: usize,
     /// Connections open.
     pub connections: usize,
     /// Worker threads alive.
     pub workers: usize,
-    /// Of those, the ones that wait for something to do.
+    /// Worker threads that wait for something to do.
     pub idle_workers: usize,
     /// Calls that wait for a worker, because as many handlers run as may.
     pub queued: usize,
-    /// Calls received and not finished, those that were there before measuring began included.
+    /// Calls received and not finished, also those that came before measuring began.
     pub in_flight: usize,
-    /// Bytes kept of what clients have sent, and of what waits for them to read; and how many may be.
+    /// Bytes kept of what clients have sent, and of what waits for them to read.
     pub memory: usize,
-    /// See [`super::WorkLimits::max_memory`].
+    /// How many such bytes may be kept: [`super::WorkLimits::max_memory`].
     pub max_memory: usize,
-    /// Per method.
+    /// The counts of each method.
     pub methods: Vec<MethodCounts>,
 }
 
 impl Statistics {
-    /// Of a server's methods, in their order; those that are `None` are not measured.
+    /// Statistics of a server's methods, by their numbers; methods that are `None` are not measured.
     pub(super) fn new(methods: Vec<Option<MeasuredMethod>>) -> Self {
         let (mut places, mut known) = (HashMap::new(), Vec::new());
         let mut place_of = |method: MeasuredMethod| {
@@ -133,19 +135,19 @@ impl Statistics {
         Self { places, methods: known.into(), ..Self::default() }
     }
 
-    /// One more connection watches. The first one switches measuring on.
+    /// One more connection watches. The first switches measuring on.
     pub(super) fn add_watcher(&self) {
         let mut watch = self.watch.lock();
         watch.watchers += 1;
         if watch.measurement.is_none() {
             let methods = self.methods.iter().map(|_| Mutex::default()).collect();
             watch.measurement = Some(Arc::new(Measurement { since: clock::monotonic_ns(), methods }));
-            // Relaxed: a call that misses it is one that arrived a moment earlier.
+            // Relaxed: a call that does not see the flag counts as one that arrived a moment earlier.
             self.measuring.store(true, Ordering::Relaxed);
         }
     }
 
-    /// One connection watches no longer. The last one switches measuring off.
+    /// One connection watches no longer. The last switches measuring off.
     pub(super) fn remove_watcher(&self) {
         let mut watch = self.watch.lock();
         watch.watchers = watch.watchers.saturating_sub(1);
@@ -155,10 +157,10 @@ impl Statistics {
         }
     }
 
-    /// A call has arrived: its measure, if it is to be measured.
+    /// A call has arrived. Returns where it is measured, if calls are measured now.
     #[inline]
     pub(super) fn begin(&self, method: u16, bytes: usize) -> Option<Arc<Measured>> {
-        // Relaxed: see `add_watcher`; what is measured is behind the lock.
+        // Relaxed: see `add_watcher`. The lock orders what is measured.
         if self.measuring.load(Ordering::Relaxed) { self.begin_measured(usize::from(method), bytes) } else { None }
     }
 
@@ -173,7 +175,7 @@ impl Statistics {
         Some(Arc::new(Measured { measurement, method, begun: clock::monotonic_ns(), code: AtomicU8::new(NOT_ENDED) }))
     }
 
-    /// What was counted so far; what the server knows besides is not filled in.
+    /// What was counted so far. The caller fills in what only the server knows.
     pub(super) fn snapshot(&self) -> Snapshot {
         let watch = self.watch.lock();
         let now = clock::monotonic_ns();
@@ -192,7 +194,8 @@ impl Statistics {
     }
 }
 
-/// A call that is measured. Its counts go where it began, even if measuring has ended, or begun anew, meanwhile.
+/// A call that is measured. It counts in the measurement in which it began, even if that has ended meanwhile, or
+/// another has begun.
 #[derive(Debug)]
 pub(super) struct Measured {
     measurement: Arc<Measurement>,
@@ -220,16 +223,18 @@ impl Measured {
         counts.bytes_out += bytes as u64;
     }
 
-    /// How the call ends, and the bytes it was ended with.
+    /// The call ends with this status code; its last frame has so many bytes.
     pub(super) fn end(&self, code: u8, bytes: usize) {
-        // Relaxed: read by whoever finishes the request, which this thread hands on by other means if it is another.
+        // Relaxed: read by the thread that finishes the request. If that is another one, the hand-over of the request
+        // orders the two.
         self.code.store(code, Ordering::Relaxed);
         if bytes > 0 {
             self.counts().bytes_out += bytes as u64;
         }
     }
 
-    /// The call is over. One that nobody has ended was given up, or its client is gone.
+    /// The call is over. A call without an [`end`](Self::end) was given up, or its client is gone: it counts as
+    /// cancelled.
     pub(super) fn finish(&self) {
         let code = match self.code.load(Ordering::Relaxed) {
             NOT_ENDED => Failure::CANCELLED,
@@ -243,13 +248,14 @@ impl Measured {
     }
 }
 
-/// Counts of durations in buckets, each at most 1/32 wider than the least value in it; below 64 ns they are exact.
+/// Counts of durations in buckets. The width of a bucket is at most 1/32 of its least value; below 64 ns each
+/// nanosecond has its own bucket.
 ///
-/// Fixed buckets and not a histogram library's: this is all there is to it, and a reader needs to know nothing of it to
-/// use [`Histogram::buckets`].
+/// Not a library's histogram: this is all the code that is needed, and whoever uses the buckets needs to know nothing
+/// of how they are laid out.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// Up to the longest duration seen.
+    /// By bucket, up to the longest duration seen.
     counts: Vec<u64>,
     sum: u64,
 }
@@ -279,7 +285,7 @@ impl Histogram {
         first + ((1 << shift) - 1)
     }
 
-    /// Every bucket that is not empty: the longest duration it can hold, nanoseconds, and how many it holds; ascending.
+    /// Every bucket that is not empty, ascending: the longest duration it can hold, in nanoseconds, and its count.
     fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts
             .iter()

@@ -1,17 +1,17 @@
-//! What a server has for its workers.
+//! The work that a server has for its workers.
 
 use crate::exports::Release;
 use crate::server::request::Request;
 use crate::server::session::SessionEvent;
 
-/// Something for a worker.
+/// Something for a worker to do.
 #[derive(Debug)]
 pub enum Work {
     /// A call to be handled.
     Call(Box<Request>),
     /// A session begins or has ended.
     Session(SessionEvent),
-    /// Nobody holds an object any more that was given.
+    /// The clients hold an object of this side no longer: its owner is to be told.
     Release(Release),
 }
 
@@ -21,7 +21,7 @@ impl Work {
         matches!(self, Self::Call(request) if request.routing.streams)
     }
 
-    /// Whose it is: the token of a client's connection, or 0.
+    /// The token of the connection of the client that the work is for, or 0.
     pub(in crate::server) fn client(&self) -> u64 {
         match self {
             Self::Call(request) => request.connection().token(),
@@ -30,7 +30,8 @@ impl Work {
         }
     }
 
-    /// The server ends: no call begins any more, nor does a session; what has begun is ended.
+    /// The server ends: no call and no session begins any more. Ends of sessions, and released objects, are kept for
+    /// the thread that stops the server.
     pub(in crate::server) fn give_up(self) {
         match self {
             Self::Session(event) => event.give_up(),

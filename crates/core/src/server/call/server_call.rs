@@ -23,7 +23,7 @@ pub struct ServerCall {
     state: Mutex<State>,
     changed: Condvar,
     told: Told,
-    /// Present while somebody watches.
+    /// Present if the call is measured.
     measured: Option<Arc<Measured>>,
     /// The items of the caller's stream may hold references.
     references: bool,
@@ -243,7 +243,7 @@ impl ServerCall {
     pub fn try_next_item(&self) -> NextItem {
         let (next, credit) = {
             let mut state = self.state.lock();
-            // The client may wait for an answer to what it has sent.
+            // The client may wait for the handler's next item before it sends more. That item must not be kept back.
             state.last_sent_ns = 0;
             let next = Self::next(&mut state);
             let credit = match &next {

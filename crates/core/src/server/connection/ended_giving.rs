@@ -11,7 +11,7 @@ use crate::sync::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct EndedGiving {
     calls: Mutex<VecDeque<u32>>,
-    /// There was such a call.
+    /// A call has begun whose items may give references.
     any: AtomicBool,
 }
 

@@ -1,9 +1,9 @@
-//! The event loop that runs coroutine handlers, as a receiver: while the work is its own, it has the lead.
+//! The event loop that runs coroutine handlers, as a receiver: it holds the lead while the requests are for coroutines.
 //!
-//! A worker that receives requests for the loop puts them into the loop's queue. After some of them in a row it offers the
-//! lead: the loop then looks at the connections by itself whenever it has run all that was ready, spins while that pays,
-//! and keeps the lead while it sleeps, for which it watches the poller's descriptor. A request for a worker that it meets
-//! goes to a worker, and the lead with it.
+//! A worker that receives requests for the loop puts them into the loop's queue. After some of them in a row the worker
+//! offers the lead to the loop. The loop then receives whenever it has run all that was ready, and spins while that
+//! pays. It keeps the lead while it sleeps: it watches the poller's descriptor. If the loop receives a request for a
+//! worker, it leaves the request and the lead to the workers.
 
 mod queue;
 
@@ -17,25 +17,25 @@ use crate::server::Server;
 use crate::server::request::Request;
 use crate::server::work::Work;
 
-/// So many requests in a row are for the loop before it is offered the lead: where both kinds of handlers are called in
+/// The loop is offered the lead after so many requests for it in a row. So if both kinds of handlers are called in
 /// turn, a worker goes on receiving.
 const RUN: usize = 8;
 
 /// What an event loop is to do next.
 #[derive(Debug)]
 pub enum ForLoop {
-    /// Handle this, and ask again.
+    /// Run this, and ask again.
     Request(Box<Request>),
     /// Ask again when [`Server::poll_fd`] is readable.
     Listen,
     /// A worker receives: ask again when [the queue](Server::use_event_loop) is readable.
     Elsewhere,
-    /// Nothing is here, and spinning may pay: ask for that, with what others need released.
+    /// Nothing is here, and spinning may pay: call [`Server::spin_for_loop`], with the interpreter's lock released.
     Spin,
 }
 
 impl Server {
-    /// Hands a request to the event loop, and the lead with it if the work seems to be there.
+    /// Hands a request to the event loop. Offers it the lead as well, if the last requests were all for the loop.
     pub(in crate::server) fn hand_to_loop(&self, request: Box<Request>) {
         let Some(queue) = self.directory.event_loop() else {
             return self
@@ -44,12 +44,13 @@ impl Server {
         };
         let first = queue.push(request);
         if !first {
-            // The loop has not come for the last one yet: it is not asked to do more.
+            // The loop has not taken the last request yet, so it is awake or wakes up already. It is too busy to be
+            // offered the lead.
             return;
         }
-        // Relaxed: a hint where the work is.
+        // Relaxed: a hint whether requests are for workers or for the loop.
         if self.loop_run.fetch_add(1, Ordering::Relaxed) >= RUN {
-            // Before the loop is woken, or it would come too early.
+            // Before the loop is woken, or it might look for the offer too early.
             self.shared.leadership.offer();
         } else if let Some(mut reactor) = self.reactor.try_lock() {
             reactor.note_loop_active();
@@ -63,10 +64,10 @@ impl Server {
         self.shared.poller.as_fd()
     }
 
-    /// The event loop's next request. Never waits. `may_spin`: whether nothing else is under way in the loop.
+    /// What the event loop is to do next. Never waits. `may_spin`: nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
         let receives = self.shared.leadership.back() || self.shared.leadership.take_offered();
-        // After the lead was taken: who offered it has queued everything before.
+        // After the lead was taken: the worker that offered it has queued its requests before.
         if let Some(request) = self.directory.event_loop().and_then(|queue| queue.pop()) {
             if receives {
                 self.begin_handler();
@@ -90,7 +91,7 @@ impl Server {
             return ForLoop::Spin;
         }
         loop {
-            // Looked at after each look at the poller, which may have taken the event that means the stop.
+            // Checked after each look at the poller, which may have taken the event of the stop.
             if reactor.has_timer() || self.is_stopped() {
                 // A worker knows how to sleep until a certain time.
                 drop(reactor);
@@ -129,7 +130,7 @@ impl Server {
             }
             other => other,
         };
-        // Relaxed: as above.
+        // Relaxed: as in `hand_to_loop`.
         self.loop_run.store(0, Ordering::Relaxed);
         self.reactor.lock().keep(work);
         self.release();

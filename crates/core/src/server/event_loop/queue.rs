@@ -1,4 +1,4 @@
-//! What waits for the event loop, and the descriptor that wakes it.
+//! The queue of what waits for the event loop, and the descriptor that wakes the loop.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use crate::client::Connection;
 use crate::server::call::{CallObserver, ServerCall};
 use crate::server::request::Request;
 
-/// What an event loop is told of: new requests for it, and changes of the calls it handles.
+/// The news for an event loop: new requests, and changes of the calls that it handles or has made.
 #[derive(Debug)]
 pub struct AsyncQueue {
     event: EventDescriptor,
@@ -44,14 +44,14 @@ impl AsyncQueue {
         Ok(Self { event: descriptors::new_event()?, queued: Mutex::default() })
     }
 
-    /// Readable while something waits.
+    /// Readable from when the loop is woken until [`AsyncQueue::take_changed`].
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Puts in a request. Whether none was there: then the loop is to be [woken](Self::wake). Requests and changes are taken
-    /// apart from each other, and so each wakes the loop for its own first.
+    /// Puts in a request. Whether the queue of requests was empty: then the caller must [wake](Self::wake) the loop.
+    /// Changes have a queue of their own, which wakes the loop by itself.
     pub(in crate::server) fn push(&self, request: Box<Request>) -> bool {
         let mut queued = self.queued.lock();
         let first = queued.requests.is_empty();
@@ -65,7 +65,7 @@ impl AsyncQueue {
         self.wake();
     }
 
-    /// Takes the connections on which something has come for the loop's own calls. To be asked after
+    /// Takes the connections on which something has come for calls that the loop has made. Call this after
     /// [`AsyncQueue::take_changed`].
     pub fn take_callers(&self) -> Vec<Arc<Connection>> {
         std::mem::take(&mut self.queued.lock().callers)
@@ -76,7 +76,7 @@ impl AsyncQueue {
         descriptors::signal(&self.event);
     }
 
-    /// Clears the event descriptor, and takes the calls for which something has changed.
+    /// Clears the event descriptor, and takes the calls for which something has come.
     pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
         descriptors::clear(&self.event);
         std::mem::take(&mut self.queued.lock().changed)

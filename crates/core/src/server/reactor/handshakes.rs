@@ -1,4 +1,4 @@
-//! Listeners, and the handshakes of clients that are not connected yet.
+//! The server's listeners, and the handshakes of clients that are not connected yet.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,26 +13,26 @@ use crate::server::shared::Shared;
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Clients that one listener lets in before others have their turn.
+/// How many clients one listener accepts before other descriptors have their turn.
 const ACCEPTED_AT_ONCE: usize = 8;
-/// Handshakes under way at most; beyond it the oldest is dropped.
+/// The most handshakes under way. For one more the oldest is dropped.
 const MOST_HANDSHAKES: usize = 1024;
 
 /// All listeners and handshakes of a server.
 pub(in crate::server) struct Handshakes {
     shared: Arc<Shared>,
     options: Options,
-    /// What each client is told of the server.
+    /// What the server tells each client about itself.
     welcome: Welcome,
     last_token: u64,
     listeners: HashMap<u64, Listener>,
     accept_again: Option<Instant>,
     pending: HashMap<u64, Pending>,
-    /// A listener has come to its end by itself.
+    /// A listener has ended by itself.
     ended: bool,
 }
 
-/// A client that shakes hands.
+/// A client whose handshake is under way.
 struct Pending {
     handshake: Handshake,
     deadline: Instant,
@@ -40,16 +40,16 @@ struct Pending {
     polled: EventFlags,
 }
 
-/// A client that has shaken hands.
+/// A client whose handshake is complete.
 pub(in crate::server) struct NewClient {
-    /// The poller's word for it, the same as during its handshake.
+    /// The poller's token for the client, the same as during the handshake.
     pub(in crate::server) token: u64,
     pub(in crate::server) link: Arc<dyn Link>,
     pub(in crate::server) permit: Option<Arc<ConnectionPermit>>,
 }
 
 impl Handshakes {
-    /// `last_token` is the last of the poller's words that mean something else.
+    /// The poller's tokens up to `last_token` are in use for other things.
     pub(in crate::server) fn new(options: Options, welcome: Welcome, shared: Arc<Shared>, last_token: u64) -> Self {
         Self {
             shared,
@@ -63,7 +63,7 @@ impl Handshakes {
         }
     }
 
-    /// A word of the poller's that means nothing yet.
+    /// A token of the poller's that is not in use.
     pub(super) fn token(&mut self) -> u64 {
         self.last_token += 1;
         self.last_token
@@ -76,19 +76,19 @@ impl Handshakes {
         Ok(())
     }
 
-    /// No new clients; their socket files go.
+    /// Closes all listeners, with their socket files, and drops the handshakes under way.
     pub(in crate::server) fn stop(&mut self) {
         self.ended = false;
         self.listeners.clear();
         self.pending.clear();
     }
 
-    /// Whether no client is on its way, and none will come because every listener has come to its end.
+    /// Whether every listener has ended by itself, and no handshake is under way: no client will come any more.
     pub(in crate::server) fn is_over(&self) -> bool {
         self.ended && self.listeners.is_empty() && self.pending.is_empty()
     }
 
-    /// Whether something is to be done at a certain time, even if nothing comes.
+    /// Whether [`run_timers`](Self::run_timers) is to be called at a certain time, even if the poller has no event.
     pub(in crate::server) fn has_timer(&self) -> bool {
         !self.pending.is_empty() || self.accept_again.is_some()
     }
@@ -99,7 +99,7 @@ impl Handshakes {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Goes on with what the poller has seen; the clients that are in now come out.
+    /// Handles an event of the poller. Returns the clients whose handshakes are complete now.
     pub(in crate::server) fn handle(&mut self, token: u64) -> Vec<NewClient> {
         let mut new_clients = Vec::new();
         if self.listeners.contains_key(&token) {
@@ -111,7 +111,7 @@ impl Handshakes {
     }
 
     fn accept(&mut self, listener: u64, new_clients: &mut Vec<NewClient>) {
-        // The poller tells of those that are left.
+        // If more clients wait, the poller reports the listener again.
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
                 Ok(Some(handshake)) => {
@@ -128,7 +128,7 @@ impl Handshakes {
                         oldest.and_then(|token| self.pending.remove(&token));
                     }
                     self.pending.insert(token, Pending { handshake, deadline, polled: EventFlags::IN });
-                    // Its hello is most likely here already.
+                    // The client's hello is most likely here already.
                     new_clients.extend(self.greet(token));
                 }
                 Ok(None) => return,
@@ -157,14 +157,14 @@ impl Handshakes {
         let greeted = handshake.advance(&self.welcome, &self.options);
         if let Ok(false) = greeted {
             let events = match (handshake.is_welcomed(), handshake.wants_room()) {
-                // It has nothing to say now: what it says all the same must not keep us awake.
+                // The client is to send nothing now. If it does all the same, that must not keep this thread awake.
                 (true, _) => EventFlags::OUT,
                 (false, true) => EventFlags::IN | EventFlags::OUT,
                 (false, false) => EventFlags::IN,
             };
             if *polled != events {
                 *polled = events;
-                // If it fails, the client runs out of time.
+                // If this fails, the handshake runs into its deadline.
                 let _ = epoll::modify(&*self.shared.poller, handshake.fd(), EventData::new_u64(token), events);
             }
             return None;
@@ -186,7 +186,7 @@ impl Handshakes {
         None
     }
 
-    /// Does what is due: listens again, turns away those whose handshake takes too long.
+    /// Does what is due: listens again after a pause, and turns away clients whose handshakes take too long.
     pub(in crate::server) fn run_timers(&mut self) {
         let now = Instant::now();
         if self.accept_again.is_some_and(|at| at <= now) {

@@ -1,4 +1,4 @@
-//! The reactor: receives from connections of every transport, and from clients that shake hands.
+//! The reactor: receives from connections of every transport, and from clients whose handshakes are under way.
 
 mod handshakes;
 mod receiving;
@@ -30,20 +30,21 @@ use crate::server::request::Request;
 use crate::server::shared::Shared;
 use crate::server::work::Work;
 
-/// Frames taken in between two looks at the system's poller, however busy the clients are. A long one counts as many.
+/// At most so many frames are taken in between two looks at the system's poller, however busy the clients are. A long
+/// frame counts as several.
 const FRAMES_PER_POLL: u32 = 128;
-/// A part of a long frame counts as so many: 256 KiB take about as long.
+/// A part of a long frame, 256 KiB, counts as so many frames: it takes about as long.
 const PART: u32 = 64;
 
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
 
-/// The poller's word for the descriptor that wakes it.
+/// The poller's token for the descriptor that wakes it.
 const WAKE: u64 = 0;
-/// The poller's word for the alarm of items that were kept back.
+/// The poller's token for the alarm of items that were kept back.
 const KEPT: u64 = 1;
 
-/// Everything the receiving worker looks at. Used by one worker at a time.
+/// Everything that the receiving thread looks at. Used by one thread at a time.
 pub(in crate::server) struct Reactor {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
@@ -59,29 +60,30 @@ pub(in crate::server) struct Reactor {
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
     loop_active: bool,
-    /// The last sleep in the poller was longer than a handler may run unwatched.
+    /// The last sleep in the poller was longer than `PATIENCE`, the time that a handler may run unwatched.
     slept_long: bool,
-    /// When the event loop that receives went to sleep, nanoseconds on the monotonic clock.
+    /// When the event loop that holds the lead went to sleep, nanoseconds on the monotonic clock.
     asleep_since: Option<u64>,
-    /// Work received by a worker that could not do it.
+    /// Work that a thread has received and left to others.
     backlog: VecDeque<Work>,
     stalled: Stalled,
-    /// Clients that read again, and have requests that waited for that.
+    /// Clients that read again, and have deferred requests.
     resumable: VecDeque<Arc<Inbound<Request>>>,
-    /// Whether a deferred request goes next, and not one that has just come.
+    /// Whether a deferred request goes next, before new ones.
     deferred_next: bool,
-    /// Sockets are looked at before rings.
+    /// Whether sockets are looked at next, before rings.
     sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
     budget: SpinBudget,
     said_goodbye: bool,
     said_last: bool,
-    /// Nothing is handed out any more: whoever receives at that moment leaves what it finds to who stops the server.
+    /// The reactor hands out nothing any more. A thread that still receives leaves what it finds to the thread that
+    /// stops the server.
     closed: bool,
     deserted: bool,
-    /// Frames routed to calls that a handler may be waiting on, ends of connections, and wake-ups of the reactor itself: a
-    /// handler that receives looks after each.
+    /// Counts frames for calls under way, ends of connections, and wake-ups of the reactor. A handler that receives
+    /// while it waits looks at its call whenever this has changed.
     routed: u64,
 }
 
@@ -127,8 +129,9 @@ impl Reactor {
         self.handshakes.listen(listener)
     }
 
-    /// Tells every client, once, that no new calls are taken here; when all those under way were answered, that nothing else
-    /// comes; later, whether all have what was sent.
+    /// Parts from the clients in three steps; called at each wake-up while the server stops. First sends each client a
+    /// GOAWAY: the server takes no new calls. Once all calls under way are answered, sends a last GOAWAY: nothing else
+    /// comes. Then reports when every client has what was sent to it.
     fn say_goodbye(&mut self) {
         self.handshakes.stop();
         if !std::mem::replace(&mut self.said_goodbye, true) {
@@ -137,19 +140,19 @@ impl Reactor {
                 client.nudge_kept();
             }
         }
-        // Clients whose last calls are taken have had their time at some point, also those that say nothing.
+        // On a link that takes last calls, `has_delivered` also ends the client's time for them, once it has passed.
         let links = self.connections.values().map(|client| &client.connection.link);
         links.filter(|link| link.takes_last_calls()).for_each(|link| _ = link.has_delivered());
-        // Acquire: the answer to a call that is over was sent. One may have been begun just before the server was stopped.
+        // Acquire: the reply to a call that is over was sent. A call may have begun just before the server was stopped.
         if !self.shared.asks_delivery() || self.shared.in_flight.load(Ordering::Acquire) > 0 {
             return;
         }
-        // Calls are begun by whoever holds this reactor, and none is any more: what a client waits for when it reads this was
-        // not begun, and may be sent to another server.
+        // Only the thread that holds this reactor begins calls, and it begins none any more. So a call for which a
+        // client still waits when it reads this GOAWAY was not begun, and the client may send it to another server.
         if !std::mem::replace(&mut self.said_last, true) {
             self.tell_clients(Outgoing::LAST);
         }
-        // Relaxed: as in `take`.
+        // Relaxed: only the thread that holds this reactor sets and reads `hung_up`.
         let is_delivered =
             |one: &Inbound<_>| one.hung_up.load(Ordering::Relaxed) || one.connection.link.has_delivered();
         if self.connections.values().all(|one| is_delivered(one)) {
@@ -157,12 +160,12 @@ impl Reactor {
         }
     }
 
-    /// Sends a goodbye to all clients.
+    /// Sends a GOAWAY with `flags` to all clients.
     fn tell_clients(&self, flags: u8) {
         let goodbye = Outgoing { flags, ..Outgoing::new(Kind::GoAway, Body::Whole(&[])) };
         let clients = self.connections.values().map(|client| &client.connection);
         for connection in clients.filter(|connection| !connection.is_own_clients()) {
-            // A client that is gone is found out by reading from it.
+            // If the client is gone, the next read from it finds that.
             let _ = connection.send(0, &goodbye);
         }
     }
@@ -181,7 +184,7 @@ impl Reactor {
         }
     }
 
-    /// Receives what is here without handing out requests. Whether requests wait now.
+    /// Receives without handing out work: keeps the first that comes. Whether any work waits now.
     pub(in crate::server) fn poll_into_backlog(&mut self) -> bool {
         while self.backlog.is_empty() {
             match self.poll() {
@@ -206,23 +209,23 @@ impl Reactor {
         }
     }
 
-    /// The next work that is here. `None` only if there is none: whoever gets that may sleep.
+    /// The next work that is here. `None` only if there is none: then the caller may sleep.
     pub(in crate::server) fn poll(&mut self) -> Option<Work> {
         loop {
             let tick = self.shared.leadership.take_tick();
             if tick {
-                // A handler takes long: what others have replied does not wait for it.
+                // A handler takes long. Replies kept back, to go out with later ones, must not wait for it.
                 self.readable.iter().for_each(|client| client.connection.release());
             }
             if self.unpolled >= FRAMES_PER_POLL || tick {
-                // Nobody is overlooked because others always have something, or because their handlers take long.
+                // No client is overlooked because others always have frames, or because their handlers take long.
                 self.poll_events(Some(Duration::ZERO));
             }
-            // First of all: it is older than what its client has sent since.
+            // The backlog first: its work is older than what the clients have sent since.
             if let Some(work) = self.backlog.pop_front() {
                 return Some(work);
             }
-            // Neither deferred requests nor what comes go before the others for as long as they have something.
+            // Deferred requests and new ones take turns, so that neither keep the others waiting.
             self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
             let mut request = if self.deferred_next { self.next_deferred() } else { None };
             if request.is_none() {
@@ -237,7 +240,7 @@ impl Reactor {
         }
     }
 
-    /// A request that waited until its client read.
+    /// The next deferred request of a client that reads again.
     #[cold]
     fn next_deferred(&mut self) -> Option<Box<Request>> {
         while let Some(client) = self.resumable.pop_front() {
@@ -253,7 +256,7 @@ impl Reactor {
         None
     }
 
-    /// Whether requests are here that came before, and may be handed out.
+    /// Whether work is here that came before, and may be handed out.
     fn has_work(&self) -> bool {
         !self.backlog.is_empty() || !self.resumable.is_empty()
     }
@@ -264,12 +267,12 @@ impl Reactor {
         let mut at = 0;
         while let Some((client, reason)) = self.stalled.next_ready(&mut at) {
             match reason {
-                // Behind those of the client that wait already.
+                // Behind the client's requests that are deferred already.
                 StallReason::Oneway(request) | StallReason::Deferred(request) => {
                     client.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
                 }
                 StallReason::Answer(call, kind, flags, payload) => {
-                    // If the client is gone, that is found out by reading from it.
+                    // If the client is gone, the next read from it finds that.
                     let answer = Outgoing { flags, ..Outgoing::new(kind, Body::Whole(&payload)) };
                     let _ = client.connection.send(call, &answer);
                 }
@@ -283,7 +286,7 @@ impl Reactor {
         let connection = &client.connection;
         self.routed += 1;
         if self.connections.remove(&connection.token()).is_some() {
-            // It may be gone from the poller already, with its socket.
+            // The descriptor may be gone from the poller already.
             let _ = epoll::delete(&*self.shared.poller, connection.link.fd());
             self.note_connections();
         }
@@ -294,7 +297,7 @@ impl Reactor {
     }
 
     fn note_connections(&self) {
-        // Relaxed: shown, and a hint for who stops the server.
+        // Relaxed: the number is shown, and a hint for the thread that stops the server.
         self.shared.connections.store(self.connections.len(), Ordering::Relaxed);
     }
 
@@ -325,7 +328,7 @@ impl Reactor {
         happened
     }
 
-    /// Says, once, that there is nobody to serve any more.
+    /// Reports, once, that all clients are gone and none will come any more.
     fn tell_if_deserted(&mut self) {
         if self.handshakes.is_over() && self.connections.is_empty() && !std::mem::replace(&mut self.deserted, true) {
             self.shared.tell(Notice::Deserted);
@@ -347,10 +350,11 @@ impl Reactor {
                 client.connection.link.disarm();
             }
             if hung_up {
-                // Nobody reads there any more; the messages it sent before are still taken in. Relaxed: as in `take`.
+                // The client reads no more, but the frames that it sent before are still taken in. Relaxed: only the
+                // thread that holds this reactor sets and reads the flag.
                 client.hung_up.store(true, Ordering::Relaxed);
                 client.connection.link.stop_sending();
-                // There is no more news of it.
+                // The poller has no more news of the connection.
                 let _ = epoll::delete(&*self.shared.poller, client.connection.link.fd());
             }
             flush(&client, &mut self.resumable);
@@ -359,7 +363,8 @@ impl Reactor {
             }
         } else if token == WAKE {
             descriptors::clear(&self.shared.wake);
-            // Whoever is about to sleep looks at the server's state again: the event is seen only once.
+            // A thread that is about to sleep must look at the server's state again, because the event is seen only
+            // once.
             self.routed += 1;
             self.take_in_news();
         } else if token == KEPT {
@@ -373,7 +378,7 @@ impl Reactor {
         }
     }
 
-    /// What other threads have put down for whoever receives.
+    /// Takes in what other threads have left for the receiving thread.
     fn take_in_news(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(event)));
@@ -409,8 +414,8 @@ impl Reactor {
         epoll::add(&*self.shared.poller, link.fd(), EventData::new_u64(token), flags)
     }
 
-    /// Receives from now on for a client of this process. Whether that is settled: not while a thread of the client still
-    /// receives, which says when it leaves.
+    /// Receives from now on for a client of this process. `false` while a thread of the client still receives: that
+    /// thread wakes the reactor when it stops, and this is tried again.
     fn adopt(&mut self, adopted: &Adopted) -> bool {
         let Some(client) = adopted.client() else { return true };
         if !client.leave_to_server() {
@@ -422,7 +427,7 @@ impl Reactor {
             connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
             return true;
         }
-        // After that: what was queued before is sent when the poller tells of room.
+        // After `watch`: frames that were queued before are sent when the poller reports room.
         adopted.settle(&connection);
         let client = Inbound::new(connection);
         client.listed.store(true, Ordering::Relaxed);
@@ -433,9 +438,9 @@ impl Reactor {
     }
 }
 
-/// There may be room for what waits to be sent to a client. A ring's reader tells of it once, so that the queue itself is
-/// looked at: whoever has just put a frame there may not have noted it yet. The connection is then among those whose deferred
-/// requests may be begun.
+/// There may be room again to send to a client: sends the frames that wait, and lists the client in `resumable` if its
+/// deferred requests may begin. A ring's reader reports room only once. So a ring's queue is flushed even if no frame
+/// is noted: a thread that has just queued one may not have noted it yet.
 fn flush(client: &Arc<Inbound<Request>>, resumable: &mut VecDeque<Arc<Inbound<Request>>>) {
     if (client.connection.link.is_memory() || client.connection.has_queued_frames())
         && client.flush()

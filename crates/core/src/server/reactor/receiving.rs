@@ -1,4 +1,5 @@
-//! Receiving: what has come over the connections that are looked at, and what becomes of those that cannot be read from.
+//! Receiving: takes in frames from the connections on the reactor's lists, and sets aside the connections that cannot
+//! be read from now.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::server::request::Request;
 use crate::server::work::Work;
 use crate::sync::Ordering;
 
-/// A reply that whoever receives waits for by itself.
+/// A reply that the receiving thread itself waits for.
 pub(super) struct ExpectedReply<'a> {
-    /// Over whose connection it is to come.
+    /// The peer from which the reply is to come.
     client: Arc<Inbound<Request>>,
     awaited: &'a mut dyn Awaited,
-    /// It has come, or need not be waited for any longer.
+    /// The reply has come, or the thread need not wait any longer.
     pub(super) over: bool,
 }
 
@@ -24,7 +25,7 @@ impl Reactor {
     /// A request that has just come.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<Box<Request>> {
-        // Neither sockets nor rings go before the other, likewise.
+        // Sockets and rings take turns, so that neither keep the others waiting.
         self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
         if self.sockets_turn {
             self.receive_from_sockets().or_else(|| self.receive_from_memory())
@@ -47,12 +48,13 @@ impl Reactor {
                     let beside = incoming.payload.lease().is_some();
                     let routed = client.route(&self.directory, incoming);
                     if beside {
-                        // A bell may have been read along with the memory it lies in, and the poller does not tell of it.
+                        // The payload's memory came over the socket that also carries the bell. The bell may have been
+                        // read with it: then the poller does not report the bell.
                         flush(client, &mut self.resumable);
                     }
                     routed
                 }
-                // Relaxed: set and read by whoever holds this reactor.
+                // Relaxed: only the thread that holds this reactor sets and reads `hung_up`.
                 Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Err(LinkError::Unfinished) => {
                     quiet = 0;
@@ -70,7 +72,7 @@ impl Reactor {
             quiet = 0;
             match routed {
                 Ok(Routed::Request(request)) if client.begins_at_once() => {
-                    // The next look starts with the next client: a busy one does not starve the others.
+                    // The next look starts with the next client, so that a busy client does not starve the others.
                     self.cursor += 1;
                     return Some(request);
                 }
@@ -105,7 +107,7 @@ impl Reactor {
                     self.readable.rotate_left(1);
                     continue;
                 }
-                // A ring whose client is gone is looked at here, too. Relaxed: as above.
+                // The ring of a client that has hung up is looked at here, too. Relaxed: as in `receive_from_memory`.
                 Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Ok(None) => {
                     client.connection.release();
@@ -136,7 +138,7 @@ impl Reactor {
         None
     }
 
-    /// What is rare: a client that must wait, or is gone. It was taken off its list.
+    /// Handles the rare outcomes: a client that must wait, or is gone. The caller has taken the client off its list.
     #[cold]
     fn set_aside(&mut self, client: Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
         let reason = match routed {
@@ -162,7 +164,7 @@ impl Reactor {
         None
     }
 
-    /// Looks at a client from now on. It is marked as listed.
+    /// Looks at a client from now on. The caller has marked the client as listed.
     pub(super) fn list(&mut self, client: Arc<Inbound<Request>>) {
         if client.connection.link.is_memory() {
             self.memory.push(client);
@@ -172,11 +174,11 @@ impl Reactor {
         }
     }
 
-    /// A reply is to come over the connection of that token: it is looked at from now on. `None` if it cannot be, or not before
-    /// what came earlier is settled.
+    /// A reply is to come over the connection with this token: looks at the connection from now on. `None` if the
+    /// connection is gone, or stalled by an earlier frame.
     pub(super) fn expect<'a>(&mut self, token: u64, awaited: &'a mut dyn Awaited) -> Option<ExpectedReply<'a>> {
         let client = Arc::clone(self.connections.get(&token)?);
-        // Relaxed, all: set and read by whoever holds this reactor.
+        // Relaxed, all: only the thread that holds this reactor sets and reads the flags.
         if client.hung_up.load(Ordering::Relaxed) || self.stalled.has(&client) {
             return None;
         }
@@ -189,7 +191,7 @@ impl Reactor {
         Some(ExpectedReply { client, awaited, over: false })
     }
 
-    /// Looks at the connection over which a reply is to come, and at no other. A request that came instead.
+    /// Looks only at the connection over which a reply is to come. Returns a request that came instead.
     pub(super) fn look_for(&mut self, reply: &mut ExpectedReply<'_>) -> Option<Work> {
         let client = &reply.client;
         let routed = match client.connection.link.try_receive_part() {
@@ -228,7 +230,7 @@ impl Reactor {
         }
     }
 
-    /// More may be here of what was read from a client: the poller does not tell of it again.
+    /// Lists a client from which a frame was read: more frames may be here, and the poller does not report them again.
     #[inline]
     fn look_again(&mut self, client: &Arc<Inbound<Request>>) {
         // Relaxed: see `expect`.
@@ -238,7 +240,7 @@ impl Reactor {
         }
     }
 
-    /// Takes a client off the list that it is on, if it is. It stays marked.
+    /// Takes a client off its list, if it is on one. The client stays marked as listed.
     #[cold]
     fn unlist(&mut self, client: &Arc<Inbound<Request>>) {
         // Relaxed: see `expect`.
@@ -248,7 +250,7 @@ impl Reactor {
     }
 }
 
-/// What a frame counts: its route takes longer the longer it is.
+/// What a frame counts towards [`FRAMES_PER_POLL`]: a longer frame takes longer.
 fn weight(incoming: &Incoming) -> u32 {
     1 + (incoming.payload.copied().len() >> 12) as u32
 }

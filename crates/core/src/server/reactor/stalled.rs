@@ -1,4 +1,5 @@
-//! Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
+//! Stalled clients: the server reads nothing from them, because they send more than it can take now, or do not read
+//! themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +8,18 @@ use crate::server::inbound::{Inbound, StallReason};
 use crate::server::request::Request;
 use crate::sync::Ordering;
 
-/// How long the server sleeps at first while it waits for its own handlers to read on from a client. Whoever finishes a one-way
-/// call does not know of those that wait for it. Whoever frees memory does, and wakes it.
+/// How long the receiving thread sleeps at first while stalled clients wait for the server's own handlers. A thread
+/// that finishes a one-way call does not wake it. A thread that frees memory does.
 const LOOK: Duration = Duration::from_millis(1);
-/// After so many looks in vain it sleeps twice as long: a client that waits for long waits a little longer for that.
+/// After so many looks in vain, the sleep is twice as long. So a client that has waited long waits a little longer.
 const IN_VAIN: u32 = 4;
-/// It does so at most so often.
+/// The sleep is doubled at most so often.
 const LONGER: u32 = 5;
 
 #[derive(Default)]
 pub(super) struct Stalled {
     clients: Vec<(Arc<Inbound<Request>>, StallReason)>,
-    /// How often the server has looked at them in vain.
+    /// How often the receiving thread has looked at the clients in vain.
     looks: u32,
 }
 
@@ -31,7 +32,7 @@ impl Stalled {
         self.clients.is_empty()
     }
 
-    /// Whether that one is among them.
+    /// Whether this client is stalled.
     pub(super) fn has(&self, client: &Arc<Inbound<Request>>) -> bool {
         self.clients.iter().any(|(stalled, _)| Arc::ptr_eq(stalled, client))
     }
@@ -40,10 +41,10 @@ impl Stalled {
         self.clients.clear();
     }
 
-    /// Takes out the next client for which there may be room now. `at`: so many were looked at and stay.
+    /// Takes out the next client that may go on now. `at` counts the clients that were looked at and stay.
     pub(super) fn next_ready(&mut self, at: &mut usize) -> Option<(Arc<Inbound<Request>>, StallReason)> {
         while let Some((client, reason)) = self.clients.get(*at) {
-            // Relaxed: set and read by whoever holds the reactor.
+            // Relaxed: only the thread that holds the reactor sets and reads `hung_up`.
             if client.hung_up.load(Ordering::Relaxed) {
                 client.end_calls();
             }
@@ -55,24 +56,24 @@ impl Stalled {
         None
     }
 
-    /// Whether one waits for memory that others keep.
+    /// Whether a client waits for memory to be freed.
     pub(super) fn wait_for_room(&self) -> bool {
         self.clients.iter().any(|(_, reason)| matches!(reason, StallReason::Budget))
     }
 
-    /// Whether one waits for this server's own handlers, who do not know.
+    /// Whether a client waits for this server's own handlers, to finish one-way calls or to free memory.
     pub(super) fn wait_for_handlers(&self) -> bool {
         self.clients.iter().any(|(_, reason)| !matches!(reason, StallReason::Answer(..) | StallReason::Deferred(_)))
     }
 
-    /// How long to sleep until the next look at those that wait for handlers.
+    /// How long to sleep until the next look at the clients that wait for handlers.
     pub(super) fn next_look(&mut self) -> Duration {
         let look = LOOK * (1 << (self.looks / IN_VAIN).min(LONGER));
         self.looks = self.looks.saturating_add(1);
         look
     }
 
-    /// Frames have come: what waits may soon go on.
+    /// Frames have come: stalled clients may soon go on, so the next sleeps are short again.
     pub(super) fn note_arrivals(&mut self) {
         self.looks = 0;
     }

@@ -1,4 +1,4 @@
-//! What the reactor hands out, of a client that stops reading and reads again.
+//! What the reactor hands out for a client that stops reading and reads again, and to a thread that waits for a reply.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -14,11 +14,12 @@ use crate::client::Awaited;
 use crate::exports::MethodRouting;
 use crate::server::{ServedMethods, Server, SessionHooks, WorkLimits};
 
-/// More than a client may leave unread.
+/// More bytes than a client may leave unread.
 const MUCH: usize = 1 << 21;
 const TOKEN: u64 = 1 << 32;
 
-/// The link to a client whose frames and whose room to read the test chooses. Its socket can always be written to.
+/// A link of which the test chooses the frames that arrive and the bytes that wait. The poller always reports its
+/// socket writable.
 #[derive(Debug)]
 struct Chosen {
     socket: UnixStream,
@@ -28,7 +29,7 @@ struct Chosen {
     queued: Mutex<usize>,
     /// Nothing can be sent any more.
     broken: Mutex<bool>,
-    /// The client is gone, as a read finds.
+    /// The client is gone: the next read fails.
     gone: Mutex<bool>,
 }
 
@@ -106,7 +107,7 @@ impl Link for Chosen {
     }
 }
 
-/// A server with one client, which has been sent more than it reads, and has made some calls since.
+/// A server with one client. The server has sent the client more than it reads, and the client has made some calls.
 struct Scene {
     server: Server,
     client: Arc<Inbound<Request>>,
@@ -166,7 +167,7 @@ impl Scene {
     }
 }
 
-/// Whoever flushes has the reactor, and everybody waits for him.
+/// The thread that flushes holds the reactor, so an endless flush would stop the server.
 #[test]
 fn to_flush_what_can_never_be_sent_comes_to_an_end() {
     let scene = Scene::new(0);
@@ -202,8 +203,8 @@ fn whoever_finds_nothing_has_begun_all_calls_that_waited_for_room() {
     assert_eq!(begun, [0, 1, 2]);
 }
 
-/// The look at the poller is in the midst of the wait, as it is when handlers have taken long or a long message comes: what
-/// it brings is no event that the sleep would be woken by.
+/// The reactor asks the poller in the middle of the wait, as after long handlers or a long message. The poller does not
+/// report the same event again, so no event would end a sleep.
 #[test]
 fn nobody_falls_asleep_over_a_call_that_waited_for_room() {
     let scene = Scene::new(0);
@@ -219,7 +220,7 @@ fn nobody_falls_asleep_over_a_call_that_waited_for_room() {
     }
 }
 
-/// What comes and what waited begin in turns.
+/// New requests and deferred requests take turns.
 #[test]
 fn calls_that_waited_do_not_keep_others_waiting() {
     let scene = Scene::new(3);
@@ -287,7 +288,7 @@ fn reply(number: u32) -> Incoming {
     Incoming::new(head, &[])
 }
 
-/// Longer than a test may take: nobody sleeps for so long.
+/// Longer than a test may take: a thread that slept for so long would fail it.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 #[test]
@@ -321,7 +322,7 @@ fn who_waits_for_a_reply_is_handed_a_call_that_comes_in_its_place() {
     assert_eq!(caller.replies, [3]);
 }
 
-/// What a client sends behind something that cannot be taken in yet is not taken in before it.
+/// Frames that a client sends behind a frame that cannot be taken in yet are not taken in before it.
 #[test]
 fn who_waits_for_a_reply_does_not_read_on_where_reading_has_stopped() {
     let scene = Scene::new(0);
@@ -363,7 +364,7 @@ fn what_comes_after_the_close_is_left_to_who_stops_the_server() {
     assert!(std::iter::from_fn(|| scene.server.take_release()).count() == 2 && scene.server.has_no_hooks());
 }
 
-/// The same for one that has received, and has not handed out yet.
+/// A worker may have received work, and not handed it out yet, when the server is closed.
 #[test]
 fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);

@@ -13,20 +13,21 @@ use crate::sync::Ordering;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
 const ROUNDS_PER_CLOCK: u32 = 64;
-/// Of so many spinning rounds of who waits for a reply, one looks at all connections, and the others at that of the reply.
+/// While a thread that waits for a reply spins, one of so many rounds looks at all connections. The others look only at
+/// the reply's connection.
 const ROUNDS_PER_REST: u32 = 8;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
 
 impl Reactor {
-    /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
-    /// it met by spinning is returned at once.
+    /// Waits until something may be here, for at most `at_most`: spins while that pays, then sleeps in the poller.
+    /// Returns a request that came while it spun.
     pub(in crate::server) fn wait_for(&mut self, at_most: Option<Duration>) -> Option<Work> {
         self.wait(at_most, None)
     }
 
-    /// The same for who waits for a reply over the connection of that token, which is looked at more often than others. Whether
-    /// the wait is over by what came there.
+    /// Like `wait_for`, for a thread that waits for a reply over the connection with this token: looks at that
+    /// connection more often than at others. Also returns whether a frame that came there has ended the wait.
     pub(in crate::server) fn wait_for_reply(
         &mut self,
         at_most: Duration,
@@ -52,12 +53,12 @@ impl Reactor {
             return found;
         }
         if self.routed != routed {
-            // The caller may be a handler, and what came what it waits for.
+            // The caller may be a handler, and the frame that came may be what it waits for.
             return None;
         }
         if self.stalled.wait_for_room() && self.shared.budget.await_room() {
-            // Some may have come free before the mark was there: who waits is looked at again, and so is everybody else,
-            // however often that happens.
+            // Memory may have been freed before this mark was set: look at the stalled clients again. Look at all
+            // others as well, so that none is overlooked however often this happens.
             self.poll_events(Some(Duration::ZERO));
             return None;
         }
@@ -68,8 +69,8 @@ impl Reactor {
         let look = self.stalled.wait_for_handlers().then(|| self.stalled.next_look());
         let timeout = self.handshakes.next_timer().into_iter().chain(at_most).chain(look).min();
         if self.slept_long {
-            // As a rule the next sleep is as long as the last one. One that is short leaves the alarm set: it is set once in
-            // a while then, and not for each request.
+            // The next sleep is mostly as long as the last one. Before a short sleep the alarm stays set: so it is set
+            // once in a while, and not for each request.
             self.shared.leadership.rest();
         }
         let happened = self.poll_events(timeout);
@@ -81,7 +82,8 @@ impl Reactor {
         None
     }
 
-    /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
+    /// For an event loop that holds the lead: spins while that pays. Returns whether to look again, and a request that
+    /// came.
     pub(in crate::server) fn spin_for_loop(&mut self) -> (bool, Option<Work>) {
         let (spun, found) = self.spin(None);
         if let Some(waited) = spun {
@@ -90,7 +92,7 @@ impl Reactor {
         (spun.is_some(), found)
     }
 
-    /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
+    /// For an event loop that is about to sleep at the poller's descriptor. `false` if something is here already.
     pub(in crate::server) fn fall_asleep(&mut self) -> bool {
         let quiet = self.arm();
         if quiet {
@@ -104,7 +106,7 @@ impl Reactor {
         self.asleep_since.is_some()
     }
 
-    /// For an event loop that comes back: takes in what the poller has seen meanwhile.
+    /// For an event loop that has slept: takes in the poller's events.
     pub(in crate::server) fn wake_up(&mut self) {
         let happened = self.poll_events(Some(Duration::ZERO));
         if let Some(since) = self.asleep_since.take()
@@ -115,13 +117,14 @@ impl Reactor {
         self.loop_active = false;
     }
 
-    /// Whether somebody must be here at a certain time, even if nothing comes.
+    /// Whether a thread must look again at a certain time, even if nothing comes.
     pub(in crate::server) fn has_timer(&self) -> bool {
         self.handshakes.has_timer() || self.stalled.wait_for_handlers()
     }
 
-    /// From here on every client must ring the bell. `false`, and they need not, if something is here already. Nobody sleeps
-    /// in the poller before this has said that all is quiet: a look at the poller may have brought work, not only events.
+    /// Before a sleep: from here on every client must ring the bell. `false` if something is here already; then no
+    /// client need ring. A thread may sleep in the poller only after this has returned `true`: its last look at the
+    /// poller may have brought work, not only events.
     pub(super) fn arm(&mut self) -> bool {
         if self.has_work() {
             return false;
@@ -139,7 +142,7 @@ impl Reactor {
         for client in self.memory.drain(..) {
             client.listed.store(false, Ordering::Relaxed);
             if client.hung_up.load(Ordering::Relaxed) {
-                // Nothing will wake us for it again.
+                // The poller reports this client no more.
                 self.readable.push_back(client);
             }
         }
@@ -151,7 +154,8 @@ impl Reactor {
         true
     }
 
-    /// Spins for a request, an event or a reply. How long it took if there is something, and the request.
+    /// Spins for a request, an event or a reply. If something has come, returns how many nanoseconds that took, and the
+    /// request, if it was one.
     fn spin(&mut self, mut reply: Option<&mut ExpectedReply<'_>>) -> (Option<u64>, Option<Work>) {
         let limit = self.budget.next();
         // The clock is read only after the first rounds, in which the usual next request comes.
@@ -193,14 +197,14 @@ impl Reactor {
                     return (None, None);
                 }
                 for client in &self.memory {
-                    // We may have moved to another CPU.
+                    // This thread may have moved to another CPU: `disarm` tells the client which one.
                     client.connection.link.disarm();
                 }
             }
         }
     }
 
-    /// Whether a client on a socket, or our own event loop, may need this very CPU.
+    /// Whether a client on a socket, or this server's event loop, may need this very CPU.
     fn shares_cpu(&self) -> bool {
         self.sockets_active || self.loop_active
     }
@@ -210,7 +214,7 @@ impl Reactor {
     }
 }
 
-/// Nanoseconds since then; none if the clock was not even read.
+/// The nanoseconds since `begun`; 0 if the clock was never read.
 fn since(begun: Option<u64>) -> u64 {
     begun.map_or(0, |begun| clock::monotonic_ns() - begun)
 }
