@@ -25,7 +25,7 @@ pub struct EarlyEnds {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many calls were watched so far: the last number that was given.
+    /// The last number that was given to a watched call.
     numbers: u64,
     /// Calls whose handlers still run, by number: the deadline, and the errand.
     watched: HashMap<u64, (Option<Instant>, Errand)>,

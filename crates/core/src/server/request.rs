@@ -279,7 +279,8 @@ impl Request {
         }
     }
 
-    /// Releases the references in the arguments, if no handler has taken the arguments out. None can do so any more.
+    /// Releases the references in the arguments, if no handler has taken the arguments out. No handler will do so any
+    /// more.
     pub(in crate::server) fn let_go_of_arguments(&self) {
         // Relaxed: only the thread that holds the request gets here.
         if self.routing.references && !self.payload.is_empty() && !self.let_go.swap(true, Ordering::Relaxed) {

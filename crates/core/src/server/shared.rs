@@ -128,11 +128,11 @@ impl Shared {
     /// Asks the reactor whether the clients have all that was sent, unless it was asked before. Whether it has found
     /// that they have.
     pub(in crate::server) fn ask_delivery(&self) -> bool {
-        // AcqRel: the thread that answers sees that no call is under way any more.
+        // AcqRel: the thread that answers sees that no call was under way when this was asked.
         self.delivery.compare_exchange(UNASKED, ASKED, Ordering::AcqRel, Ordering::Acquire) == Err(DELIVERED)
     }
 
-    /// Whether the question of `ask_delivery` waits for an answer. Then no call is under way any more.
+    /// Whether the question of `ask_delivery` waits for an answer. No call was under way when it was asked.
     pub(in crate::server) fn asks_delivery(&self) -> bool {
         // Acquire: this thread sees what was sent before the question.
         self.delivery.load(Ordering::Acquire) == ASKED

@@ -38,11 +38,11 @@ pub struct ServerConnection {
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
     /// had arrived by then. A later call with the same number is another one.
     cancelled: Mutex<VecDeque<(u32, u64)>>,
-    /// Calls whose early end somebody wants to know of.
+    /// Calls for whose early end an errand was left.
     pub(in crate::server) watched_calls: WatchedCalls,
     /// The client watches the server's statistics.
     watches: Mutex<bool>,
-    /// Something waits to be sent, and the reactor watches for room.
+    /// Frames wait to be sent, and the reactor watches for room.
     write_interest: WriteInterest,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
@@ -84,7 +84,7 @@ const FULL: usize = 1 << 20;
 /// Cancellations remembered for handlers that may ask; older ones are forgotten.
 const MOST_CANCELLED: usize = 1024;
 
-/// A connection as its queue sees it.
+/// The connection as the flag for its waiting frames sees it.
 impl Sends for ServerConnection {
     fn flush(&self) -> bool {
         match self.link.flush() {
@@ -131,7 +131,7 @@ impl Sends for ServerConnection {
 }
 
 impl ServerConnection {
-    /// One that this server has accepted.
+    /// A connection that this server has accepted.
     pub(in crate::server) fn new(
         shared: &Arc<Shared>,
         token: u64,
@@ -143,7 +143,7 @@ impl ServerConnection {
         Self::of(shared, token, link, permit, 0, OnceLock::new(), exports)
     }
 
-    /// One that a client of this process has made.
+    /// A connection that a client of this process has made.
     pub(in crate::server) fn of_client(
         shared: &Arc<Shared>,
         token: u64,
@@ -222,7 +222,7 @@ impl ServerConnection {
         &self.exports
     }
 
-    /// Whether it was made by a client of this process.
+    /// Whether a client of this process has made the connection.
     pub(in crate::server) fn is_own_clients(&self) -> bool {
         self.side != 0
     }
@@ -405,7 +405,7 @@ impl ServerConnection {
         }
     }
 
-    /// Sends what waits, as far as there is room. For whoever holds the reactor.
+    /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor.
     #[cold]
     pub(in crate::server) fn flush_queued(&self) {
         self.write_interest.flush(self);

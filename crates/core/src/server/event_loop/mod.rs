@@ -44,8 +44,7 @@ impl Server {
         };
         let first = queue.push(request);
         if !first {
-            // The loop has not taken the last request yet, so it is awake or wakes up already. It is too busy to be
-            // offered the lead.
+            // The loop was woken for an earlier request that it has not taken yet. It is not asked to do more.
             return;
         }
         // Relaxed: a hint whether requests are for workers or for the loop.

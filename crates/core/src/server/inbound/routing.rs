@@ -183,7 +183,7 @@ impl Inbound<Request> {
             if !oneway {
                 if shared.is_stopping() {
                     // The GOAWAY to all clients may not be sent yet. Without it the client would not know that it may
-                    // try again elsewhere.
+                    // try again.
                     connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
                 // A client sends the call again only if it knows that the call has not run: a handler may fail with the

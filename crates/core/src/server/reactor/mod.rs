@@ -225,7 +225,7 @@ impl Reactor {
             if let Some(work) = self.backlog.pop_front() {
                 return Some(work);
             }
-            // Deferred requests and new ones take turns, so that neither keep the others waiting.
+            // Deferred requests and new ones take turns, so that neither kind keeps the other waiting.
             self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
             let mut request = if self.deferred_next { self.next_deferred() } else { None };
             if request.is_none() {

@@ -25,7 +25,7 @@ impl Reactor {
     /// A request that has just come.
     #[inline]
     pub(super) fn receive(&mut self) -> Option<Box<Request>> {
-        // Sockets and rings take turns, so that neither keep the others waiting.
+        // Sockets and rings take turns, so that neither kind keeps the other waiting.
         self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
         if self.sockets_turn {
             self.receive_from_sockets().or_else(|| self.receive_from_memory())
