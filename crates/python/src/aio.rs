@@ -1,7 +1,8 @@
 //! Calls from an event loop: the same pieces as from threads, without the waiting.
 //!
-//! An awaited call first gives the reply the same bounded spin that a thread would, and completes without suspending if it
-//! came. Otherwise the loop sleeps on the connection's one descriptor, and each wake-up delivers everything that is there.
+//! An awaited call that is the only one under way first spins for its reply, as briefly as a thread would, and
+//! completes without suspending if the reply arrives. Otherwise the loop sleeps on the connection's one descriptor, and
+//! each wake-up delivers everything that has arrived.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -47,7 +48,8 @@ impl AsyncUnary {
         PendingCall::new(slf.clone().unbind(), (args.unbind(), kwargs.map(Bound::unbind)), Tally::default())
     }
 
-    /// The same, but the call is sent now. It does not wait for its reply, and is given up when nobody holds it any more.
+    /// Like `__call__`, but sends the call now. Does not wait for the reply. The call is given up when nothing refers
+    /// to the returned object any more.
     #[pyo3(signature = (*args, **kwargs))]
     fn start(
         slf: &Bound<'_, Self>,
@@ -59,7 +61,7 @@ impl AsyncUnary {
         Ok(pending)
     }
 
-    /// The same method, with so many seconds for each call in the place of the client's timeout.
+    /// The same method, with a timeout of `seconds` for each call instead of the client's.
     fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
         Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
     }
@@ -74,7 +76,7 @@ impl AsyncUnary {
 pub(crate) struct PendingCall {
     call: Py<AsyncUnary>,
     stage: Mutex<Stage>,
-    /// How often it was sent before.
+    /// How often the call was sent before.
     tally: Tally,
 }
 
@@ -83,7 +85,7 @@ type CallArguments = (Py<PyTuple>, Option<Py<PyDict>>);
 enum Stage {
     Fresh(CallArguments),
     Sent(Sent),
-    /// A coroutine connects anew, and calls again.
+    /// A Python coroutine that connects anew and makes the call again.
     Delegated(Py<PyAny>),
     Done,
 }
@@ -92,17 +94,17 @@ struct Sent {
     core: Arc<Core>,
     id: CallId,
     until: Option<Instant>,
-    /// What the call went by if that was no longer the method as it was at first; the reply goes by it, too.
+    /// The method's successor, if the call was encoded with it; its reply is decoded with it, too.
     successor: Option<Py<Method>>,
-    /// For a call that is repeated.
+    /// Kept for repeating the call.
     arguments: CallArguments,
     surroundings: Surroundings,
-    /// A task waits for it, until its deadline at most.
+    /// A task has suspended to wait for the reply, until the call's deadline at most.
     awaited: bool,
     timer: Option<Py<PyAny>>,
 }
 
-/// What a coroutine does when it is run.
+/// How one step of the coroutine ends.
 enum Step<'py> {
     Yields(Bound<'py, PyAny>),
     Returns(Bound<'py, PyAny>),
@@ -112,7 +114,7 @@ enum Step<'py> {
 struct Unsent {
     arguments: CallArguments,
     until: Option<Instant>,
-    /// It was to be sent, and could not.
+    /// Set if sending was tried and failed: how to send the call again.
     again: Option<(Again, Tally)>,
 }
 
@@ -121,7 +123,7 @@ impl PendingCall {
         Self { call, stage: Mutex::new(Stage::Fresh(arguments)), tally }
     }
 
-    /// Nobody waits for the call any more; if it is under way the server is told.
+    /// Gives the call up. If it is under way, the server is told.
     fn give_up(&self) {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         if let Stage::Sent(sent) = stage {
@@ -134,7 +136,7 @@ impl PendingCall {
         sent.core.cancel(sent.id);
     }
 
-    /// Sends a call before it is awaited; one without a connection waits for that.
+    /// Sends the call before it is awaited. Without a connection, the call is sent when it is awaited.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         let Stage::Fresh(arguments) = stage else { return Ok(()) };
@@ -151,7 +153,7 @@ impl PendingCall {
             Ok(sent) => sent,
             Err(Unsent { arguments, until, again }) => return self.delegate(py, &arguments, again, until),
         };
-        // Where nothing else is under way that the loop could do meanwhile.
+        // Spins only if no other call is under way on the connection whose reply the loop could deliver meanwhile.
         let reply = if sent.core.in_flight() == 1 && self.call.get().calling.waiting.may_end_at_once() {
             let (core, id) = (&sent.core, sent.id);
             detach(py, || if core.spin() { core.try_event(id) } else { None })
@@ -179,7 +181,7 @@ impl PendingCall {
         let mut encoded = encoding(method.arguments.references, &core, &call.calling, encode)?;
         let metadata = counted(surroundings.metadata(py)?, self.tally);
         let compression = surroundings.compression(py)?;
-        // This call may end at once, and others wait on.
+        // This call may end without suspending while other calls go on waiting: `on_idle` must run for those.
         call.calling.waiting.stirred(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
@@ -198,7 +200,7 @@ impl PendingCall {
                 encoded.sent();
                 id
             }
-            // Not even begun: the connection was lost before.
+            // The connection was lost before the call began.
             Err(failure) if call.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 let mut tally = self.tally;
                 let again = call.calling.again_unsent(&core, method, failure, &mut tally);
@@ -212,7 +214,7 @@ impl PendingCall {
         Ok(Ok(Sent { core, id, until, successor, arguments, surroundings, awaited: false, timer: None }))
     }
 
-    /// Ends with the outcome if it has come, else suspends.
+    /// Returns or raises the call's outcome if it has arrived, else suspends.
     fn proceed<'py>(&self, py: Python<'py>, mut sent: Sent, mut event: Option<Incoming>) -> PyResult<Step<'py>> {
         let call = self.call.get();
         if event.is_none() {
@@ -241,7 +243,7 @@ impl PendingCall {
         }
     }
 
-    /// Leaves the call to a coroutine that connects anew first, if need be, and calls once more.
+    /// Hands the call to a Python coroutine that connects anew, if need be, and makes the call once more.
     #[cold]
     fn delegate<'py>(
         &self,
@@ -256,7 +258,7 @@ impl PendingCall {
             _ => None,
         };
         let Some(schedule) = schedule else {
-            // Closed, or an object whose connection is gone: there is a failure that says so.
+            // The client is closed, or the connection to the called object is gone: `usable` raises that error.
             return call
                 .calling
                 .usable(py, None)
@@ -269,9 +271,9 @@ impl PendingCall {
             None => (Duration::ZERO, false, self.tally, None),
         };
         let failure = match failure {
-            // What happened to the call says more than that there is no time left.
+            // There is no time for the pause. What happened to the call says more than that its deadline passes.
             Some(failure) if !pause.is_zero() && left.is_some_and(|left| pause >= left) => return Err(failure),
-            // The same, of nobody being there.
+            // If no server comes, what happened to an idempotent call says more than that none is there.
             failure => failure.filter(|_| method.idempotent).map(|failure| failure.into_value(py)),
         };
         let arguments = (args.clone_ref(py), kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py)));
@@ -282,7 +284,8 @@ impl PendingCall {
         again.run_method(intern!(py, "send"), [py.None().bind(py)]).map(Step::Yields)
     }
 
-    /// What its task is to wait for: it is woken when something has come, or the deadline has passed.
+    /// Returns the future that the task is to wait for. It is woken when a frame of the call has arrived, or the
+    /// deadline has passed.
     fn suspend<'py>(&self, py: Python<'py>, mut sent: Sent) -> PyResult<Bound<'py, PyAny>> {
         let suspended = self.wait(py, &mut sent);
         if suspended.is_err() {
@@ -321,7 +324,8 @@ impl PendingCall {
     }
 }
 
-/// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
+/// Gives received metadata to the surrounding metadata block. Returns the event behind initial metadata, if it has
+/// arrived.
 #[cold]
 fn take_metadata(py: Python<'_>, mut event: Incoming, sent: &Sent) -> PyResult<Option<Incoming>> {
     while event.head.kind == Kind::Head {
@@ -343,7 +347,7 @@ fn stop_timer(py: Python<'_>, sent: &mut Sent) {
     }
 }
 
-/// The deadline has passed, and the task is to look.
+/// Wakes the task of a call whose deadline has passed.
 #[pyfunction]
 fn wake_late(future: &Bound<'_, ReplyFuture>) -> PyResult<()> {
     ReplyFuture::run_soon(future)
@@ -352,14 +356,14 @@ fn wake_late(future: &Bound<'_, ReplyFuture>) -> PyResult<()> {
 /// Ends an iteration with a value, as `return` does in a generator.
 fn stop_iteration<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyBaseException>() {
-        // These would be taken for the exception's arguments, and for the exception.
+        // `PyErr_SetObject` takes a tuple for the exception's arguments, and an exception for the exception itself.
         return Err(PyStopIteration::new_err((value.clone().unbind(),)));
     }
-    // The interpreter makes an exception of it only if somebody wants to see one.
+    // Up to Python 3.11 the interpreter makes an exception object of the value only if some code looks at it.
     let stop = value.py().get_type::<PyStopIteration>();
     // SAFETY: attached; a class and a value.
     unsafe { ffi::PyErr_SetObject(stop.as_ptr(), value.as_ptr()) };
-    // What ends an iteration is the exception that is set now.
+    // PyO3 returns a null pointer for `None`, and the exception that is set now ends the iteration.
     Ok(None)
 }
 
@@ -379,7 +383,7 @@ impl PendingCall {
         format!("<call of {} at {}{advice}>", call.method.get().name, call.calling.place())
     }
 
-    /// What somebody wants of the result who has not awaited it.
+    /// Raises an error that says what was forgotten: the call was not awaited, so it has no attributes of its result.
     fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
         let method = &self.call.get().method.get().name;
         // Protocols ask for such names to see what an object can do.
@@ -447,7 +451,7 @@ impl PendingCall {
         match stage {
             Stage::Fresh(arguments) => self.begin(py, arguments),
             Stage::Sent(sent) => {
-                // If it was sent before it is awaited, nobody has looked yet.
+                // Nobody has looked yet for the reply of a call that was sent before it was awaited.
                 let reply = if sent.awaited { None } else { sent.core.try_event(sent.id) };
                 self.proceed(py, sent, reply)
             }
@@ -460,11 +464,11 @@ impl PendingCall {
         }
     }
 
-    /// As the interpreter does for a coroutine: the call was written, and never made.
+    /// Warns that the call was written but never made, as the interpreter does for a coroutine.
     #[cold]
     fn warn_of_no_await(&self) {
         attach(|py| {
-            // This may run while an exception is on its way.
+            // An exception may be propagating now: it is set aside, and restored below.
             let on_its_way = PyErr::take(py);
             let text =
                 format!("coroutine '{}' was never awaited: nothing was called", self.call.get().method.get().name);

@@ -20,7 +20,7 @@ pub(crate) struct Buffer {
 
 #[pymethods]
 impl Buffer {
-    /// `call` is the call that is being served here, if there is one: its caller may get memory that it has seen before.
+    /// `call` is the call that this thread serves, if any: the memory may then be some that its caller has seen before.
     #[new]
     fn new(py: Python<'_>, nbytes: usize, call: Option<&Call>) -> PyResult<Self> {
         let pool = call.map_or_else(BufferPool::common, Call::pool);

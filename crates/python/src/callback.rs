@@ -1,10 +1,11 @@
-//! Calling Python code that may be made to end in the middle.
+//! Calls of Python code during which the interpreter may end the calling thread.
 //!
-//! Up to Python 3.13 a thread that is not the main one is ended with `pthread_exit` when it wants the interpreter back while
-//! that shuts down. It unwinds all frames of the thread, ours too, and aborts the process at the first call of a function
-//! that is declared not to unwind, as `PyO3` declares those of Python. Here they are declared for what they do, and a thread
-//! that is ended waits in their caller for the end of the process, as every thread does from Python 3.14 on. All Python code
-//! that is not a matter of a few instructions is called through this module: handlers, codecs, iterators, event loops.
+//! Up to Python 3.13, when the interpreter shuts down, it ends every thread but the main one with `pthread_exit` as
+//! soon as the thread wants the interpreter back. That unwinds all frames of the thread, also those of this crate, and
+//! aborts the process at the first call of a function that is declared not to unwind, as `PyO3` declares the functions
+//! of Python. This module declares them as functions that may unwind. A thread that is ended waits in their caller for
+//! the end of the process, as every thread does from Python 3.14 on. All Python code that takes more than a few
+//! instructions is called through this module: handlers, codecs, iterators, event loops.
 
 use std::ffi::c_int;
 
@@ -37,7 +38,7 @@ unsafe extern "C-unwind" {
     fn PyIter_Next(iterator: *mut PyObject) -> *mut PyObject;
 }
 
-/// Keeps a thread that is unwound by force from leaving the frame it lies in.
+/// Keeps a thread that is unwound by force from leaving the frame that holds this guard.
 struct WaitForTheEnd;
 
 impl Drop for WaitForTheEnd {
@@ -48,7 +49,7 @@ impl Drop for WaitForTheEnd {
     }
 }
 
-/// Runs `call`, which a forced end of the thread does not leave.
+/// Runs `call`. If the thread is ended by force meanwhile, it waits here for the end of the process.
 #[inline]
 #[track_caller]
 fn kept<R>(call: impl FnOnce() -> R) -> R {
@@ -59,7 +60,8 @@ fn kept<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A place that the interpreter's fast calls may use, and the most arguments there are, with the object of a method.
+/// Length of the array for a fast call: one free place, which the interpreter may use, and the most arguments there
+/// are, with the object of a method.
 const ROOM: usize = 5;
 
 #[inline]
@@ -75,17 +77,18 @@ pub(crate) trait Callback<'py> {
     /// Calls the object with some arguments.
     fn run<const N: usize>(&self, arguments: [&Bound<'py, PyAny>; N]) -> PyResult<Bound<'py, PyAny>>;
 
-    /// Calls the object with any number of arguments, or with values that become Python's first.
+    /// Calls the object with any number of arguments, or with Rust values that are converted first.
     fn run_with<A: IntoPyObject<'py, Target = PyTuple>>(&self, arguments: A) -> PyResult<Bound<'py, PyAny>>;
 
-    /// Calls the object with any number of arguments, the last of which have these names.
+    /// Calls the object with any number of arguments. `names` are the names of the last ones.
     fn run_many(
         &self,
         arguments: &[Bound<'py, PyAny>],
         names: Option<&Bound<'py, PyTuple>>,
     ) -> PyResult<Bound<'py, PyAny>>;
 
-    /// Sets an attribute as `object` does, whatever the object's class makes of it: it is made as pickle makes objects.
+    /// Sets an attribute as `object.__setattr__` does, even if the class has its own: objects are made as pickle makes
+    /// them.
     fn set_plainly(&self, name: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> PyResult<()>;
 
     /// Calls a method of the object with some arguments.
@@ -132,7 +135,7 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
         let named = names.map_or(0, PyTupleMethods::len);
         assert!(named <= arguments.len(), "more names than arguments");
         let (unnamed, values) = arguments.split_at(arguments.len() - named);
-        // What takes names in another form is no function of Python 3.10, and makes a dict of them for most that is called.
+        // Python 3.10 exports no function that takes a tuple of names; later ones make a dict for most callables.
         let keywords = names.map(|_| PyDict::new(self.py()));
         if let (Some(names), Some(keywords)) = (names, &keywords) {
             for (name, value) in names.iter_borrowed().zip(values) {
@@ -141,7 +144,7 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
         }
         let keywords = keywords.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
         let places: SmallVec<[*mut PyObject; 16]> = unnamed.iter().map(Bound::as_ptr).collect();
-        // SAFETY: attached; so many live objects, and a dict or none.
+        // SAFETY: attached; `places` holds that many live objects, and `keywords` is a dict or null.
         let result =
             kept(|| unsafe { PyObject_VectorcallDict(self.as_ptr(), places.as_ptr(), places.len(), keywords) });
         // SAFETY: an owned reference, or null with an exception set.

@@ -18,27 +18,28 @@ use crate::target::Target;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
-/// How often a call that was not even begun is sent at the most.
+/// The most attempts at a call whose connection is lost before the call begins.
 pub(crate) const ATTEMPTS: u32 = 3;
-/// Metadata in which a call that is sent once more says how often it failed before.
+/// Metadata key: how often a call has failed before, when it is sent once more.
 const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
 
-/// Whether it is to wait for another server. One that died without a word is no reason to hope for a successor.
+/// Whether to wait for another server after `failed` was lost. A server that died without sending GOAWAY is no reason
+/// to hope for a successor, except for an idempotent method.
 pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
     failed.is_going_away() || method.idempotent
 }
 
-/// A time from Python. It is named in the error for what is none.
+/// Converts a number of seconds from Python. The error for a bad number calls it `name`.
 pub(crate) fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| invalid(py, format!("{name} must be a number of seconds, not {seconds}")))
 }
 
-/// A call is to be sent once more.
+/// How to send a call once more.
 pub(crate) struct Again {
-    /// What it has failed with.
+    /// What the last attempt failed with.
     pub(crate) failure: Failure,
-    /// How long to wait before.
+    /// How long to wait before the next attempt.
     pub(crate) pause: Duration,
     /// [Whether](is_hopeful) to wait for another server.
     pub(crate) hopeful: bool,
@@ -51,18 +52,18 @@ pub(crate) enum Way {
     Channel(Arc<Channel>),
     /// To an object, which lives as long as its connection.
     Object(Arc<Target>),
-    /// Nowhere yet: a server calls objects of its clients only.
+    /// Nowhere. Calls of the other side's objects begin with this, and put [`Way::Object`] in its place.
     Nowhere,
 }
 
-/// How long calls may take, unless what surrounds them says less.
+/// How long calls may take, unless a surrounding `nearcall.timeout` block allows less.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Limits {
-    /// Of every call over the connection.
+    /// The client's timeout, for every call over the connection.
     pub(crate) usual: Option<Duration>,
-    /// Of a callable, in the place of that; the shortest that it was given.
+    /// The callable's own timeout, instead of `usual`: the shortest that `within` was given.
     pub(crate) own: Option<Duration>,
-    /// Of a stream the usual time is that until the next item: as a whole it may take as long as it likes.
+    /// For streams, the timeout limits the wait for the next item; the stream as a whole may take any time.
     pub(crate) by_item: bool,
 }
 
@@ -85,38 +86,38 @@ impl Limits {
 #[derive(Clone)]
 pub(crate) struct Calling {
     pub(crate) way: Way,
-    /// The futures of the event loop that calls, if one does.
+    /// The futures of the event loop that makes the calls, if one does.
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) limits: Limits,
     pub(crate) wait_for_ready: bool,
     pub(crate) when_full: Arc<WhenFull>,
-    /// The futures of the event loop of the server that receives for a client of threads, if one does.
+    /// If a server of this process receives for a client of threads: the futures of that server's event loop.
     pub(crate) of_callbacks: Arc<Mutex<Option<Arc<Waiting>>>>,
-    /// It is a server that calls.
+    /// A server makes the calls.
     pub(crate) serves: bool,
-    /// Makes what Python keeps with a connection whose references it passes.
+    /// Makes the object that Python keeps with a connection, for the references that cross it.
     pub(crate) make_passage: Arc<Py<PyAny>>,
-    /// Called with the reason why there is no server, and returns what users are to read in its place.
+    /// Takes the reason why there is no server, and returns the text that users read instead.
     pub(crate) explain: Option<Arc<Py<PyAny>>>,
-    /// Which failed calls are sent again, if the user says so.
+    /// Which failed calls are sent again, if the user set a policy.
     pub(crate) retries: Option<Arc<Retries>>,
 }
 
 impl Calling {
-    /// The same, with so many seconds for each call in the place of the connection's.
+    /// The same, with a timeout of `seconds` for each call instead of the client's.
     pub(crate) fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
         let most = seconds_of(py, "timeout", seconds)?;
         let limits = Limits { own: Some(self.limits.own.map_or(most, |own| own.min(most))), ..self.limits };
         Ok(Self { limits, ..self.clone() })
     }
 
-    /// The connection of the moment, if it is usable.
+    /// The current connection, if it is usable.
     #[inline]
     pub(crate) fn ready(&self) -> Option<Arc<Core>> {
         if let Way::Channel(channel) = &self.way { channel.ready() } else { self.ready_for_object() }
     }
 
-    /// The same for an event loop, which watches it then.
+    /// Like `ready`, for an event loop: of several connections, the loop then watches the chosen one.
     #[inline]
     pub(crate) fn ready_for_loop(&self, py: Python<'_>) -> PyResult<Option<Arc<Core>>> {
         let ready = self.ready();
@@ -135,7 +136,7 @@ impl Calling {
         }
     }
 
-    /// The object that is called, if it is no service.
+    /// The number of the called object; `None` if a service is called.
     #[inline]
     pub(crate) fn target(&self) -> Option<NonZeroU64> {
         match &self.way {
@@ -144,7 +145,7 @@ impl Calling {
         }
     }
 
-    /// Where the server is, or who has the object.
+    /// The URL of the server, or the name of the peer that has the object.
     pub(crate) fn place(&self) -> String {
         match &self.way {
             Way::Channel(channel) => channel.url().to_string(),
@@ -159,7 +160,7 @@ impl Calling {
         matches!(self.way, Way::Channel(_))
     }
 
-    /// Whether a call's end means that it is to be sent once more.
+    /// Decides whether and how to send a call once more, from the event that ended it.
     #[cold]
     pub(crate) fn again(&self, core: &Core, method: &Method, event: &Incoming, tally: &mut Tally) -> Option<Again> {
         if event.head.kind != Kind::Error || !self.may_move() {
@@ -176,12 +177,12 @@ impl Calling {
         };
         let pushback = event.head.metadata().and_then(Pushback::of);
         let pause = tally.again(self.retries.as_deref(), cause, method.idempotent, pushback)?;
-        // A server that is there has answered: there is nobody else to wait for.
+        // A server that has answered is still there: there is no other server to wait for.
         let hopeful = !matches!(cause, Cause::Answered(_)) && is_hopeful(core, method);
         Some(Again { failure, pause, hopeful })
     }
 
-    /// The same for a call that could not even be begun, because the connection was lost before.
+    /// Like `again`, for a call whose connection was lost before the call could begin.
     #[cold]
     pub(crate) fn again_unsent(
         &self,
@@ -196,7 +197,7 @@ impl Calling {
         }
     }
 
-    /// A call has succeeded.
+    /// Notes that a call has succeeded.
     #[inline]
     pub(crate) fn succeeded(&self) {
         if let Some(retries) = &self.retries {
@@ -204,15 +205,15 @@ impl Calling {
         }
     }
 
-    /// A usable connection for a call that ends by then; made now if need be.
+    /// Returns a usable connection, and connects if need be. `until` is the deadline of the call.
     #[cold]
     pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
         let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
         self.connect(py, patience, until)
     }
 
-    /// The same for a call that met a server's end: if it [is hopeful](is_hopeful), a successor is waited for, a moment at
-    /// most unless the client waits for servers.
+    /// Like `usable`, for a call whose server is gone. If the call [is hopeful](is_hopeful), waits for a successor:
+    /// until the deadline if the client waits for servers, else for [`COMEBACK`] at most.
     pub(crate) fn usable_again(&self, py: Python<'_>, hopeful: bool, until: Option<Instant>) -> PyResult<Arc<Core>> {
         if !hopeful {
             return self.usable(py, until);
@@ -222,12 +223,12 @@ impl Calling {
         self.connect(py, Patience::Until(soon), until)
     }
 
-    /// A call was refused by what the server has said of itself. If that server is gone and there may be a next one, that is
-    /// asked: the failure to try again with.
+    /// For a call that was refused here because it does not fit the server's description. If that server is gone, the
+    /// next one may be asked instead: returns the failure to try again with. Otherwise returns `refusal`.
     #[cold]
     pub(crate) fn reconsider(&self, py: Python<'_>, core: &Core, refusal: PyErr) -> PyResult<Failure> {
         let by_server = matches!(describe(py, &refusal).code, Failure::FAILED_PRECONDITION | Failure::UNIMPLEMENTED);
-        // Nothing was sent, so nobody has noticed yet whether it is gone.
+        // Nothing was sent, so the loss of the connection may not have been noticed yet.
         if !by_server || !self.may_move() || detach(py, || core.stands()) {
             return Err(refusal);
         }
@@ -247,7 +248,7 @@ impl Calling {
         raise(py, &failure)
     }
 
-    /// A usable connection; Ctrl-C is heard meanwhile.
+    /// Returns a usable connection. Handles signals such as Ctrl-C while it waits.
     #[expect(
         clippy::redundant_closure_for_method_calls,
         reason = "the method has one lifetime, the closure is for any"
@@ -277,7 +278,8 @@ impl Calling {
     }
 }
 
-/// Waits before a call is sent once more; signals are handled meanwhile. `false`, at once, if its time would be over then.
+/// Waits before a call is sent once more, and handles signals meanwhile. Returns `false` at once if the deadline would
+/// pass during the pause.
 pub(crate) fn pause(py: Python<'_>, pause: Duration, until: Option<Instant>) -> PyResult<bool> {
     let end = Instant::now() + pause;
     if until.is_some_and(|until| end >= until) {
@@ -293,7 +295,7 @@ pub(crate) fn pause(py: Python<'_>, pause: Duration, until: Option<Instant>) -> 
     }
 }
 
-/// A call's metadata, with what is said of how often it has failed before.
+/// A call's metadata, with the number of its failed attempts if there are any.
 #[inline]
 pub(crate) fn counted(metadata: Option<Metadata>, tally: Tally) -> Option<Metadata> {
     if tally.failed() == 0 {

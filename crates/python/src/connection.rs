@@ -42,11 +42,14 @@ pub(crate) struct Connection {
 
 #[pymethods]
 impl Connection {
-    /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
-    /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
-    /// numbers of one-way calls that were dropped. `make_passage` makes what is kept with a connection, of its references.
-    /// `explain` is called with the reason why there is no server, and returns what users are to read in its place. `timeout`
-    /// is that of a call, also of one with streams; with `by_item` of such a one it is that until the next item.
+    /// Does not [connect](Self::connect) yet.
+    ///
+    /// `on_change` is called with the description of a later server that describes itself differently; it gives the
+    /// methods their successors, or raises. `on_drop` is called now and then with the numbers of one-way calls that
+    /// were dropped. `make_passage` makes the object that is kept with a connection, from the connection's references.
+    /// `explain` is called with the reason why there is no server, and returns the text that users read instead.
+    /// `timeout` limits each call, also one with streams; with `by_item`, it limits the wait for the next item of a
+    /// stream instead.
     #[new]
     #[expect(
         clippy::too_many_arguments,
@@ -110,13 +113,13 @@ impl Connection {
 
     /// Connects for the first time; blocks for at most `handshake_timeout` seconds.
     fn connect(&self, py: Python<'_>) -> PyResult<()> {
-        // One dial ends by itself in that time.
+        // Without `wait_for_ready`, the only attempt ends by itself within `handshake_timeout`.
         let until = self.calling.wait_for_ready.then(|| Instant::now() + self.handshake);
         self.calling.usable(py, until).map(|_| ())
     }
 
-    /// Goes on connecting for some seconds at the most; whether it is done. Raises if the server cannot be reached, unless
-    /// that may change and the caller is `patient`. With 0 seconds it never waits.
+    /// Goes on connecting for at most `seconds`. Returns whether it has connected. Raises if the server cannot be
+    /// reached, unless that may change and the caller is `patient`. With 0 seconds it never waits.
     fn try_connect(&self, py: Python<'_>, patient: bool, seconds: f64) -> PyResult<bool> {
         let slice = Duration::try_from_secs_f64(seconds).map_err(|error| invalid(py, error.to_string()))?;
         let patience = if patient { Patience::Until(None) } else { Patience::FailFast };
@@ -146,7 +149,7 @@ impl Connection {
         peer(py, self.core()?.peer())
     }
 
-    /// The same of all servers that are connected now.
+    /// The same for every server that is connected now.
     #[getter]
     fn peers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.channel.connections().iter().map(|core| peer(py, core.peer())).collect()
@@ -158,10 +161,10 @@ impl Connection {
         self.channel.is_closed()
     }
 
-    /// Whether there is a connection now. A lost one is renewed by the next call.
+    /// Whether there is a connection now. The next call renews a lost one.
     #[getter]
     fn connected(&self, py: Python<'_>) -> bool {
-        // Of a connection that no loop watches, nobody may have noticed the end since the last call.
+        // If no loop watches the connection, nobody may have noticed its end since the last call.
         let stands = |core: &Arc<Core>| !self.calling.waiting.is_threads() || detach(py, || core.stands());
         if self.channel.is_balanced() {
             return self.channel.connections().iter().any(stands);
@@ -178,13 +181,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Numbers of one-way calls that were dropped, by method.
+    /// How many one-way calls were dropped, by method.
     #[getter]
     fn dropped(&self) -> HashMap<String, u64> {
         self.calling.when_full.dropped()
     }
 
-    /// Calls under way.
+    /// How many calls are under way.
     #[getter]
     fn in_flight(&self) -> usize {
         if self.channel.is_balanced() {
@@ -193,7 +196,7 @@ impl Connection {
         self.channel.current().map_or(0, |core| core.in_flight())
     }
 
-    /// The connections of the moment that the event loop does not watch yet.
+    /// The current connections that the event loop does not watch yet.
     fn watch(&self) -> PyResult<Vec<Watched>> {
         let current = if self.channel.is_balanced() {
             self.channel.connections()
@@ -206,7 +209,7 @@ impl Connection {
         Ok(new.into_iter().map(|(core, by)| Watched::new(core, by, Arc::clone(&self.calling.waiting))).collect())
     }
 
-    /// To be called by the event loop when it has run all that was ready and a call waits.
+    /// To be called by the event loop when it has run all ready callbacks while a call waits.
     fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
         self.calling.waiting.on_idle(py)
     }
@@ -216,10 +219,13 @@ impl Connection {
         self.calling.waiting.stirred(py)
     }
 
-    /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, one that takes a
-    /// call, seconds to wait before it, whether a server is to come, the seconds left and the exception to raise if none
-    /// comes, and returns a coroutine that connects and makes the call, one that takes a stream and the like and begins to
-    /// send it again, and one that watches the connections of the moment.
+    /// Gives the connection to the event loop `running`, whose method `call_soon` is. `on_idle` calls this object's
+    /// `on_idle`.
+    ///
+    /// `call_again` takes a call, the seconds to wait before it, whether to wait for another server, the seconds left,
+    /// and the exception to raise if no server comes. It returns a coroutine that connects and makes the call.
+    /// `send_again` takes a stream and the same values but the exception, and begins to send the stream again. `follow`
+    /// makes the loop watch the current connections.
     fn use_loop(
         &self,
         running: Py<PyAny>,
@@ -253,7 +259,7 @@ impl Connection {
         self.calling.waiting.leave_loop();
     }
 
-    /// Seconds a round trip takes that no handler sees.
+    /// Seconds that a round trip to the server takes, without any handler.
     #[pyo3(signature = (timeout=None))]
     fn ping(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<f64> {
         let default =
@@ -264,7 +270,7 @@ impl Connection {
         loop {
             match detach(py, || core.ping(until)) {
                 Ok(took) => return Ok(took.as_secs_f64()),
-                // A server that is gone was noticed only now: the next one is asked.
+                // Only the ping has shown that the server is gone: ask the next one.
                 Err(Err(failure))
                     if failure.code == Failure::UNAVAILABLE && !core.is_usable() && attempts < ATTEMPTS =>
                 {
@@ -278,14 +284,16 @@ impl Connection {
         }
     }
 
-    /// Seconds that a call made now may take; `None` for ever.
+    /// Seconds that a call made now may take; `None` if there is no limit.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(Surroundings::look(py, self.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
     }
 
-    /// From now on the server at the other end may call objects that this client gives to it: the server of this process that
-    /// `callback_server` returns receives for this and every later connection of it, and runs those calls. It is asked for
-    /// each connection: a child by fork has another one. The other end may hold `max_references` objects at once. Never waits.
+    /// Lets the server at the other end call objects that this client gives to it, from now on.
+    ///
+    /// `callback_server` returns the server of this process that receives for the client's connections, this one and
+    /// all later ones, and runs those calls. It is called for each connection, because a child by fork has another
+    /// server. The other end may hold `max_references` objects at once. Never waits.
     fn serve_with(&self, callback_server: Py<PyAny>, max_references: usize) {
         let waiting = Arc::clone(&self.calling.of_callbacks);
         self.channel.serve_with(Arc::new(Callbacks { server: callback_server, waiting, max_references }));
@@ -296,7 +304,7 @@ impl Connection {
         Unary::new(self.calling.clone(), method)
     }
 
-    /// A callable for a method that sends no reply. For a loop it never connects.
+    /// A callable for a method that sends no reply. With `for_loop` it never waits for a connection.
     #[pyo3(signature = (method, *, for_loop))]
     fn oneway(&self, method: Py<Method>, for_loop: bool) -> Oneway {
         Oneway::new(self.calling.clone(), method, for_loop)
@@ -320,11 +328,11 @@ impl Connection {
     }
 }
 
-/// Who receives for a client whose server may call it: the server of this process that Python names.
+/// Lets a server of this process receive for a client whose own server may call it. Python names that server.
 struct Callbacks {
     server: Py<PyAny>,
     waiting: Arc<Mutex<Option<Arc<Waiting>>>>,
-    /// Objects that the server may hold of each connection.
+    /// How many objects the server may hold at once, for each connection.
     max_references: usize,
 }
 
@@ -337,7 +345,7 @@ impl Adopter for Callbacks {
                     *self.waiting.lock() = Some(server.get().waiting());
                     server.get().core().adopt(connection, self.max_references);
                 }
-                // What is then given fails, and says why.
+                // Without this server, giving an object to the other end fails with an error of its own.
                 Err(error) => error.write_unraisable(py, Some(self.server.bind(py))),
             }
         });
@@ -362,7 +370,7 @@ impl Connection {
     }
 }
 
-/// Lets Python compare what the client was made for with a server that describes itself differently.
+/// Lets Python compare the client's methods with a server that describes itself differently.
 fn agree(py: Python<'_>, on_change: &Py<PyAny>, description: &str) -> Result<(), Failure> {
     let description = PyString::new(py, description);
     on_change.bind(py).run([description.as_any()]).map(|_| ()).map_err(|error| describe(py, &error))

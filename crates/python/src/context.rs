@@ -23,9 +23,9 @@ use crate::session::of_client;
 pub(crate) const OK: u8 = 0;
 
 thread_local! {
-    /// The request whose handler this thread runs: the pointer is valid while it is here, see [`Current::enter`].
+    /// The request whose handler this thread runs. The pointers are valid while it is set, see [`Current::enter`].
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
-    /// Who wants to know how the call of that request ends.
+    /// Python callables that are told how the call of that request ends.
     static OBSERVERS: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct Current {
 pub(crate) struct Restore(Option<Current>);
 
 impl Current {
-    /// Makes a request the current one until the returned guard is dropped, which must be before the others are.
+    /// Makes a request the current one until the returned guard is dropped. The guard must be dropped before `request`
+    /// and `method`.
     #[inline]
     pub(crate) fn enter(request: &Request, method: &Method) -> Restore {
         Restore(CURRENT.replace(Some(Self { request, method })))
@@ -74,8 +75,8 @@ pub(crate) fn on_end(observer: Py<PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// What a call that is about to end well ends with: its caller may have stopped waiting. Only worked out if somebody wants
-/// to know.
+/// The status code for a call whose handler has succeeded: its caller may have stopped waiting. Only worked out if the
+/// end is `observed`.
 pub(crate) fn standing(request: &Request, observed: bool) -> u8 {
     if !observed {
         OK
@@ -88,12 +89,12 @@ pub(crate) fn standing(request: &Request, observed: bool) -> u8 {
     }
 }
 
-/// Whether somebody wants to know how the call ends that this thread serves.
+/// Whether observers wait for the end of the call that this thread serves.
 pub(crate) fn is_observed() -> bool {
     OBSERVERS.with_borrow(|observers| !observers.is_empty())
 }
 
-/// Tells those who want to know that the call of this thread has ended.
+/// Tells the observers that the call of this thread has ended.
 #[inline]
 pub(crate) fn tell_end(py: Python<'_>, code: u8) {
     if is_observed() {
@@ -101,7 +102,8 @@ pub(crate) fn tell_end(py: Python<'_>, code: u8) {
     }
 }
 
-/// Tells observers how a call has ended. Its end is sent: what an observer raises goes to the interpreter's own hook.
+/// Tells observers how a call has ended. That end is already sent, so an exception of an observer goes to the
+/// interpreter's own hook.
 #[cold]
 pub(crate) fn tell_all(py: Python<'_>, observers: Vec<Py<PyAny>>, code: u8) {
     for observer in observers {
@@ -124,7 +126,7 @@ impl Call {
         Self { context: request.context(), method: method.name.clone() }
     }
 
-    /// Where memory comes from for what will be sent to the caller.
+    /// The memory pool for buffers that will be sent to the caller.
     pub(crate) fn pool(&self) -> Arc<BufferPool> {
         self.context.pool()
     }
@@ -143,7 +145,8 @@ impl Call {
         peer(py, self.context.peer())
     }
 
-    /// What belongs to the caller's connection; at first, what `make` makes of the caller's identity.
+    /// The object that is kept with the caller's connection. The first time, `make` makes it from the caller's
+    /// identity.
     fn belongings(&self, py: Python<'_>, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         of_client(py, self.context.connection().session(), make)
     }
@@ -154,7 +157,7 @@ impl Call {
         self.context.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// Whether what is sent is compressed; `None`: as the server's options say.
+    /// Whether sent messages are compressed; `None` if the server's options decide.
     #[getter]
     fn compress(&self) -> Option<bool> {
         match self.context.compress() {
@@ -187,7 +190,7 @@ impl Call {
         metadata_to(py, &self.context.metadata)
     }
 
-    /// What that method of the server's own service answers the caller, encoded.
+    /// The encoded answer of a method of `nearcall.Introspection` to the caller.
     fn introspect<'py>(
         &self,
         py: Python<'py>,
@@ -206,7 +209,7 @@ impl Call {
         Ok(())
     }
 
-    /// Adds to what goes back with the end of the call.
+    /// Adds to the metadata that goes back with the end of the call.
     fn add_trailing(&self, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
         let more = metadata_from(pairs)?;
         let mut trailing = self.context.trailing.lock();
@@ -217,7 +220,7 @@ impl Call {
     }
 }
 
-/// Calls of which somebody wants to know when nobody waits for them any more although their handlers are not through.
+/// Watches for calls whose caller stops waiting while the handler still runs.
 #[pyclass(frozen, module = "nearcall._core")]
 #[derive(Default)]
 pub(crate) struct EarlyEnds(Arc<CoreEarlyEnds>);
@@ -229,20 +232,21 @@ impl EarlyEnds {
         Self::default()
     }
 
-    /// Watches a call until its handler is through. `False` if it is.
+    /// Watches a call until its handler has returned. `next` returns `errand` if the call ends before that. Returns
+    /// `False` if the handler has returned already.
     fn watch(&self, call: &Bound<'_, Call>, errand: Py<PyAny>) -> bool {
         call.get().context.when_early(&self.0, Box::new(errand))
     }
 
-    /// What was said to be done for the next call that ends early; waits for that. `None` if nothing was watched for so many
-    /// seconds.
+    /// Waits for the next watched call that ends early, and returns its errand. Returns `None` if no call was watched
+    /// for `seconds`.
     fn next(&self, py: Python<'_>, seconds: f64) -> Option<Py<PyAny>> {
         let until = Instant::now() + Duration::from_secs_f64(seconds);
         let errand = detach(py, || self.0.next(until))?;
         errand.downcast::<Py<PyAny>>().ok().map(|errand| *errand)
     }
 
-    /// Whether no call is watched, and nothing is to be done.
+    /// Whether no call is watched, and no errand is left.
     #[getter]
     fn idle(&self) -> bool {
         self.0.is_idle()

@@ -1,4 +1,5 @@
-//! What crosses a connection by reference while a value is encoded or decoded: what is given, and what is taken.
+//! Object references that cross a connection while a value is encoded or decoded: objects given to the other side, and
+//! references taken from it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -16,32 +17,32 @@ use crate::interpreter::detached;
 use crate::target::Hold;
 use crate::unsent::Unsent;
 
-/// What the binding keeps with a connection, or with the half of one that calls.
+/// What this crate attaches to a connection, or to the half of a server's connection that makes calls.
 pub(crate) struct Attached {
-    /// Who is at the other end.
+    /// The name of the other end.
     pub(crate) name: Arc<str>,
-    /// How calls of the other side's objects are made: by this, for no object yet.
+    /// The base for calls of the other side's objects. It names no object yet.
     pub(crate) calling: Calling,
-    /// Python's own.
+    /// The object that Python keeps with the connection.
     pub(crate) held: Mutex<Option<Py<PyAny>>>,
 }
 
-/// What crosses on which connection, while a value is encoded or decoded.
+/// The references that cross one connection while one value is encoded or decoded.
 struct Crossing {
     hold: Hold,
     attached: Arc<Attached>,
-    /// What was given meanwhile.
+    /// Numbers of the objects that were given with the value.
     given: Vec<NonZeroU64>,
-    /// What was taken out meanwhile of what the other side gave.
+    /// Numbers of the references that the decoder has taken out of the value.
     taken: Vec<NonZeroU64>,
 }
 
 thread_local! {
-    /// Of the value that this thread encodes or decodes.
+    /// The crossing of the value that this thread encodes or decodes now.
     static CROSSING: RefCell<Option<Crossing>> = const { RefCell::new(None) };
 }
 
-/// Restores what was there before.
+/// Restores the earlier crossing.
 struct Restore(Option<Crossing>);
 
 impl Restore {
@@ -55,7 +56,7 @@ impl Restore {
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        // After a panic.
+        // Reached only after a panic: `leave` forgets the guard.
         CROSSING.set(self.0.take());
     }
 }
@@ -68,14 +69,15 @@ fn enter(core: &Arc<Core>, calling: &Calling) -> Restore {
 
 fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
     let make = || -> Box<dyn Any + Send + Sync> {
-        // The channel keeps its connection, which keeps this: neither would ever end.
-        // Nor has the time limit of the method that was called first anything to do with the objects that come after it.
+        // `Way::Nowhere`: the channel keeps its connection, and the connection keeps this `Attached`, so neither would
+        // ever be freed if this kept the channel. No `own` limit: it belongs to the method that was called first, not
+        // to the objects that cross later.
         let limits = Limits { own: None, ..calling.limits };
         let mut calling = Calling { way: Way::Nowhere, limits, ..calling.clone() };
         if calling.waiting.is_threads()
             && let Some(of_callbacks) = calling.of_callbacks.lock().clone()
         {
-            // Coroutines that call the other side's objects are those of the server that receives here.
+            // Coroutines that call the other side's objects run in the event loop of the server that receives here.
             calling.waiting = of_callbacks;
         }
         Box::new(Arc::new(Attached { name: core.name().into(), calling, held: Mutex::default() }))
@@ -84,7 +86,8 @@ fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
     Arc::clone(attached.expect("nothing else is attached to connections"))
 }
 
-/// Encodes what may hold references for a connection. What is given is taken back unless the message is sent.
+/// Encodes a value for a connection. If it may hold `references`, the objects given with it are taken back unless the
+/// message is sent.
 #[inline]
 pub(crate) fn encoding<'py>(
     references: bool,
@@ -103,15 +106,15 @@ fn encode_crossing<'py>(
     let entered = enter(core, calling);
     let encoded = encode();
     let given = entered.leave().map_or_else(Vec::new, |crossing| crossing.given);
-    // Before the error goes on: what was given is taken back then.
+    // Made before an error returns: dropping it takes back what was given.
     let unsent = Unsent::of(core, given);
     let mut encoded = encoded?;
     encoded.unsent = unsent;
     Ok(encoded)
 }
 
-/// Decodes what may hold references that came over a connection. Those that the decoder did not come to, or passed over, are
-/// let go of.
+/// Decodes a value that came over a connection. If it may hold `references`, those that the decoder did not reach, or
+/// passed over, are released.
 #[inline]
 pub(crate) fn decoding<R>(
     references: bool,
@@ -135,25 +138,27 @@ fn decode_crossing<R>(
     let taken = entered.leave().map_or_else(Vec::new, |crossing| crossing.taken);
     let left = left_over(&given, &taken);
     if !left.is_empty() {
-        // There may be many.
+        // Without the interpreter: there may be many.
         detached(&mut || core.release_given(&left));
     }
     decoded
 }
 
-/// The connection whose value the calling thread encodes or decodes just now, if that may hold references.
+/// The connection for which this thread now encodes or decodes a value, if the value may hold references.
 pub(crate) fn current() -> Option<(Hold, Arc<Attached>)> {
     CROSSING.with_borrow(|crossing| {
         crossing.as_ref().map(|crossing| (crossing.hold.clone(), Arc::clone(&crossing.attached)))
     })
 }
 
-/// Notes that an object is given with the value that this thread encodes for that connection, if it does.
+/// Notes that an object is given with the value that this thread encodes, if that value is for the connection of
+/// `attached`.
 pub(crate) fn note_given(attached: &Arc<Attached>, id: NonZeroU64) {
     note(attached, |crossing| crossing.given.push(id));
 }
 
-/// Notes that a reference was taken out of the value that this thread decodes for that connection, if it does.
+/// Notes that a reference was taken out of the value that this thread decodes, if that value came over the connection
+/// of `attached`.
 pub(crate) fn note_taken(attached: &Arc<Attached>, id: NonZeroU64) {
     note(attached, |crossing| crossing.taken.push(id));
 }

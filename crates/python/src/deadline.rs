@@ -18,8 +18,8 @@ static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static METADATA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The context variable that holds the innermost `nearcall.compression` block.
 static COMPRESSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// Whether any block was ever entered in this process: until then no call looks at the variables. How many are open now says
-/// too little: a task that was made in a block is in it for as long as it runs.
+/// Whether any block was ever entered in this process: until then, no call looks at the variables. Counting the blocks
+/// that are open now would not do: a task that was made in a block is in it for as long as it runs.
 static USED: AtomicBool = AtomicBool::new(false);
 
 /// Names the context variables that hold the deadline, the metadata and the compression.
@@ -30,11 +30,11 @@ pub(crate) fn set_call_variables(py: Python<'_>, deadline: Py<PyAny>, metadata: 
     let _ = COMPRESSION.set(py, compression);
 }
 
-/// A block is entered.
+/// Notes that a block is entered.
 #[pyfunction]
 pub(crate) fn note_block() {
-    // Relaxed, both: a thread always sees its own block, and who gets a block's context from another one sees what that saw.
-    // Looked at first, because a store takes the cache line from all others.
+    // Relaxed, both: a thread always sees its own block, and a thread that gets a block's context from another thread
+    // sees what that thread saw. The load comes first, because a store takes the cache line from all other cores.
     if !USED.load(Ordering::Relaxed) {
         USED.store(true, Ordering::Relaxed);
     }
@@ -43,11 +43,11 @@ pub(crate) fn note_block() {
 /// What the surrounding blocks say of a call that begins now.
 #[derive(Default)]
 pub(crate) struct Surroundings {
-    /// The time left when it was last looked at: the nearer of the surrounding block's and the client's own.
+    /// The time left when it was last looked at: the shorter of what the surrounding block and the client allow.
     left: Option<Duration>,
-    /// When that is over.
+    /// When `left` is over.
     until: Option<Instant>,
-    /// The innermost metadata block, which is told what comes back.
+    /// The innermost metadata block, which gets the server's metadata.
     block: Option<Py<PyAny>>,
     /// The innermost compression block, which is asked anew for every message.
     compression: Option<Py<PyAny>>,
@@ -83,7 +83,7 @@ impl Surroundings {
         Self { left, until: left.and_then(|left| Instant::now().checked_add(left)), ..Self::default() }
     }
 
-    /// When the time is over.
+    /// The deadline.
     #[inline]
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
@@ -94,15 +94,15 @@ impl Surroundings {
         self.left
     }
 
-    /// Looks again what is left of the time: some was spent on connecting, or on another attempt.
+    /// Updates the time left: some was spent on connecting, or on another attempt.
     #[cold]
     pub(crate) fn look_again(&mut self) {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        // Without an end it is so long that it never is over.
+        // Without `until`, `left` is unlimited or too long for the clock: it stays as it is.
         self.left = left.or(self.left);
     }
 
-    /// The time left as it travels in a frame.
+    /// The time left in microseconds, for a frame.
     pub(crate) fn micros(&self) -> Option<u64> {
         self.left.map(|left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
     }
@@ -122,7 +122,7 @@ impl Surroundings {
         }
     }
 
-    /// The same of a call that begins now, and with what, if not as the connection's options say.
+    /// Like `compress`, for a call that begins now, and with which encoding if the connection's options do not decide.
     #[inline]
     pub(crate) fn compression(&self, py: Python<'_>) -> PyResult<(Compress, Option<Encoding>)> {
         let Some(block) = &self.compression else { return Ok((Compress::AsUsual, None)) };
@@ -130,7 +130,7 @@ impl Surroundings {
         Ok((self.compress(py)?, name.and_then(|name| Encoding::named(name.as_bytes()))))
     }
 
-    /// Tells the block what the server sent beside its answer.
+    /// Gives the metadata that the server sent to the metadata block.
     #[inline]
     pub(crate) fn received(&self, py: Python<'_>, initial: bool, metadata: Option<&Metadata>) -> PyResult<()> {
         if let (Some(block), Some(metadata)) = (&self.block, metadata) {
@@ -151,7 +151,7 @@ fn asked_to_compress(block: &Bound<'_, PyAny>) -> PyResult<Compress> {
     Ok(match block.getattr(intern!(py, "compress"))?.extract::<Option<bool>>()? {
         None => Compress::AsUsual,
         Some(true) => Compress::Yes,
-        // Others of its call may be.
+        // Other messages of the call may be compressed.
         Some(false) => Compress::NotThis,
     })
 }
@@ -171,7 +171,7 @@ pub(crate) fn metadata_to<'py>(py: Python<'py>, metadata: &Metadata) -> Vec<(Str
     metadata.pairs().iter().map(|(key, value)| (key.clone(), PyBytes::new(py, value))).collect()
 }
 
-/// Makes the deadline of a request that of the calls its handler makes, until dropped.
+/// Makes a request's deadline the deadline of the calls that its handler makes, until this is dropped.
 pub(crate) struct Inherited<'py>(Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>);
 
 impl<'py> Inherited<'py> {

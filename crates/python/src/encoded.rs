@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::interpreter::detach;
 use crate::unsent::Unsent;
 
-/// Bytes from which on a payload is copied without the interpreter: other calls go on meanwhile.
+/// From this length in bytes on, a payload is copied without the interpreter, so that other calls go on meanwhile.
 pub(crate) const LONG: usize = 1 << 20;
 
 /// A buffer that Python lends for as long as it is sent.
@@ -40,8 +40,8 @@ impl<'py> LentBuffer<'py> {
         match self {
             Self::Bytes(bytes) => bytes.as_bytes(),
             Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
-            // SAFETY: contiguous, so that many bytes are there, and Python keeps them in place while the buffer is held.
-            // Another thread may change them meanwhile; then that is what is sent.
+            // SAFETY: the buffer is contiguous, so it has that many bytes, and Python keeps them in place while the
+            // buffer is held. Another thread may change them meanwhile; then the changed bytes are sent.
             Self::Buffer(buffer) => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) },
         }
     }
@@ -58,7 +58,7 @@ pub(crate) struct Gathered<'py> {
 pub(crate) type Lent<'py> = SmallVec<[(usize, LentBuffer<'py>); 1]>;
 
 impl Gathered<'_> {
-    /// All of it, end to end.
+    /// The whole payload in order, as pieces.
     pub(crate) fn pieces(&self) -> SmallVec<[&[u8]; 3]> {
         let (mut pieces, mut from) = (SmallVec::new(), 0);
         for (at, lent) in &self.lent {
@@ -74,7 +74,7 @@ impl Gathered<'_> {
 /// Buffers beside a payload.
 pub(crate) type Buffers<'py> = SmallVec<[LentBuffer<'py>; 4]>;
 
-/// What a payload is, but for the buffers beside it.
+/// A payload without the buffers beside it.
 pub(crate) enum Main<'py> {
     Nothing,
     Lent(LentBuffer<'py>),
@@ -86,9 +86,10 @@ pub(crate) struct Encoded<'py> {
     pub(crate) body: Main<'py>,
     pub(crate) buffers: Option<Buffers<'py>>,
     pub(crate) named: bool,
-    /// Objects that are given with it.
+    /// Objects that are given with the payload.
     pub(crate) unsent: Option<Box<Unsent>>,
-    /// The value itself, if references in it may go home: they are not to be let go of before they are sent.
+    /// The value itself, if it may hold references to the other side's own objects: these must not be released before
+    /// they are sent.
     pub(crate) kept: Option<Bound<'py, PyAny>>,
 }
 
@@ -101,7 +102,7 @@ impl<'py> Encoded<'py> {
         Self { body: Main::Nothing, buffers: None, named: false, unsent: None, kept: None }
     }
 
-    /// Shows the payload's pieces.
+    /// Calls `use_it` with the payload's pieces.
     #[inline]
     pub(crate) fn with<R>(&self, use_it: impl FnOnce(Body<'_>) -> R) -> R {
         let body = match &self.body {
@@ -118,13 +119,14 @@ impl<'py> Encoded<'py> {
         }
     }
 
-    /// Shows the payload's pieces to who sends them: a long one without the interpreter, while other calls go on.
+    /// Calls `send` with the payload's pieces; for a long payload without the interpreter, so that other calls go on
+    /// meanwhile.
     #[inline]
     pub(crate) fn send<R: Send>(&self, py: Python<'_>, send: impl FnOnce(Body<'_>) -> R + Send) -> R {
         self.with(|body| if body.len() < LONG { send(body) } else { detach(py, || send(body)) })
     }
 
-    /// It was sent: what was given with it is given.
+    /// To be called when the payload was sent: the other side now has the objects given with it.
     #[inline]
     pub(crate) fn sent(&mut self) {
         if let Some(unsent) = self.unsent.take() {
@@ -132,7 +134,7 @@ impl<'py> Encoded<'py> {
         }
     }
 
-    /// The flags of the frame that carries it.
+    /// The flags of the frame that carries the payload.
     pub(crate) fn flags(&self) -> u8 {
         if self.named { Outgoing::NAMED } else { 0 }
     }

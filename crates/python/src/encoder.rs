@@ -1,4 +1,4 @@
-//! How values become bytes and back: functions of Python, or what is done here.
+//! How values become bytes and back: by Python functions, or by the Protobuf codec of this crate.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -8,16 +8,16 @@ use crate::callback::Callback;
 use crate::encoded::{LentBuffer, Main};
 use crate::protobuf::ProtobufCodec;
 
-/// An attribute, and the exact types of which nothing is lost there.
+/// The name of an attribute, and the exact types whose values lose nothing when they are encoded there.
 type Field = (Py<PyString>, Vec<Py<PyType>>);
 
-/// Encodes with one function what has the expected types, and with another one what has not. The look itself is done here:
-/// in Python it took longer than to encode a small object.
+/// Encodes values of the expected types with one function, and all others with another one. The types are compared
+/// here: in Python that took longer than encoding a small object.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct FittingEncoder {
     encode: Py<PyAny>,
     otherwise: Py<PyAny>,
-    /// Attributes of the value, or of the items of the tuple that it is.
+    /// Fields of the value itself (`None`), or of an item of the tuple that the value is.
     expected: Vec<(Option<usize>, Vec<Field>)>,
 }
 
@@ -54,7 +54,7 @@ fn fit(value: &Bound<'_, PyAny>, fields: &[Field]) -> bool {
     })
 }
 
-/// What encodes.
+/// What encodes values.
 #[derive(Debug)]
 pub(crate) enum Encoder {
     Function(Py<PyAny>),
@@ -82,7 +82,7 @@ impl Encoder {
         }
     }
 
-    /// Whether no arguments at all are no bytes at all.
+    /// Whether an empty list of arguments is encoded as no bytes at all.
     #[inline]
     pub(crate) fn has_empty(&self) -> bool {
         match self {
@@ -101,12 +101,12 @@ impl Encoder {
     }
 }
 
-/// What decodes.
+/// What decodes values.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    /// A function of Python, of msgpack that was looked at before.
+    /// A Python function for msgpack, which `Limit` checks before.
     Function(Py<PyAny>),
-    /// Counts values itself, and looks at keys itself.
+    /// The Protobuf codec, which counts values and checks keys itself.
     Protobuf(Py<ProtobufCodec>),
 }
 
@@ -118,7 +118,7 @@ impl Decoder {
         }
     }
 
-    /// Whether no arguments at all are no bytes at all, so that there is nothing to look at.
+    /// Whether an empty list of arguments is encoded as no bytes at all, so that there is nothing to decode.
     #[inline]
     pub(crate) fn has_empty(&self) -> bool {
         match self {
@@ -127,7 +127,7 @@ impl Decoder {
         }
     }
 
-    /// The function of msgpack, which alone has buffers beside it and arguments by name.
+    /// The Python function. It is for msgpack: only that has buffers beside the payload, and arguments by name.
     pub(crate) fn function<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<&'a Bound<'py, PyAny>> {
         match self {
             Self::Function(function) => Ok(function.bind(py)),

@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 
 use crate::callback::Callback;
 
-/// Gives [`Statuses`]: the package imports them when the first of them is needed.
+/// Returns the functions of [`Statuses`]: the package imports them when they are first needed.
 static STATUSES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// `make_error(code, message, details)` and `describe_error(exception)` of `nearcall.codec.statuses`.
@@ -29,10 +29,10 @@ impl Statuses {
     }
 }
 
-/// Values that the details of a failure may hold.
+/// The most values that the details of a failure may hold.
 const MOST_DETAILS: usize = 1_000_000;
 
-/// Tells the core where to find how to make an exception of a failure, and a failure of an exception.
+/// Installs the callable that returns `make_error` and `describe_error`.
 #[pyfunction]
 pub(crate) fn install(py: Python<'_>, statuses: Py<PyAny>) {
     // Installed once; a second import of the same module changes nothing.
@@ -43,12 +43,12 @@ pub(crate) fn install(py: Python<'_>, statuses: Py<PyAny>) {
 pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
     match Statuses::get(py) {
         Ok(statuses) => raise_with(py, &statuses.make_error, failure),
-        // A process that ends imports nothing any more.
+        // A process that is ending imports nothing any more.
         Err(_) => PyRuntimeError::new_err(failure.message.clone()),
     }
 }
 
-/// The same, made by a function of that kind.
+/// Like `raise`, with another function in place of `make_error`.
 pub(crate) fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
     if holds_more_than(&failure.details, MOST_DETAILS) {
         let message = format!("{} (its details hold more than {MOST_DETAILS} values)", failure.message);
@@ -73,7 +73,7 @@ pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
     failure_of(error, Statuses::get(py).and_then(|known| known.describe_error.bind(py).run([error.value(py).as_any()])))
 }
 
-/// The failure that a function of that kind has made of an exception.
+/// The failure for an exception, from what a function like `describe_error` has returned.
 pub(crate) fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {
     match described.and_then(|described| described.extract::<(u8, String, Vec<u8>)>()) {
         Ok((code, message, details)) => Failure { code, message, details },

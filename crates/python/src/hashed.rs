@@ -1,4 +1,4 @@
-//! No message is decoded whose dicts and sets would take Python much longer than their bytes suggest.
+//! Refuses messages whose dicts and sets would take Python much longer to build than their bytes suggest.
 
 use nearcall_core::{Effort, Hashed, KeyHash, KeyType, TooMuch, Watch};
 use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyValueError};
@@ -8,31 +8,31 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use crate::callback::Callback;
 use crate::interpreter::{attach, detach};
 
-/// Bytes of a message in which no keys can do harm.
+/// In a message of at most this many bytes, no keys can do harm.
 const SHORT: usize = 2048;
-/// Bytes from which on a message is looked at without the interpreter.
+/// From this length in bytes on, a message is checked without the interpreter.
 const LONG: usize = 8 * 1024;
-/// Keys that are hashed at a time: those of which Python works out the hash take it some microseconds each, in which it runs no
-/// line of its own and nobody else has it.
+/// How many keys are hashed at a time. If Python hashes them, each key takes some microseconds, during which the
+/// interpreter runs no other line of Python and no other thread has it.
 const BATCH: usize = 256;
-/// How often all bytes of a message may be in keys that Python hashes: keys may be in keys.
+/// All hashed keys of a message together may be this many times as long as the message: keys may lie in keys.
 const MOST_NESTED: usize = 4;
 
 /// What is known of a type's dicts and sets: `nearcall.codec.hashed.HashedKeys`.
 #[derive(Debug)]
 pub(crate) struct HashedKeys {
     watch: Watch,
-    /// For each type of keys a function from some of them, encoded, to their hashes.
+    /// For each type of keys, a Python function from some encoded keys to their hashes.
     hashers: Vec<Py<PyAny>>,
 }
 
-/// Refuses a message that is not to be decoded, because its keys collide: `ValueError`.
+/// Raises an error for a message that must not be decoded: a `ValueError` if its keys collide.
 #[pyfunction]
 pub(crate) fn check_keys(body: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<()> {
     HashedKeys::read(hashed)?.check(body)
 }
 
-/// The hash of one encoded key of the first type, if its bytes show it.
+/// The hash of one encoded key of the first type, if it can be computed from the bytes alone.
 #[pyfunction]
 pub(crate) fn key_hash(key: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     match HashedKeys::read(hashed)?.watch.keys.first().map(|key_type| key_type.hash(key.as_bytes())) {
@@ -65,18 +65,19 @@ impl HashedKeys {
             if hashed > MOST_NESTED * bytes.len() {
                 return Err(PyRecursionError::new_err("keys are nested too deeply in keys"));
             }
-            // The type that it has is one of these; what is not of a type costs nothing.
+            // The core asks for each type in turn. The keys' real type is one of these; keys that are not of a type
+            // cost nothing.
             let mut ask = |number: usize, into: &mut Vec<i64>| {
                 attach(|py| hashes(&self.watch.keys[number], self.hashers[number].bind(py), bytes, &table, into))
             };
-            // What takes long needs no Python: the steps of the tables.
+            // Without the interpreter: the steps of the tables take long, and need no Python.
             detach(py, || table.add(bytes, &self.watch.keys, &mut effort, &mut ask)).map_err(|Refusal(why)| why)?;
         }
         Ok(())
     }
 }
 
-/// How `nearcall.codec.hashed` writes what becomes of a key.
+/// Reads the form in which `nearcall.codec.hashed` describes what becomes of a key.
 fn key_type(described: &Bound<'_, PyAny>) -> PyResult<KeyType> {
     let Ok(composed) = described.cast::<PyTuple>() else {
         return match described.cast::<PyString>()?.to_str()? {
@@ -93,7 +94,7 @@ fn key_type(described: &Bound<'_, PyAny>) -> PyResult<KeyType> {
     Ok(KeyType::Tuple(inner.cast::<PyTuple>()?.iter().map(|item| key_type(&item)).collect::<PyResult<_>>()?))
 }
 
-/// An error of Python's that says why a message is refused.
+/// A Python exception that says why a message is refused.
 struct Refusal(PyErr);
 
 impl From<TooMuch> for Refusal {
@@ -118,7 +119,8 @@ fn refusal(why: TooMuch) -> PyErr {
     }
 }
 
-/// Adds the hashes of a table's keys, up to the first one that cannot be decoded or hashed: a decoder ends there, too.
+/// Adds the hashes of a table's keys, up to the first key that cannot be decoded or hashed: a decoder ends there, too.
+/// Returns whether Python was asked.
 fn hashes(
     key_type: &KeyType,
     hasher: &Bound<'_, PyAny>,
@@ -152,7 +154,7 @@ fn hashes(
     Ok(asked)
 }
 
-/// Asks Python: `None` if one of the keys is none.
+/// Asks Python for the hashes of some keys. `None` if one of them cannot be decoded or hashed.
 fn ask<'a>(
     hasher: &Bound<'_, PyAny>,
     bytes: &[u8],

@@ -10,7 +10,7 @@ use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::plan::Method;
 
-/// The wait for an event did not bring one: handles signals, waits on, or gives the call up.
+/// Goes on after a wait that ended without an event: handles signals and waits again, or gives the call up.
 #[cold]
 pub(crate) fn wait_on(
     py: Python<'_>,
@@ -48,7 +48,7 @@ pub(crate) fn late(name: &str, url: &str) -> Failure {
     Failure::new(Failure::DEADLINE_EXCEEDED, format!("{name} at {url} did not answer before the deadline"))
 }
 
-/// The exception for an event that is not the awaited one.
+/// The exception for an event that is not the awaited reply.
 #[cold]
 pub(crate) fn outcome(py: Python<'_>, event: &Incoming, method: &Method) -> PyErr {
     match event.head.kind {

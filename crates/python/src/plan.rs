@@ -15,7 +15,7 @@ use crate::encoder::{Decoder, Encoder};
 use crate::errors::{raise, raise_with};
 use crate::hashed::HashedKeys;
 
-/// How a value crosses.
+/// How a value crosses a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Nothing,
@@ -56,14 +56,14 @@ impl Accepts {
     }
 }
 
-/// What a message may cost, and whose it is.
+/// The most that decoding a message may cost, and whose method the message is for.
 #[derive(Debug)]
 pub(crate) struct Limit {
     pub(crate) method: String,
     pub(crate) max_values: usize,
-    /// `None` if no key that a peer chooses is hashed without a secret.
+    /// `None` if a peer can choose no keys that Python hashes without a secret.
     pub(crate) hashed: Option<HashedKeys>,
-    /// There may be references to objects among the values.
+    /// The values may hold references to objects.
     pub(crate) references: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Value {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
-    /// It may hold references to objects.
+    /// The value may hold references to objects.
     pub(crate) references: bool,
 }
 
@@ -112,7 +112,7 @@ impl Value {
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) forms: Vec<Form>,
-    /// So many may be given by position.
+    /// How many may be given by position.
     pub(crate) positional: usize,
     pub(crate) all_coded: bool,
     pub(crate) parts: bool,
@@ -194,7 +194,7 @@ impl Kind {
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Method {
     pub(crate) name: String,
-    /// Which one it is on the wire, for who calls it and for objects.
+    /// The method's number on the wire, for calls to a server and for calls of objects.
     pub(crate) number: u16,
     pub(crate) kind: Kind,
     pub(crate) arguments: Arguments,
@@ -204,15 +204,15 @@ pub(crate) struct Method {
     pub(crate) in_loop: bool,
     pub(crate) always_named: bool,
     pub(crate) idempotent: bool,
-    /// How gRPC's servers are asked for it, if they can be.
+    /// The path by which gRPC calls the method, if it can.
     pub(crate) path: Option<MethodPath>,
     /// A client's own `make_error`, if the service declares exceptions.
     make_error: Option<Py<PyAny>>,
     /// A server's own `describe_error`, if the service declares exceptions or the server sends tracebacks.
     pub(crate) describe_error: Option<Py<PyAny>>,
-    /// A client's: who gives it successors lives as long as the method.
+    /// For a client: the Python object that gives the method its successors lives as long as the method.
     keeps: Option<Py<PyAny>>,
-    /// Whether there is a successor: so that as long as there is none, looking for one costs nothing.
+    /// Whether there is a successor. While there is none, looking for one takes no lock.
     succeeded: AtomicBool,
     successor: Mutex<Option<Py<Self>>>,
 }
@@ -267,7 +267,7 @@ impl Method {
         })
     }
 
-    /// Calls made from now on go by `successor`: the same method, as agreed on with the next server.
+    /// Makes later calls use `successor`: the same method, as agreed on with the next server.
     fn succeed(&self, successor: Py<Self>) {
         let earlier = self.successor.lock().replace(successor);
         // Relaxed: the interpreter is held here and in `successor`, and the new connection is stored later.
@@ -291,15 +291,15 @@ impl Method {
         format!("<nearcall method {}>", self.name)
     }
 
-    // Nothing to clear: what it keeps is Python's own, and clears itself.
+    // No `__clear__`: the object in `keeps` belongs to Python, which clears it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.keeps)
     }
 }
 
 impl Method {
-    /// What has taken the method's place. To be asked after the connection was chosen: then what is found fits that
-    /// connection, or a later one, and then nothing can be sent on it any more.
+    /// The method that has taken this one's place, if any. To be asked after the connection was chosen: then the result
+    /// fits that connection, or a later one; in the second case nothing can be sent on the chosen connection any more.
     #[inline]
     pub(crate) fn successor(&self, py: Python<'_>) -> Option<Py<Self>> {
         // Relaxed: see `succeed`; the successor itself is behind its lock.
@@ -309,7 +309,7 @@ impl Method {
         self.successor.lock().as_ref().map(|successor| successor.clone_ref(py))
     }
 
-    /// The exception for how a call of the method ended: the method may know exceptions of the application.
+    /// The exception for a failed call of the method, which may be an exception of the application.
     pub(crate) fn raise(&self, py: Python<'_>, failure: &Failure) -> PyErr {
         match &self.make_error {
             Some(make) => raise_with(py, make, failure),
@@ -317,7 +317,7 @@ impl Method {
         }
     }
 
-    /// What the routing of frames must know.
+    /// What the core must know to route frames of the method.
     pub(crate) fn routing(&self) -> MethodRouting {
         MethodRouting {
             handler: if self.in_loop { HandlerKind::EventLoop } else { HandlerKind::Thread },

@@ -1,8 +1,8 @@
-//! What a task waits for that awaits a call: as much of a future as a task asks for.
+//! The future of an awaited call, with as much of asyncio's interface as a task uses.
 //!
-//! asyncio's own future lets the loop run the task in its next round: that is a callback made, queued and run for each reply,
-//! and took longer than all the rest of a short call. Who delivers replies is a callback of the loop already, and [runs]
-//! the tasks itself.
+//! asyncio's own future lets the loop run the task in its next round. For each reply that makes, queues and runs a
+//! callback, which took longer than all the rest of a short call. Replies are delivered by a callback of the loop
+//! anyway, and this callback [runs] the tasks itself.
 //!
 //! [runs]: ReplyFuture::run
 
@@ -13,7 +13,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use crate::callback::Callback;
 
-/// A task takes for a future what has `_asyncio_future_blocking`, and uses what is here of it.
+/// A task takes any object with `_asyncio_future_blocking` for a future, and uses only the methods that are here.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct ReplyFuture {
     /// The loop that runs the task.
@@ -24,7 +24,7 @@ pub(crate) struct ReplyFuture {
 enum State {
     /// Nobody waits yet.
     New,
-    /// What runs the task, and the task's context.
+    /// The callback that runs the task, and the task's context.
     Awaited(Py<PyAny>, Py<PyAny>),
     /// The task runs, or is about to.
     Woken,
@@ -35,7 +35,7 @@ impl ReplyFuture {
         Self { running, state: Mutex::new(State::New) }
     }
 
-    /// What runs the task, and its context, the first time that it is woken.
+    /// The callback that runs the task, and its context, the first time that the task is woken.
     fn take(&self) -> Option<(Py<PyAny>, Py<PyAny>)> {
         match std::mem::replace(&mut *self.state.lock(), State::Woken) {
             State::Awaited(step, context) => Some((step, context)),
@@ -43,7 +43,8 @@ impl ReplyFuture {
         }
     }
 
-    /// Runs the task until it waits for something else. For a callback of the loop: no other task may run just now.
+    /// Runs the task until it waits for something else. Only for a callback of the loop: no other task may be running
+    /// now.
     ///
     /// # Errors
     /// What a task lets through: `SystemExit` and `KeyboardInterrupt`, which end the loop.
@@ -55,7 +56,7 @@ impl ReplyFuture {
             return Err(PyErr::fetch(py));
         }
         let ran = step.bind(py).run([this.as_any()]);
-        // An exception that is on its way is in `ran`.
+        // If the task raised, the exception is in `ran`.
         // SAFETY: attached; it was entered just now, and the task has left what it entered itself.
         if unsafe { ffi::PyContext_Exit(context.as_ptr()) } != 0 {
             return Err(PyErr::fetch(py));
@@ -63,7 +64,7 @@ impl ReplyFuture {
         ran.map(drop)
     }
 
-    /// Lets the loop run the task in its next round. For who may be called by another task.
+    /// Lets the loop run the task in its next round. For callers that may run inside another task.
     pub(crate) fn run_soon(this: &Bound<'_, Self>) -> PyResult<()> {
         let Some((step, context)) = this.get().take() else { return Ok(()) };
         this.get().queue(this, step, context)
@@ -81,7 +82,7 @@ impl ReplyFuture {
 #[pymethods]
 #[expect(clippy::unused_self, reason = "tasks ask the object")]
 impl ReplyFuture {
-    /// Tells a task that this is awaited, not just yielded; it is so each time.
+    /// Tells a task that this is awaited, not just yielded. Always true.
     #[getter(_asyncio_future_blocking)]
     fn blocking(&self) -> bool {
         true
@@ -107,7 +108,7 @@ impl ReplyFuture {
         this.queue(slf, callback, context)
     }
 
-    /// The task is to end: it is woken, and raises by itself what it is to raise.
+    /// Wakes the task, which is to be cancelled and raises the exception itself.
     #[pyo3(signature = (msg=None))]
     fn cancel(slf: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         drop(msg);
@@ -115,7 +116,7 @@ impl ReplyFuture {
         Ok(false)
     }
 
-    /// The task looks by itself what has come.
+    /// Empty: the task itself takes what has arrived.
     fn result(&self) {}
 
     fn done(&self) -> bool {

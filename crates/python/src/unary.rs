@@ -33,7 +33,7 @@ impl Unary {
     }
 }
 
-/// How long a thread that waits for several calls sleeps, if another one waits for one of them as well.
+/// How long a thread that waits for several calls sleeps, if another thread waits for one of these calls as well.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// One call, as it was made.
@@ -43,14 +43,14 @@ struct Call<'a, 'py> {
     kwargs: Option<&'a Bound<'py, PyDict>>,
     surroundings: Surroundings,
     until: Option<Instant>,
-    /// How often it was sent.
+    /// How often the call was sent.
     tally: Tally,
 }
 
 /// A call that was sent, and what was done with it at once.
 struct Sent<T> {
     id: CallId,
-    /// What the call went by if that was no longer the method as it was at first; the reply goes by it, too.
+    /// The method's successor, if the call was encoded with it; its reply is decoded with it, too.
     successor: Option<Py<Method>>,
     first: T,
 }
@@ -59,7 +59,7 @@ struct Sent<T> {
 enum Attempt {
     /// With a result.
     Ended(Py<PyAny>),
-    /// It did not come to the server, or did and may be repeated.
+    /// The call did not reach the server, or may be repeated.
     Repeat(Again),
 }
 
@@ -91,7 +91,7 @@ impl Unary {
         StartedCall::send(slf, args, kwargs)
     }
 
-    /// The same method, with so many seconds for each call in the place of the client's timeout.
+    /// The same method, with a timeout of `seconds` for each call instead of the client's.
     fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
         Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
     }
@@ -102,7 +102,7 @@ impl Unary {
 }
 
 impl Unary {
-    /// Which method it is, and where.
+    /// The method's name and the place of the server, for texts.
     fn shown(&self) -> String {
         format!("{} at {}", self.method.get().name, self.calling.place())
     }
@@ -112,7 +112,7 @@ impl Unary {
         Surroundings::look(py, self.calling.limits.of_call())
     }
 
-    /// A connection for it.
+    /// Returns a usable connection for the call.
     #[inline]
     fn core(&self, call: &mut Call<'_, '_>) -> PyResult<Arc<Core>> {
         if let Some(core) = self.calling.ready() {
@@ -136,9 +136,9 @@ impl Unary {
         }
     }
 
-    /// Encodes and sends for the server at the other end of `core`: the next one may want the arguments otherwise. What
-    /// `begin` does is done without the interpreter. The inner failure is that of a call that was not even begun, because
-    /// the connection was lost before.
+    /// Encodes the call for the server at the other end of `core`, because the next server may want other arguments,
+    /// and sends it. `begin` runs without the interpreter. The inner failure means that the connection was lost before
+    /// the call began.
     #[inline]
     fn send<T: Send>(
         &self,
@@ -179,7 +179,7 @@ impl Unary {
         }
     }
 
-    /// From what came first to the outcome.
+    /// Goes on from the first event to the call's outcome.
     #[inline]
     fn finish(
         &self,
@@ -209,7 +209,7 @@ impl Unary {
         }
     }
 
-    /// What is to be done about a call that was not even begun.
+    /// How to repeat a call whose connection was lost before the call began.
     #[cold]
     fn unsent(&self, call: &mut Call<'_, '_>, core: &Core, failure: Failure) -> PyResult<Again> {
         let method = self.method.get();
@@ -221,12 +221,12 @@ impl Unary {
     fn repeat(&self, call: &mut Call<'_, '_>, mut again: Again) -> PyResult<Py<PyAny>> {
         loop {
             if !pause(call.py, again.pause, call.until)? {
-                // What happened to the call says more than that there is no time left.
+                // There is no time for the pause. What happened to the call says more than that its deadline passes.
                 return Err(self.method.get().raise(call.py, &again.failure));
             }
             let core = match self.calling.usable_again(call.py, again.hopeful, call.until) {
                 Ok(core) => core,
-                // The same, of nobody being there now.
+                // Likewise, it says more than that no server is there now.
                 Err(_) if self.method.get().idempotent => {
                     return Err(self.method.get().raise(call.py, &again.failure));
                 }
@@ -240,7 +240,7 @@ impl Unary {
         }
     }
 
-    /// Tells the surrounding block of the metadata that came, and waits for the outcome behind initial metadata.
+    /// Gives received metadata to the surrounding metadata block, and waits for the outcome behind initial metadata.
     #[cold]
     fn take_metadata(
         &self,
@@ -263,14 +263,14 @@ impl Unary {
     }
 }
 
-/// A call that was sent. It is given up when nobody holds it any more before its end.
+/// A call that was sent. It is given up when nothing refers to this object any more before the call's end.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct StartedCall {
     unary: Py<Unary>,
     state: Mutex<State>,
-    /// Told when a thread that has waited for the call knows how it ended.
+    /// Notified when the thread that waited for the call knows its outcome.
     known: Condvar,
-    /// What was sent first, for who gives the call up while another thread waits for it.
+    /// The first attempt, for a thread that gives the call up while another thread waits for it.
     first: Option<(Arc<Core>, CallId)>,
     until: Option<Instant>,
 }
@@ -278,7 +278,7 @@ pub(crate) struct StartedCall {
 /// How far a call that was started has come.
 enum State {
     UnderWay(UnderWay),
-    /// A thread waits for it. Another one may have given it up meanwhile.
+    /// A thread waits for the call. Another thread may have given the call up meanwhile.
     Awaited {
         given_up: bool,
     },
@@ -289,9 +289,9 @@ enum State {
 
 struct UnderWay {
     core: Arc<Core>,
-    /// The failure is that of a call that was not even begun, and may be sent over another connection.
+    /// A failure means that the connection was lost before the call began; the call may be sent over another one.
     sent: Result<Sent<()>, Failure>,
-    // For a call that is repeated.
+    // Kept for repeating the call.
     args: Py<PyTuple>,
     kwargs: Option<Py<PyDict>>,
     surroundings: Surroundings,
@@ -299,7 +299,7 @@ struct UnderWay {
 }
 
 impl StartedCall {
-    /// Sends it, with the time that the surrounding block leaves now.
+    /// Sends the call, with the time that the surrounding block leaves now.
     pub(crate) fn send(
         unary: &Bound<'_, Unary>,
         args: Bound<'_, PyTuple>,
@@ -337,8 +337,8 @@ impl StartedCall {
         raise(py, &Failure::new(Failure::CANCELLED, format!("{name}: the call was given up")))
     }
 
-    /// Waits until the reply is here, and leaves it there; until another thread knows the outcome, if one waits for it. `false`
-    /// when the time is over.
+    /// Waits until the reply has arrived, and does not take it. If another thread waits for the call, waits until that
+    /// thread knows the outcome. Returns `false` if `limit` passes first.
     fn wait(&self, py: Python<'_>, limit: Option<Instant>) -> PyResult<bool> {
         loop {
             let soon = Instant::now() + SIGNAL_CHECK;
@@ -360,7 +360,7 @@ impl StartedCall {
             });
             match waited {
                 Ok(()) => return Ok(true),
-                // Whoever asks for the result is told that it came too late.
+                // The call's deadline has passed, and `result` raises an error that says so.
                 Err(_) if is_over(self.until) => return Ok(true),
                 Err(_) if is_over(limit) => return Ok(false),
                 Err(_) => py.check_signals()?,
@@ -368,7 +368,7 @@ impl StartedCall {
         }
     }
 
-    /// Waits for the outcome of what was under way.
+    /// Waits for the outcome of a call under way, and repeats the call if need be.
     fn finish(&self, py: Python<'_>, under_way: UnderWay) -> PyResult<Py<PyAny>> {
         let UnderWay { core, sent, args, kwargs, surroundings, until } = under_way;
         let (args, kwargs) = (args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
@@ -387,15 +387,15 @@ impl StartedCall {
         }
     }
 
-    /// Sets the state, and tells those who wait for it.
+    /// Sets the state, and wakes the threads that wait for it.
     fn set(&self, state: State) {
         let before = std::mem::replace(&mut *self.state.lock(), state);
         self.known.notify_all();
-        // Outside the lock: it may hold objects of Python's.
+        // Outside the lock: it may hold Python objects.
         drop(before);
     }
 
-    /// What there is to wait for: the connection and number of a call that nobody waits for yet.
+    /// The connection and number of the call, if no thread waits for it yet.
     fn pending(&self) -> Option<(Arc<Core>, CallId)> {
         match (&*self.state.lock(), &self.first) {
             (State::UnderWay(UnderWay { sent: Ok(_), .. }), Some(first)) => Some(first.clone()),
@@ -408,11 +408,11 @@ impl StartedCall {
     }
 
     fn has_ended(&self) -> bool {
-        // Whoever waits for it may still have to send it again.
+        // The thread that waits for the call may still have to send it again.
         !self.is_awaited() && (is_over(self.until) || self.pending().is_none_or(|(core, id)| core.has_ended(id)))
     }
 
-    /// Forgets what was under way, if nobody waits for it. Whether there was anything.
+    /// Gives the call up if no thread waits for it. Returns whether it was under way.
     fn leave(&self) -> bool {
         let left = {
             let mut state = self.state.lock();
@@ -421,7 +421,7 @@ impl StartedCall {
                 _ => None,
             }
         };
-        // Outside the lock: it may hold objects of Python's.
+        // Outside the lock: it may hold Python objects.
         left.is_some()
     }
 }
@@ -460,7 +460,7 @@ impl StartedCall {
                 Err(error) if !given_up && error.is_instance_of::<PyException>(py) => {
                     State::Raised(error.clone_ref(py).into_value(py))
                 }
-                // Ctrl-C, which is no outcome.
+                // The call was given up, or a signal such as Ctrl-C ended the wait, which is no outcome.
                 Err(_) => State::GivenUp,
             });
             return outcome;
@@ -471,7 +471,7 @@ impl StartedCall {
     #[pyo3(signature = (timeout=None))]
     fn exception(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyBaseException>>> {
         let Err(error) = self.result(py, timeout) else { return Ok(None) };
-        // What is raised here is no outcome: the time is over, or the call was given up.
+        // In any other state the error is no outcome of the call: `timeout` is over, or the call was given up.
         let raised = matches!(*self.state.lock(), State::Raised(_));
         if raised { Ok(Some(error.into_value(py))) } else { Err(error) }
     }
@@ -484,7 +484,7 @@ impl StartedCall {
         self.has_ended()
     }
 
-    /// Whether it was given up.
+    /// Whether the call was given up.
     fn cancelled(&self) -> bool {
         matches!(*self.state.lock(), State::GivenUp)
     }
@@ -496,14 +496,14 @@ impl StartedCall {
         }
         let under_way = self.first.as_ref().filter(|(core, id)| !core.has_ended(*id));
         let Some((core, id)) = under_way else {
-            // There is nothing to tell the server.
+            // The server need not be told: the call was never sent, or has ended.
             let unsent = self.first.is_none() && self.leave();
             self.known.notify_all();
             return unsent;
         };
         if !self.leave() {
             match &mut *self.state.lock() {
-                // The thread that waits learns of it.
+                // The waiting thread finds this when it wakes.
                 State::Awaited { given_up } => *given_up = true,
                 State::GivenUp => {}
                 _ => return false,
@@ -523,7 +523,7 @@ impl StartedCall {
         format!("<call of {}{state}>", self.unary.get().shown())
     }
 
-    // An exception knows the frames that it came through, and one of them the call.
+    // A cycle: an exception holds the frames that it passed through, and one of them holds the call.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self.state.try_lock().as_deref() {
             Some(State::Returned(value)) => visit.call(value),
@@ -554,7 +554,7 @@ impl Drop for StartedCall {
     }
 }
 
-/// When so many seconds from now are over. With fewer than none, one looks once.
+/// The time that is `timeout` seconds from now. A negative timeout means to look once without waiting.
 fn limit_of(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
     let left = seconds_of(py, "timeout", if seconds < 0.0 { 0.0 } else { seconds })?;
@@ -565,8 +565,8 @@ fn is_over(until: Option<Instant>) -> bool {
     until.is_some_and(|until| Instant::now() >= until)
 }
 
-/// Waits until one of the calls has ended, for so many seconds at the most. The places of those that have, none if the time is
-/// over.
+/// Waits until one of the calls has ended, for at most `timeout` seconds. Returns the indices of the calls that have
+/// ended; none if the time is over.
 #[pyfunction]
 #[pyo3(signature = (calls, timeout=None))]
 #[expect(clippy::needless_pass_by_value, reason = "Python's list is copied as it comes in")]
@@ -583,7 +583,7 @@ pub(crate) fn wait_for_started(
         if !ended.is_empty() || calls.is_empty() || (looked && is_over(limit)) {
             return Ok(ended);
         }
-        // Another thread that waits for one of them tells nobody here of its end.
+        // A thread that waits for one of the calls does not wake this thread at its end: look now and then.
         let look = calls.iter().any(|call| call.get().is_awaited()).then(|| Instant::now() + LOOK);
         let until = calls.iter().filter_map(|call| call.get().until).chain(limit).chain(look).min();
         let pending: Vec<_> = calls.iter().filter_map(|call| call.get().pending()).collect();

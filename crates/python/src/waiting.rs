@@ -1,4 +1,4 @@
-//! The futures of an event loop that wait for something to come on a connection.
+//! The futures of an event loop that wait for frames on a connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,36 +21,37 @@ use crate::reply_future::ReplyFuture;
 /// `asyncio.get_running_loop`.
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// The futures of an event loop that wait for something to come for a call.
+/// The futures of an event loop that wait for frames of calls.
 ///
-/// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
-/// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
+/// A task that suspends does not let the connection sleep, because other tasks may be about to send. When the loop has
+/// run all ready callbacks, it calls [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
 pub(crate) struct Waiting {
     /// Two may wait for one call: the reader of its replies, and the sender of its stream.
     futures: Mutex<HashMap<Call, SmallVec<[Sleeper; 1]>, RandomState>>,
     /// Tasks whose replies have come, for [`Waiting::on_idle`] to run.
     due: Mutex<Vec<Py<ReplyFuture>>>,
-    /// The connections that the loop watches: those of the moment, and those before them that calls are still under way on.
+    /// The connections that the loop watches: the current ones, and earlier ones that calls are still under way on.
     watched: Mutex<SmallVec<[Watch; 1]>>,
     owner: Mutex<Owner>,
     /// asyncio's [mark](loop_mark) of the owner while it runs.
     mark: Mutex<Option<Py<PyAny>>>,
     scheduled: AtomicBool,
-    /// Calls in a row that ended without the loop having its turn.
+    /// Calls in a row that ended without giving the loop its turn.
     at_once: AtomicU32,
-    /// A server receives, and tells of what came.
+    /// A server receives, and wakes the loop.
     of_server: bool,
 }
 
-/// Who waits for something to come for a call.
+/// What waits for a frame of a call.
 enum Sleeper {
     /// A task that awaits the call.
     Task(Py<ReplyFuture>),
-    /// Something with `done` and `set_result`.
+    /// An object with `done` and `set_result`.
     Future(Py<PyAny>),
 }
 
-/// Who was woken: the loop runs those who wait by futures in its next round, and [`Waiting::on_idle`] the tasks.
+/// What was woken. The loop itself runs those that wait by futures, in its next round; [`Waiting::on_idle`] runs the
+/// tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Woken {
     Nobody,
@@ -58,13 +59,13 @@ pub(crate) enum Woken {
     Futures,
 }
 
-/// How long tasks are run, as one reply comes after the other, before the loop has its turn.
+/// How long tasks are run, while one reply follows the other, before the loop has its turn.
 const TURN: Duration = Duration::from_micros(100);
 
-/// Calls in a row that end while their task waits for them, without a look at what else the loop has to do.
+/// How many calls in a row may end without suspending, before the loop has its turn.
 const MOST_AT_ONCE: u32 = 64;
 
-/// Looks at connections that have something for nobody, in a row.
+/// How often in a row `look` may find frames that wake nothing, before the loop has its turn.
 const MOST_LOOKS: usize = 4;
 
 /// A connection that a loop watches, and how.
@@ -72,12 +73,12 @@ const MOST_LOOKS: usize = 4;
 struct Watch {
     core: Arc<Core>,
     by: WakesBy,
-    /// It is of the moment: calls go there.
+    /// It is a current connection: new calls use it.
     current: bool,
 }
 
 impl Watch {
-    /// Whether it is that connection, watched in that way.
+    /// Whether this is that connection, watched in that way.
     fn is(&self, core: &Arc<Core>, by: WakesBy) -> bool {
         Arc::ptr_eq(&self.core, core) && self.by == by
     }
@@ -90,16 +91,17 @@ fn key(core: &Core, id: CallId) -> Call {
     (std::ptr::from_ref(core).addr(), id)
 }
 
-/// Whose a connection is.
+/// What a connection belongs to.
 #[derive(Clone)]
 pub(crate) enum Owner {
     Threads,
     Loop(Arc<Schedule>),
-    /// It was an event loop's, and is closed.
+    /// The connection belonged to an event loop, and is closed.
     Nobody,
 }
 
-/// The event loop that owns a connection, and callables of it. They know the connection: closing it lets go of them.
+/// The event loop that owns a connection, and Python callables that use the loop. They refer to the connection, so
+/// closing it drops them.
 pub(crate) struct Schedule {
     pub(crate) running: Py<PyAny>,
     pub(crate) call_soon: Py<PyAny>,
@@ -108,9 +110,9 @@ pub(crate) struct Schedule {
     /// Takes a call, seconds to wait before it, whether a successor of the server is hoped for, the seconds left, and the
     /// exception to raise if there is none; returns a coroutine that connects and makes the call.
     pub(crate) call_again: Py<PyAny>,
-    /// Takes a stream, and seconds and so on as above; begins a task that connects and sends it again.
+    /// Takes a stream and the same values but the exception; begins a task that connects and sends the stream again.
     pub(crate) send_again: Py<PyAny>,
-    /// Lets the loop watch the connections of the moment.
+    /// Makes the loop watch the current connections.
     pub(crate) follow: Py<PyAny>,
 }
 
@@ -135,12 +137,12 @@ impl Waiting {
         Self { of_server: true, ..Self::default() }
     }
 
-    /// Whether no event loop has it, or had it.
+    /// Whether no event loop owns the connection, or ever has.
     pub(crate) fn is_threads(&self) -> bool {
         !self.of_server && matches!(*self.owner.lock(), Owner::Threads)
     }
 
-    /// Names that loop.
+    /// Sets the loop of a server's coroutine handlers.
     pub(crate) fn use_loop_of_server(&self, py: Python<'_>, running: Py<PyAny>) {
         self.use_loop(Schedule {
             running,
@@ -152,7 +154,7 @@ impl Waiting {
         });
     }
 
-    /// Names the loop, and what it is to call.
+    /// Sets the loop, and the callables that it gives.
     pub(crate) fn use_loop(&self, schedule: Schedule) {
         let mut owner = self.owner.lock();
         // A connection belongs to one loop for life.
@@ -165,18 +167,18 @@ impl Waiting {
         self.owner.lock().clone()
     }
 
-    /// Lets go of the loop, for good. It and the connection refer to each other.
+    /// Drops the loop, for good. The loop and the connection refer to each other.
     pub(crate) fn leave_loop(&self) {
         let mut owner = self.owner.lock();
         let left =
             if matches!(*owner, Owner::Loop(_)) { std::mem::replace(&mut *owner, Owner::Nobody) } else { return };
         drop(owner);
         let mark = self.mark.lock().take();
-        // Outside the locks: what Python runs now may come here.
+        // Outside the locks: Python code that runs now may call this object.
         drop((left, mark));
     }
 
-    /// Shows the collector of cycles what is held here, on behalf of the connection.
+    /// Shows Python's garbage collector what is held here, on behalf of the connection.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(owner) = self.owner.try_lock()
             && let Owner::Loop(schedule) = &*owner
@@ -209,7 +211,7 @@ impl Waiting {
         };
         match &*self.owner.lock() {
             Owner::Loop(schedule) if running.is(&schedule.running) => {}
-            // Of a closed one the call itself says what is wrong.
+            // The connection is closed: the call itself raises an error that says so.
             Owner::Nobody => return Ok(()),
             Owner::Threads => return Err(not_a_loops()),
             Owner::Loop(_) => {
@@ -220,7 +222,7 @@ impl Waiting {
             }
         }
         let earlier = std::mem::replace(&mut *self.mark.lock(), mark.map(Bound::unbind));
-        // Outside the lock: what Python runs now may come here.
+        // Outside the lock: Python code that runs now may call this object.
         drop(earlier);
         Ok(())
     }
@@ -233,8 +235,8 @@ impl Waiting {
         }
     }
 
-    /// Whether a task may have its reply without suspending. Now and then it may not, so that one which makes one quick call
-    /// after the other does not keep the loop from all else.
+    /// Whether a task may have its reply without suspending. Now and then it may not, so that a task that makes one
+    /// quick call after the other does not keep the loop from everything else.
     pub(crate) fn may_end_at_once(&self) -> bool {
         // Relaxed, here and below: only the loop's thread comes here.
         let calls = self.at_once.load(Ordering::Relaxed) + 1;
@@ -242,14 +244,14 @@ impl Waiting {
         calls <= MOST_AT_ONCE
     }
 
-    /// What the task that awaits the call is to wait for.
+    /// Returns the future that the task awaiting the call is to wait for.
     pub(crate) fn await_reply(&self, py: Python<'_>, core: &Core, id: CallId) -> PyResult<Py<ReplyFuture>> {
         let future = Py::new(py, ReplyFuture::new(self.running(py)?))?;
         self.sleep(py, core, id, Sleeper::Task(future.clone_ref(py)))?;
         Ok(future)
     }
 
-    /// Sets `future`'s result when something has come for the call.
+    /// Sets `future`'s result when a frame of the call has arrived.
     pub(crate) fn register(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
         if core.has_arrived(id) {
             return wake(future.bind(py));
@@ -257,7 +259,7 @@ impl Waiting {
         self.sleep(py, core, id, Sleeper::Future(future))
     }
 
-    /// The same for a sender: it may send if there is room, not if items wait to be read.
+    /// Like `register`, for a sender: it waits for room to send, not for items to read.
     pub(crate) fn register_sender(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
         if core.has_room(id) {
             return wake(future.bind(py));
@@ -270,8 +272,8 @@ impl Waiting {
         self.call_when_idle(py)
     }
 
-    /// To be called whenever the loop's thread sends or receives outside of [`Waiting::on_idle`]: what came may be for
-    /// others, and the loop may no longer be said to sleep, so that nobody would wake it.
+    /// To be called whenever the loop's thread sends or receives outside of [`Waiting::on_idle`]: frames of other calls
+    /// may have arrived, and the loop may no longer be marked as asleep, so that nobody would wake it.
     pub(crate) fn stirred(&self, py: Python<'_>) -> PyResult<()> {
         // Relaxed: see `call_when_idle`.
         if self.scheduled.load(Ordering::Relaxed) || matches!(*self.owner.lock(), Owner::Threads) {
@@ -284,7 +286,7 @@ impl Waiting {
         if self.of_server {
             return Ok(());
         }
-        // Relaxed: only the loop's thread comes here. Looked at first, because a swap is dearer.
+        // Relaxed: only the loop's thread comes here. The load comes first, because a swap costs more.
         if self.scheduled.load(Ordering::Relaxed) || self.scheduled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -299,19 +301,19 @@ impl Waiting {
         }
     }
 
-    /// Forgets the future of a call that is given up.
+    /// Forgets the futures of a call that is given up.
     pub(crate) fn forget(&self, core: &Core, id: CallId) {
         let futures = self.futures.lock().remove(&key(core, id));
         drop(futures);
     }
 
-    /// Wakes whoever waits for a call that is given up.
+    /// Wakes the futures of a call that is given up.
     pub(crate) fn give_up(&self, py: Python<'_>, core: &Core, id: CallId) -> PyResult<()> {
         let sleepers = self.futures.lock().remove(&key(core, id));
         sleepers.into_iter().flatten().try_for_each(|sleeper| sleeper.wake(py))
     }
 
-    /// The connections of the moment: those of them that the loop does not watch yet in that way.
+    /// Sets the current connections. Returns those that the loop does not watch yet in that way.
     pub(crate) fn watch(&self, current: Vec<(Arc<Core>, WakesBy)>) -> Vec<(Arc<Core>, WakesBy)> {
         let mut watched = self.watched.lock();
         for watch in watched.iter_mut() {
@@ -334,7 +336,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the loop is to watch the connection on: it is one of the moment, or calls are under way on it.
+    /// Whether the loop must go on watching the connection: it is a current one, or calls are under way on it.
     pub(crate) fn goes_on(&self, core: &Arc<Core>, by: WakesBy) -> bool {
         let watched = self.watched.lock();
         let current = watched.iter().any(|watch| watch.current && watch.is(core, by));
@@ -344,14 +346,14 @@ impl Waiting {
         !core.is_dead() && (current || !otherwise && core.in_flight() > 0)
     }
 
-    /// The loop watches the connection no more.
+    /// To be called when the loop watches the connection no more.
     pub(crate) fn unwatch(&self, core: &Arc<Core>, by: WakesBy) {
         self.watched.lock().retain(|watch| !watch.is(core, by));
     }
 
     pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core, by: WakesBy) -> PyResult<()> {
         if !core.on_readable(by) {
-            // What is in the ring comes first; the loss itself is found by receiving.
+            // The connection is lost. What is in the ring is delivered first; then receiving finds the loss.
             self.deliver(py, core)?;
             core.notice_loss();
         }
@@ -359,29 +361,29 @@ impl Waiting {
         self.call_when_idle(py)
     }
 
-    /// The loop has run all that was ready.
+    /// To be called when the loop has run all ready callbacks.
     pub(crate) fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
-        // Relaxed, both: as in `call_when_idle`. The tasks that are run here do not ask for the next time: that comes after
-        // all that they ask for.
+        // Relaxed, both: as in `call_when_idle`. `scheduled` stays set, so that tasks that run here do not ask for the
+        // next time: that comes after everything they ask for.
         self.at_once.store(0, Ordering::Relaxed);
         match self.look(py) {
             Ok(false) => {
                 self.scheduled.store(false, Ordering::Relaxed);
                 Ok(())
             }
-            // Who was woken may send again before we sleep.
+            // Woken tasks may send again before the connection sleeps.
             Ok(true) => self.schedule(py),
             Err(error) => self.schedule(py).and(Err(error)),
         }
     }
 
-    /// Receives, and runs the tasks whose replies have come, for a while as long as one comes after the other. Whether to look
-    /// again before the loop sleeps.
+    /// Receives, and runs the tasks whose replies have arrived, for at most [`TURN`] as long as one reply follows the
+    /// other. Returns whether to look again before the loop sleeps.
     fn look(&self, py: Python<'_>) -> PyResult<bool> {
         let watched = self.watched.lock().clone();
         watched.iter().for_each(|Watch { core, .. }| core.stay_awake());
         let mut current = watched.iter().filter(|watch| watch.current);
-        // Of several connections none is worth to keep the others waiting.
+        // Of several connections, none is worth keeping the others waiting.
         let spins = if let (Some(watch), None) = (current.next(), current.next()) { Some(&watch.core) } else { None };
         let begun = Instant::now();
         loop {
@@ -395,14 +397,14 @@ impl Waiting {
             }
             match self.run_due(py)?.max(woken) {
                 Woken::Nobody => break,
-                // They are asyncio's to run.
+                // asyncio runs them.
                 Woken::Futures => return Ok(true),
                 Woken::Tasks if begun.elapsed() >= TURN => return Ok(true),
                 Woken::Tasks => {}
             }
         }
-        // If something comes while we fall asleep, and is not for us, the next look finds nothing; unless the server never
-        // stops sending, and the loop's other work has its turn.
+        // Frames that arrive before the connection sleeps may wake nothing; then the next try finds nothing more. If
+        // the server never stops sending, the tries end, so that the loop's other work has its turn.
         for _ in 0..MOST_LOOKS {
             let Some(Watch { core: awake, .. }) =
                 watched.iter().find(|Watch { core, .. }| !core.is_dead() && !core.may_sleep())
@@ -426,7 +428,7 @@ impl Waiting {
         let (woken, mut due) = (if due.is_empty() { Woken::Nobody } else { Woken::Tasks }, due.into_iter());
         while let Some(future) = due.next() {
             if let Err(error) = ReplyFuture::run(future.bind(py)) {
-                // The loop's round is over.
+                // The error ends the loop's round.
                 due.try_for_each(|future| ReplyFuture::run_soon(future.bind(py)))?;
                 return Err(error);
             }
@@ -434,7 +436,7 @@ impl Waiting {
         Ok(woken)
     }
 
-    /// Receives what is here, and wakes those who wait for it.
+    /// Receives what has arrived, and wakes what waits for it.
     pub(crate) fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<Woken> {
         let ready = core.pump();
         if ready.is_empty() {
@@ -444,7 +446,7 @@ impl Waiting {
             let mut futures = self.futures.lock();
             ready.into_iter().filter_map(|id| futures.remove(&key(core, id))).flatten().collect()
         };
-        // Where another task may run just now, or nobody comes by, asyncio runs them.
+        // asyncio runs the tasks if another task may be running now (a server's loop), or if `on_idle` is never called.
         let by_loop = self.of_server || !matches!(*self.owner.lock(), Owner::Loop(_));
         let mut woken = Woken::Nobody;
         for sleeper in sleepers {
@@ -465,7 +467,7 @@ impl Waiting {
         Ok(woken)
     }
 
-    /// The client is closed: all connections end, and everybody looks.
+    /// The client is closed: ends all connections, and wakes everything that waits.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         for Watch { core, .. } in std::mem::take(&mut *self.watched.lock()) {
             core.close();
@@ -487,9 +489,9 @@ impl Sleeper {
     }
 }
 
-/// What asyncio keeps in the state of this thread while a loop runs here: another loop, or the same one when it runs again, has
-/// another one. `asyncio.get_running_loop` asks the system besides, each time, whether the process is still the same. From
-/// Python 3.14 on it does not, and nothing is kept there.
+/// The object that asyncio keeps in this thread's state while a loop runs here. Another loop has another object, and so
+/// has the same loop when it runs again. `asyncio.get_running_loop` also asks the system, each time, whether the
+/// process is still the same. From Python 3.14 on it does not, and keeps no such object.
 #[inline]
 fn loop_mark(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     let key = intern!(py, "__asyncio_running_event_loop__");
