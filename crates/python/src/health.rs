@@ -1,9 +1,9 @@
-//! `grpc.health.v1.Health`: whether a server, or one of its services, is to be given calls. In Rust, so that it answers while
-//! every handler in Python is busy.
+//! `grpc.health.v1.Health`: whether a server, or one of its services, may be given calls. In Rust, so that it answers
+//! while every handler in Python is busy.
 //!
-//! By [its description](https://github.com/grpc/grpc/blob/master/doc/health-checking.md). `Watch` keeps the request of each
-//! client that watches, and no thread: whoever changes a status sends it to those who watch it. A client that does not read
-//! gets the last status when it does, and those in between never.
+//! It follows [its description](https://github.com/grpc/grpc/blob/master/doc/health-checking.md). `Watch` keeps the
+//! request of each client that watches, but no thread: the thread that changes a status sends it to the clients that
+//! watch the service. A client that reads late gets only the latest status.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::interpreter::detach;
 enum Status {
     Serving = 1,
     NotServing = 2,
-    /// Only said to those who watch.
+    /// Only sent to clients that watch.
     Unknown = 3,
 }
 
-/// What a server says of its health.
+/// The health of a server and its services.
 #[derive(Default)]
 struct States {
     known: Mutex<Known>,
@@ -33,11 +33,11 @@ struct States {
 
 #[derive(Default)]
 struct Known {
-    /// Whether each service is to be given calls; the server as a whole is the one without a name.
+    /// Whether each service may be given calls. The server as a whole is the service without a name.
     serving: BTreeMap<String, bool>,
-    /// By the addresses of their calls.
+    /// By the addresses of their calls (`ServerCall`).
     watches: HashMap<usize, Watch>,
-    /// The server takes no more calls, whatever else is said.
+    /// The server takes no more calls, whatever `serving` says.
     stopping: bool,
 }
 
@@ -45,7 +45,7 @@ struct Known {
 struct Watch {
     request: Box<Request>,
     call: Arc<ServerCall>,
-    /// What it was told last.
+    /// The status that the client got last.
     told: Option<Status>,
 }
 
@@ -58,15 +58,16 @@ impl Known {
         }
     }
 
-    /// Tells a client the status of its service, if that is news and the client reads. The watch, if it is over.
+    /// Sends a client the status of its service, if that has changed and the client reads. Returns the watch if it is
+    /// over.
     fn tell(&mut self, key: usize) -> Option<Watch> {
         let watch = self.watches.get(&key)?;
-        // It could be read when the call came.
+        // The name was read without error when the call arrived.
         let status = self.status(service(&watch.request).unwrap_or_default());
         if watch.told != Some(status) {
             match watch.call.try_send_item(&Outgoing::new(Kind::Item, Body::Whole(&response(status)))) {
                 Ok(ItemOutcome::Sent) => self.watches.get_mut(&key)?.told = Some(status),
-                // `changed` comes when there is room.
+                // `changed` is called when the client has room.
                 Ok(ItemOutcome::NoCredit) => {}
                 Ok(ItemOutcome::Cancelled | ItemOutcome::Late) | Err(_) => return self.watches.remove(&key),
             }
@@ -78,14 +79,14 @@ impl Known {
 }
 
 impl States {
-    /// Looks at watches again. Those that are over are ended.
+    /// Looks again at the watches that `change` returns, and ends those that are over.
     fn tell(&self, change: impl FnOnce(&mut Known) -> Vec<usize>) {
         let mut known = self.known.lock();
         let keys = change(&mut known);
         let over: Vec<Watch> = keys.into_iter().filter_map(|key| known.tell(key)).collect();
         drop(known);
         for watch in over {
-            // If it is cancelled there is nobody to tell.
+            // If the call is cancelled, the failure reaches nobody.
             watch.request.fail(&Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
         }
     }
@@ -142,7 +143,7 @@ impl NativeHandler for HealthMethod {
     }
 }
 
-/// What a server says of its health, for whoever runs it.
+/// The health of a server, for the program that runs it.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Health {
     states: Arc<States>,
@@ -150,14 +151,14 @@ pub(crate) struct Health {
 
 #[pymethods]
 impl Health {
-    /// Of these services; of all it is said that they serve.
+    /// For these services. All of them serve at first.
     #[new]
     fn new(services: Vec<String>) -> Self {
         let serving = services.into_iter().map(|service| (service, true)).collect();
         Self { states: Arc::new(States { known: Mutex::new(Known { serving, ..Known::default() }) }) }
     }
 
-    /// Says from now on whether a service serves, and tells those who watch it.
+    /// Sets whether a service serves from now on, and tells the clients that watch it.
     fn set(&self, py: Python<'_>, service: String, serving: bool) {
         detach(py, || {
             self.states.tell(|known| {

@@ -5,18 +5,18 @@ use nearcall_core::server::{CallContext, CallObserver, NativeHandler, Request};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-/// A method of that service, as the handler of a server's method.
+/// A method of `nearcall.Introspection`, as the handler of a server's method.
 #[pyclass(frozen, rename_all = "UPPERCASE", module = "nearcall._core")]
 #[derive(Clone, Copy)]
 pub(crate) enum IntrospectionMethod {
-    /// What the server measures, from the client's first look on.
+    /// Returns what the server measures, and makes it measure while this client watches.
     Read,
-    /// The client looks no more.
+    /// The client stops watching.
     Stop,
 }
 
 impl IntrospectionMethod {
-    /// Answers the client of a call. The encoded result.
+    /// Answers the client of a call. Returns the encoded result.
     pub(crate) fn answer(self, call: &CallContext) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Read => {
@@ -35,7 +35,7 @@ impl CallObserver for IntrospectionMethod {}
 
 impl NativeHandler for IntrospectionMethod {
     fn handle(&self, request: Box<Request>) {
-        // By position there is nothing to send, and nothing is looked at.
+        // Arguments by position have no bytes, so there is nothing to check.
         let named = request.is_named().then(|| request.payload.inline().unwrap_or_default());
         let answer = if named.is_some_and(|named| rmp_serde::from_slice::<NoArguments>(named).is_err()) {
             Err(Failure::new(Failure::INVALID_ARGUMENT, "the methods of nearcall.Introspection take no arguments"))

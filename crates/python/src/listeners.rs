@@ -1,4 +1,4 @@
-//! The sockets of a server, apart from the server: bound before a fork, used after it.
+//! The sockets of a server, apart from the server: they are bound before a fork, and used after it.
 
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
@@ -55,16 +55,17 @@ impl Listeners {
         self.bound.lock().iter().map(|listener| listener.fd().as_raw_fd()).collect()
     }
 
-    /// The socket of the next client of one of them, for another process to serve; it belongs to the caller.
+    /// Accepts the next client of the listener at `index`, for another process to serve. The descriptor belongs to the
+    /// caller.
     fn accept(&self, index: usize) -> PyResult<Option<i32>> {
         let bound = self.bound.lock();
         let listener = bound.get(index).ok_or_else(|| PyIndexError::new_err("there is no such listener"))?;
         Ok(listener.accept_socket()?.map(IntoRawFd::into_raw_fd))
     }
 
-    /// For a process that gets its clients from another one: closes the sockets, and takes the clients that come through
-    /// `channels` in their stead, one channel for each. `returned` is an eventfd. All these descriptors belong to the
-    /// listeners from now on.
+    /// For a process that gets its clients from another process: closes the sockets, and takes the clients that arrive
+    /// through `channels` instead, one channel for each listener. `returned` is an eventfd. All these descriptors
+    /// belong to the listeners from now on.
     fn use_channels(&self, channels: Vec<i32>, returned: i32) {
         // SAFETY: the caller gives up a descriptor that is open and nobody else's.
         let returned = Arc::new(unsafe { OwnedFd::from_raw_fd(returned) });
@@ -77,14 +78,14 @@ impl Listeners {
         *bound = std::mem::take(&mut *bound).into_iter().zip(channels).map(counterpart).collect();
     }
 
-    /// Closes what is left. What this process itself bound, others can serve from now on.
+    /// Closes the listeners that are left. Other servers can use the URLs that this process itself bound from now on.
     fn close(&self) {
         self.bound.lock().clear();
     }
 }
 
 impl Listeners {
-    /// All of them; none is left here.
+    /// Takes all listeners; none is left here.
     pub(crate) fn take(&self) -> Vec<Listener> {
         std::mem::take(&mut *self.bound.lock())
     }

@@ -1,4 +1,4 @@
-//! Requests for handlers that are coroutines: the event loop takes them, and nothing here waits.
+//! Requests for handlers that are coroutines. The event loop takes them; nothing here waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,9 +30,9 @@ pub(crate) struct LoopRequest {
     request: Box<Request>,
     /// The arguments, until they are asked for.
     event: Mutex<Option<Incoming>>,
-    /// Who wants to know how the call ends.
+    /// Python callables that are told how the call ends.
     observers: Mutex<Vec<Py<PyAny>>>,
-    /// A topic has taken the call over.
+    /// A topic has taken over the call.
     kept: AtomicBool,
 }
 
@@ -52,7 +52,7 @@ impl LoopRequest {
         !self.observers.lock().is_empty()
     }
 
-    /// Tells those who want to know that the call has ended, if it has. Whether it has.
+    /// Tells the observers that the call has ended with `code`. Returns whether it has ended.
     fn tell_end(&self, py: Python<'_>, code: Option<u8>) -> bool {
         if let Some(code) = code
             && self.is_observed()
@@ -87,14 +87,14 @@ impl LoopRequest {
         self.index
     }
 
-    /// The object that is called, and what runs its calls; `None` if a service is called.
+    /// The called object, and the object that runs its calls; `None` if a service is called.
     #[getter]
     fn target(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<ServedObject>)> {
         let (_, given) = served(&self.methods, &self.request);
         given.map(|given| (given.object.clone_ref(py), given.served.clone_ref(py)))
     }
 
-    /// What `Server.changed` calls this request when something has changed for it.
+    /// The key that `Server.changed` uses for this request.
     #[getter]
     fn key(&self) -> usize {
         self.request.call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr())
@@ -153,8 +153,8 @@ impl LoopRequest {
         }
     }
 
-    /// Sends an item of the server's stream: `True`; `False` if the client gave the call up, `None` if it must take
-    /// earlier items first: `changed` tells when to try again.
+    /// Sends an item of the server's stream. Returns `True` if it was sent, `False` if the client gave the call up, and
+    /// `None` if the client must take earlier items first: then `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request)?;
         let mut encoded = encode_reply(&self.core, &self.calling, self.served(), self.request.connection(), item)?;
@@ -169,7 +169,8 @@ impl LoopRequest {
         })
     }
 
-    /// Ends the call with a result. `False` if the client must read what it was sent first: `changed` tells when to try again.
+    /// Ends the call with a result. Returns `False` if the client must read earlier messages first: then `changed`
+    /// tells when to try again.
     fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let observed = self.is_observed();
         let code = reply(py, &self.core, &self.calling, self.served(), &self.request, result, observed)?;
@@ -183,7 +184,7 @@ impl LoopRequest {
         self.tell_end(py, Some(code));
     }
 
-    /// The handler has returned a subscription: a topic goes on with the call, and `forget` does nothing.
+    /// For a handler that has returned a subscription: a topic takes over the call, and `forget` does nothing.
     fn subscribe(slf: &Bound<'_, Self>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let method = &served(&this.methods, &this.request).0.method;
@@ -202,7 +203,8 @@ impl LoopRequest {
         self.tell_end(py, Some(failure.code));
     }
 
-    /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.
+    /// The handler has returned: nothing more is received for the call, and the call counts no more. A call that was
+    /// not ended by then ends without a message.
     fn forget(&self, py: Python<'_>) {
         // Relaxed: see `subscribe`.
         if self.kept.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What servers there are on this machine.
+//! The servers on this machine that have names.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Values that msgpack has itself.
+//! Values of types that msgpack has itself.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};

@@ -1,4 +1,4 @@
-//! What a server has to say to its operator, on the way from the core to Python.
+//! Messages of the core to the server's operator, on their way to Python.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::Notice;
 
-/// What the operator should know, until a worker tells it.
+/// Keeps messages for the operator until a worker passes them on.
 #[derive(Default)]
 pub(crate) struct Notices {
     any: AtomicBool,
@@ -16,13 +16,14 @@ pub(crate) struct Notices {
 #[derive(Default)]
 struct Kept {
     list: Vec<Notice>,
-    /// When the present second of lines began, how many lines it has, and how many it would have had besides.
+    /// When the current second of lines began. `lines` and `left_out` count the lines passed on and left out since
+    /// then.
     begun: Option<Instant>,
     lines: usize,
     left_out: usize,
 }
 
-/// Lines in one second; what peers do must not fill a disk.
+/// The most lines in one second: what peers do must not fill a disk.
 const MOST_LINES: usize = 100;
 
 impl Notices {
@@ -40,12 +41,13 @@ impl Notices {
             kept.lines += 1;
         }
         kept.list.push(notice);
-        // Relaxed: a hint. Whoever pushes from another thread wakes a worker, which brings the rest in order.
+        // Relaxed: a hint. A thread that is no worker wakes one after it pushes, and that wake-up orders the two
+        // threads.
         self.any.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn take(&self) -> Vec<Notice> {
-        // Relaxed: as above. Looked at around every call, so it costs no lock.
+        // Relaxed: as above. Workers look around every call, so looking takes no lock.
         if !self.any.load(Ordering::Relaxed) {
             return Vec::new();
         }
@@ -54,7 +56,7 @@ impl Notices {
         std::mem::take(&mut kept.list)
     }
 
-    /// When no more will come: what was left out is told as well.
+    /// To be called when no more messages will come: adds the number of lines left out.
     pub(crate) fn finish(&self) {
         let mut kept = self.kept.lock();
         kept.tell_left_out();

@@ -1,4 +1,4 @@
-//! What is served: a method with what runs it, and objects with the methods of their class.
+//! What a server serves: methods with their handlers, and objects with the methods of their class.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 
 use crate::plan::Method;
 
-/// A method and what runs it.
+/// A method and its handler.
 pub(crate) struct Served {
     pub(crate) method: Py<Method>,
-    /// `None`: it is called on objects only.
+    /// `None` if the method is called on objects only.
     pub(crate) handler: Option<Py<PyAny>>,
 }
 
@@ -25,8 +25,7 @@ pub(crate) struct ServedObject {
 
 #[pymethods]
 impl ServedObject {
-    /// Each method stands under its own number. What it comes with is called with the object, then every parameter by
-    /// position.
+    /// Each method is found by its own number. Its handler is called with the object, then every parameter by position.
     #[new]
     fn new(methods: Vec<(Py<Method>, Py<PyAny>)>) -> Self {
         let kinds: Vec<_> = methods.iter().map(|(method, _)| method.get()).collect();
@@ -38,25 +37,25 @@ impl ServedObject {
 }
 
 impl ServedObject {
-    /// The method of that number, which the core has found.
+    /// The method of that number. The core has checked that it exists.
     pub(crate) fn method(&self, number: u16) -> &Served {
         &self.by_number[&number]
     }
 }
 
-/// An object as it is given: itself, and what runs its calls.
+/// An object that was given to a peer, with the methods that run its calls.
 pub(crate) struct Given {
     pub(crate) object: Py<PyAny>,
     pub(crate) served: Py<ServedObject>,
 }
 
 impl Given {
-    /// What the core keeps is what was given to it.
+    /// The `Given` inside an object that the core keeps.
     pub(crate) fn of(object: &(dyn Any + Send + Sync)) -> Option<&Self> {
         object.downcast_ref()
     }
 
-    /// Takes it out of what the core has kept.
+    /// Takes the `Given` out of an object that the core has kept.
     pub(crate) fn taken(object: Object) -> Option<Self> {
         object.downcast().ok().map(|given| *given)
     }

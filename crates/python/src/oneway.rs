@@ -1,4 +1,4 @@
-//! Calls without a reply, and what becomes of them when there is no room to send.
+//! Calls without a reply, and what happens to them when there is no room to send.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,7 +50,7 @@ impl Oneway {
         }
     }
 
-    /// For an event loop: calls if there is room. Whether there was.
+    /// For an event loop: sends the call if there is room. Returns whether there was.
     #[pyo3(signature = (*args, **kwargs))]
     fn attempt(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
         let surroundings = Surroundings::look(py, self.calling.limits.of_call())?;
@@ -79,11 +79,11 @@ impl Oneway {
     }
 
     fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        // A loop connects by itself, and calls again.
+        // An event loop connects by itself, and then calls again.
         self.calling.usable(py, if self.for_loop { Some(Instant::now()) } else { until })
     }
 
-    /// Sends the call. Whether it is in the transport's hands: `false` if there was no room.
+    /// Sends the call. Returns whether the transport has it; `false` if there was no room.
     fn pass(
         &self,
         py: Python<'_>,
@@ -95,7 +95,7 @@ impl Oneway {
         let metadata = surroundings.metadata(py)?;
         let until = surroundings.until();
         let mut stopped: Option<PyErr> = None;
-        // The interpreter is held: nobody has let go of it around this.
+        // `check_signals` needs the interpreter: it stays held while this runs.
         let mut go_on = || match py.check_signals() {
             Ok(()) => until.is_none_or(|until| Instant::now() < until),
             Err(error) => {
@@ -104,13 +104,13 @@ impl Oneway {
             }
         };
         let mut send = |core: &Arc<Core>, metadata: Option<Metadata>| -> PyResult<Result<Passed, Failure>> {
-            // For the server at the other end of `core`.
+            // The next server may want other arguments, so they are encoded for the server at the other end of `core`.
             let successor = self.method.get().successor(py);
             let method = successor.as_ref().unwrap_or(&self.method).get();
             let encode = || method.encode_call(args, kwargs);
             let mut encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
                 Ok(encoded) => encoded,
-                // A loop notices by itself that a server is gone.
+                // An event loop notices by itself that a server is gone.
                 Err(refusal) if self.for_loop => return Err(refusal),
                 Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Err),
             };
@@ -134,7 +134,7 @@ impl Oneway {
         };
         let name = &self.method.get().name;
         let passed = match send(&core, metadata.clone())? {
-            // It was not sent, so it can be sent again.
+            // The call was not sent, so it can be sent again.
             Err(failure) if self.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 let core = self.usable(py, until)?;
                 send(&core, metadata)?

@@ -1,4 +1,4 @@
-//! How a call with streams is begun, and how it is begun once more when its server has refused it.
+//! How a call with streams is begun, and begun once more after its server has refused it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +32,7 @@ pub(crate) fn begin_stream(
         let core = if let Some(core) = ready {
             core
         } else {
-            // A loop has connected before, and is not to wait here.
+            // An event loop has connected before, and must not wait here.
             let core = calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
             surroundings.look_again();
             core
@@ -41,7 +41,7 @@ pub(crate) fn begin_stream(
         let references = method.get().arguments.references;
         let mut encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
             Ok(encoded) => encoded,
-            // A loop notices by itself that a server is gone.
+            // An event loop notices by itself that a server is gone.
             Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),
             Err(refusal) => {
                 calling.reconsider(py, &core, refusal)?;
@@ -62,7 +62,7 @@ pub(crate) fn begin_stream(
                 encoded.sent();
                 break (core, method, id, kept);
             }
-            // Not even begun: the connection was lost before.
+            // The connection was lost before the call began.
             Err(failure)
                 if !core.is_usable()
                     && failure.code == Failure::UNAVAILABLE
@@ -79,7 +79,7 @@ pub(crate) fn begin_stream(
     Ok(Stream::new(core, calling.clone(), method, id, surroundings, kept))
 }
 
-/// Whether calls of this kind are told by the server that it has not begun with them.
+/// Whether the server says so if it has not begun a call, and the call may then go over another connection.
 fn may_be_refused(calling: &Calling, core: &Core) -> bool {
     calling.may_move() && core.tells_unbegun()
 }
@@ -118,7 +118,7 @@ pub(crate) struct Anew<'a> {
 }
 
 impl Anew<'_> {
-    /// Begins it with the arguments as they were encoded. The inner failure is that of a call that could not be begun.
+    /// Begins the call with its encoded arguments. The inner failure is that of a call that could not begin.
     pub(crate) fn begin(
         &self,
         py: Python<'_>,
@@ -130,7 +130,7 @@ impl Anew<'_> {
         let metadata = counted(self.surroundings.metadata(py)?, self.tally);
         let mut request = request(self.calling, self.method, Body::Whole(arguments), 0, left, metadata);
         (request.compress, request.encoding) = self.surroundings.compression(py)?;
-        // In a loop nothing is waited for.
+        // An event loop must not wait.
         let begun = if self.for_loop {
             begin(core, self.method, &request, true)
         } else {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::errors::invalid;
 use crate::tls::Tls;
 
-/// Reads the options that clients and servers share, but whom they [trust].
+/// Reads the options that clients and servers share, except those of [`trust`].
 pub(crate) fn options(
     py: Python<'_>,
     spin: &Bound<'_, PyAny>,
@@ -45,7 +45,7 @@ pub(crate) fn options(
     })
 }
 
-/// Says in the options whom they trust: beyond this machine, and of its users.
+/// Sets which peers to trust: on other machines, and which users of this machine.
 pub(crate) fn trust(
     options: &mut Options,
     allow_plaintext: bool,
@@ -58,7 +58,8 @@ pub(crate) fn trust(
     options.admission = Admission { users: allow_users, groups: allow_groups };
 }
 
-/// Attempts, first and longest pause in seconds, by how much pauses grow, statuses, tokens, and tokens for a success.
+/// Attempts, first and longest pause in seconds, the factor by which pauses grow, status codes, tokens, and tokens for
+/// a success.
 pub(crate) type Retried = (u32, f64, f64, f64, Vec<u8>, f64, f64);
 
 /// Which calls are sent again.
@@ -69,7 +70,7 @@ pub(crate) fn retry_policy(py: Python<'_>, retry: Retried) -> PyResult<RetryPoli
     Ok(RetryPolicy { attempts, initial_backoff, max_backoff, multiplier, codes, max_tokens, token_ratio })
 }
 
-/// Host, port, `proxy-authorization`, and the hosts that are not for it.
+/// Host, port, `proxy-authorization`, and the hosts that are reached without the proxy.
 pub(crate) type Proxied = (String, u16, Option<String>, Option<Vec<String>>);
 
 /// The proxy to connect through.

@@ -55,7 +55,7 @@ impl Value {
     }
 }
 
-/// Lets Python say what an error of the codec means.
+/// Asks Python for the exception that explains an error of the codec.
 fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
     match explainer.bind(py).run([error.value(py).as_any()]) {
         Ok(explained) => PyErr::from_value(explained),
@@ -88,7 +88,8 @@ fn bytearray<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize)
     Ok(filled?.cast_into()?)
 }
 
-/// An object of `len` bytes of the payload; `make` and `start` are Python's functions for such objects.
+/// A Python object with `len` bytes of the payload. `make` and `start` are Python's functions for the type of the
+/// object.
 fn filled<'py>(
     py: Python<'py>,
     payload: &Payload,
@@ -97,13 +98,13 @@ fn filled<'py>(
     make: unsafe extern "C" fn(*const c_char, isize) -> *mut ffi::PyObject,
     start: unsafe extern "C" fn(*mut ffi::PyObject) -> *mut c_char,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: without a source, Python makes an object of so many bytes, which are ours to set.
+    // SAFETY: without a source, Python makes an object of that many bytes, which this function fills.
     let made = unsafe { make(null(), len as isize) };
-    // SAFETY: a new reference, or null and an exception.
+    // SAFETY: a new reference, or null with an exception set.
     let object = fitting(py, len, unsafe { Bound::from_owned_ptr_or_err(py, made) })?;
-    // SAFETY: an object of the kind that the function is for.
+    // SAFETY: an object of the type that the function is for.
     let start = unsafe { start(object.as_ptr()) };
-    // SAFETY: the object has so many bytes, and nobody else has seen it yet.
+    // SAFETY: the object has that many bytes, and no other code has seen it yet.
     let into = unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), len) };
     if len < LONG {
         payload.copy(offset, into);
@@ -113,7 +114,7 @@ fn filled<'py>(
     Ok(object)
 }
 
-/// A lack of memory for what arrived is the call's failure.
+/// If there is no memory for a received message, the call fails with `RESOURCE_EXHAUSTED`.
 fn fitting<'py>(py: Python<'py>, len: usize, made: PyResult<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     made.map_err(|error| {
         if !error.is_instance_of::<PyMemoryError>(py) {
@@ -126,7 +127,7 @@ fn fitting<'py>(py: Python<'py>, len: usize, made: PyResult<Bound<'py, PyAny>>) 
 }
 
 impl Limit {
-    /// The msgpack of a payload, which may be decoded: it holds no more values than are allowed, and no keys that collide.
+    /// The msgpack bytes of a payload, checked: they hold no more values than are allowed, and no keys that collide.
     #[inline]
     fn body<'py>(
         &self,
@@ -145,7 +146,7 @@ impl Limit {
         Ok(body)
     }
 
-    /// The value of the first bytes of a payload.
+    /// Decodes the first `len` bytes of a payload.
     #[inline]
     fn decode<'py>(
         &self,
@@ -172,7 +173,7 @@ impl Limit {
         decoded.map_err(|error| explain(py, explainer, error))
     }
 
-    /// The value of a payload with buffers beside it.
+    /// Decodes a payload with buffers beside it.
     fn decode_parts<'py>(
         &self,
         py: Python<'py>,
@@ -185,7 +186,8 @@ impl Limit {
         decoded.map_err(|error| explain(py, explainer, error))
     }
 
-    /// Whether a message so long can hold too many values: every one takes a byte at least, and a reference twelve.
+    /// Whether a message of this length can hold too many values: every value takes at least one byte, and a reference
+    /// twelve.
     #[inline]
     fn may_exceed(&self, len: usize) -> bool {
         let most_in_a_byte = if self.references { REFERENCE_VALUES.div_ceil(12) } else { 1 };
@@ -202,7 +204,7 @@ impl Limit {
         raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, message))
     }
 
-    /// A payload with buffers beside it, as the codec takes it.
+    /// Splits a payload into checked msgpack bytes and views of the buffers beside them.
     fn divide<'py>(
         &self,
         py: Python<'py>,
@@ -220,7 +222,7 @@ impl Limit {
     }
 }
 
-/// Length of the body, and where each buffer lies.
+/// The length of the body, and offset and length of each buffer.
 fn ranges(py: Python<'_>, event: &Incoming) -> PyResult<(usize, Vec<(usize, usize)>)> {
     match event.head.extras().and_then(|extras| extras.parts.as_ref()) {
         None => Ok((event.payload.len(), Vec::new())),
@@ -251,8 +253,8 @@ impl Method {
         self.encode_bound(&bound)
     }
 
-    /// Encodes arguments that `bind` or `split` has sorted: a full tuple, or a dictionary of those given. Every call that
-    /// does not take the fast path comes by here, so that here alone is decided how its arguments travel.
+    /// Encodes arguments that `bind` or `split` has sorted: a tuple of all, or a dict of those given. Every call that
+    /// does not take the fast path of `encode_call` comes here, so only this function decides how its arguments travel.
     pub(crate) fn encode_bound<'py>(&self, bound: &Bound<'py, PyAny>) -> PyResult<Encoded<'py>> {
         let arguments = &self.arguments;
         if !self.always_named
@@ -310,7 +312,8 @@ impl Arguments {
         self.coded(&coded, Some(buffers))
     }
 
-    /// The payload of the arguments that the codec encodes, behind those that are buffers.
+    /// The payload of the arguments that the codec encodes. The arguments that are buffers go beside it, ahead of the
+    /// codec's own buffers.
     #[inline]
     fn coded<'py>(&self, values: &Bound<'py, PyTuple>, buffers: Option<Buffers<'py>>) -> PyResult<Encoded<'py>> {
         let encoded = if self.parts {
@@ -322,7 +325,7 @@ impl Arguments {
         encoded.map_err(|error| self.explain(values.py(), values, error))
     }
 
-    /// The only argument, if it is a buffer: the payload itself.
+    /// The form of the only argument, if that is a buffer: then the payload is the buffer itself.
     #[inline]
     pub(crate) fn single_buffer(&self) -> Option<Form> {
         match self.forms[..] {
@@ -331,7 +334,7 @@ impl Arguments {
         }
     }
 
-    /// Decodes the arguments of a call that has arrived, every parameter in order.
+    /// Decodes the arguments of a received call, every parameter in order.
     pub(crate) fn decode<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Who is at the other end, as Python is told.
+//! The identity of a peer, for Python.
 
 use nearcall_core::Peer;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ pub(crate) fn peer<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyD
     let out = PyDict::new(py);
     match peer {
         Peer::Local { pid, uid, gid } => {
-            // 0: the system does not say. Whoever signals that number means the whole group of processes.
+            // 0: the system does not say. As the target of a signal, 0 would mean the whole group of processes.
             if *pid != 0 {
                 out.set_item("pid", pid)?;
             }

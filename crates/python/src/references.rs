@@ -1,4 +1,4 @@
-//! Objects that cross a connection by reference: what was given is called over the same connection, either way.
+//! Objects that cross a connection by reference. Their calls go over the same connection, in either direction.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU64;
@@ -22,7 +22,7 @@ use crate::stream::Stream;
 use crate::target::{Hold, Target, gone};
 use crate::unary::Unary;
 
-/// The connection whose value the calling thread encodes or decodes just now, if that may hold references.
+/// The connection for which this thread now encodes or decodes a value, if the value may hold references.
 #[pyfunction]
 pub(crate) fn current_references() -> Option<References> {
     crossing::current().map(|(hold, attached)| References { hold, attached })
@@ -37,8 +37,8 @@ pub(crate) struct References {
 
 #[pymethods]
 impl References {
-    /// Counts one more of an own object that is about to be sent, and keeps it until the other side has let go of it. Its
-    /// number there.
+    /// Counts one more reference to an own object that is about to be sent, and keeps the object until the other side
+    /// has released it. Returns the object's number on this connection.
     fn give(&self, py: Python<'_>, object: Py<PyAny>, served: Py<ServedObject>) -> PyResult<u64> {
         let core = self.core(py)?;
         let identity = (object.as_ptr().addr(), served.as_ptr().addr());
@@ -49,14 +49,14 @@ impl References {
         Ok(id.get())
     }
 
-    /// Notes that a reference was taken out of the message that is decoded: whoever did so lets go of it.
+    /// Notes that a reference was taken out of the message that is decoded: the code that took it releases it.
     fn take(&self, id: u64) {
         if let Some(id) = NonZeroU64::new(id) {
             note_taken(&self.attached, id);
         }
     }
 
-    /// The own object of that number, which came home.
+    /// The own object of that number, which the other side has sent back.
     fn mine(&self, py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
         let export = NonZeroU64::new(id).and_then(|id| self.hold.core()?.given(id));
         if let Some(given) = export.as_ref().and_then(|export| Given::of(export.object())) {
@@ -66,7 +66,7 @@ impl References {
         Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, text)))
     }
 
-    /// Tells the other side that so many fewer of its object are held here. Never waits, and never fails.
+    /// Tells the other side that `count` fewer references to its object are held here. Never waits, and never fails.
     fn release(&self, id: u64, count: u32) {
         if let Some(core) = self.hold.core()
             && let Some(id) = NonZeroU64::new(id)
@@ -76,37 +76,37 @@ impl References {
         }
     }
 
-    /// Whether the connection is there.
+    /// Whether the connection still exists.
     #[getter]
     fn alive(&self) -> bool {
         self.hold.core().is_some_and(|core| !core.is_dead() && core.is_ours())
     }
 
-    /// Where the other side is, or who it is.
+    /// The URL of the other side, or another name for it.
     #[getter]
     fn url(&self) -> &str {
         &self.attached.name
     }
 
-    /// What the server at the other end says of itself; empty if that is a client.
+    /// The description of the server at the other end; empty if a client is there.
     #[getter]
     fn description(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.core(py)?.description().to_owned())
     }
 
-    /// What the owner of the connection keeps with it, made when it is first asked for.
+    /// The object that the owner of the connection keeps with it, made when it is first asked for.
     #[getter]
     fn held(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let (py, this) = (slf.py(), slf.get());
         if let Some(held) = this.attached.held.lock().as_ref() {
             return Ok(held.clone_ref(py));
         }
-        // Outside the lock: Python runs, and another thread may be as far. The first stays.
+        // Outside the lock, because Python runs. Another thread may do the same meanwhile: then the first object stays.
         let made = this.attached.calling.make_passage.bind(py).run([slf.as_any()])?.unbind();
         Ok(this.attached.held.lock().get_or_insert_with(|| made.clone_ref(py)).clone_ref(py))
     }
 
-    /// Seconds that a call made now may take; `None` for ever.
+    /// Seconds that a call made now may take; `None` if there is no limit.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(Surroundings::look(py, self.attached.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
     }
@@ -121,14 +121,14 @@ impl References {
         self.attached.calling.waiting.stirred(py)
     }
 
-    /// A callable for a method without streams of the other side's object of that number. `keeps` lives as long as the
-    /// callable and its calls.
+    /// A callable for a method without streams of the other side's object with the number `target`. `keeps` lives as
+    /// long as the callable and its calls.
     #[pyo3(signature = (method, target, *, keeps))]
     fn unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<Unary> {
         Ok(Unary::new(self.calling(py, target, keeps)?, method))
     }
 
-    /// A callable for a method of it that sends no reply.
+    /// A callable for a method of that object that sends no reply.
     #[pyo3(signature = (method, target, *, for_loop, keeps))]
     fn oneway(
         &self,
@@ -141,13 +141,13 @@ impl References {
         Ok(Oneway::new(self.calling(py, target, keeps)?, method, for_loop))
     }
 
-    /// A callable for a method of it without streams that returns an awaitable.
+    /// A callable for a method of that object without streams. It returns an awaitable.
     #[pyo3(signature = (method, target, *, keeps))]
     fn async_unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<AsyncUnary> {
         Ok(AsyncUnary::new(self.calling(py, target, keeps)?, method))
     }
 
-    /// Begins a call of it with streams. `arguments` is what the plan's `split` returned.
+    /// Begins a call with streams of that object. `arguments` is what the plan's `split` returned.
     #[pyo3(signature = (method, target, arguments, *, for_loop, keeps))]
     fn open(
         &self,

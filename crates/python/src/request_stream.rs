@@ -1,4 +1,4 @@
-//! The stream of a client, for a handler that runs in a thread.
+//! The client's stream, for a handler that runs in a thread.
 
 use std::sync::Arc;
 use std::time::Instant;

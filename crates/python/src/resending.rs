@@ -1,7 +1,7 @@
-//! Streams that a server has refused without having begun with them are sent again from their start.
+//! Sends streams again from their start, if the server has refused them before it began with them.
 //!
-//! Threads do that themselves, see [`route`](crate::route). An event loop leaves it to a task, and its readers and senders
-//! wait until it is through.
+//! Threads do that themselves, see [`route`](crate::route). In an event loop a task does it, and readers and senders of
+//! the stream wait for the task.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,8 +20,9 @@ use crate::stream::Stream;
 use crate::waiting::{Owner, wake};
 
 impl Stream {
-    /// For the thread that reads, which finds that the call has ended although its end has not come here: waits for who
-    /// may be sending it again. Whether there is another leg; if not, that end, if the other thread has found it.
+    /// For the reading thread, which finds that the call has ended without its end having arrived here: waits for
+    /// another thread that may be sending the call again. Returns whether there is another leg. If not, `Err` holds the
+    /// end, if the other thread has found it.
     #[cold]
     pub(crate) fn await_other(&self, py: Python<'_>, leg: &Leg) -> PyResult<Result<bool, Incoming>> {
         while self.route.is_claimed() {
@@ -33,29 +34,29 @@ impl Stream {
         })
     }
 
-    /// For a thread that sends, when no more may be kept of a call that is being sent again: waits a moment. Whether its time
-    /// is not over.
+    /// For a sending thread, when the call is being sent again and no more items may be kept: waits a moment. Returns
+    /// whether the deadline is still ahead.
     #[cold]
     pub(crate) fn await_leg(&self, py: Python<'_>) -> PyResult<bool> {
         self.route.sleep(py)?;
         Ok(self.until.is_none_or(|until| Instant::now() < until))
     }
 
-    /// For the thread that reads: whether the call that has ended with this is under way again.
+    /// For the reading thread: whether the call that ended with `end` is under way again.
     #[cold]
     pub(crate) fn refused(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
         loop {
             match self.route.claim(leg) {
                 Claim::Ours => return self.send_claimed(py, leg, end),
                 Claim::Nobodys => return Ok(false),
-                // A sender that looks for the end finds that it is here.
+                // A sender has the claim and looks for the end. This thread has it, so the sender gives the claim back.
                 Claim::Others if !leg.has_next() => self.route.sleep(py)?,
                 Claim::Others => return Ok(true),
             }
         }
     }
 
-    /// For a thread that sends: whether the call, which has ended, goes on all the same.
+    /// For a sending thread: whether a call that has ended goes on nevertheless, on another leg.
     #[cold]
     pub(crate) fn goes_on(&self, py: Python<'_>, leg: &Leg) -> PyResult<bool> {
         match self.route.claim(leg) {
@@ -65,7 +66,7 @@ impl Stream {
         }
         let Some(end) = leg.core.take_unbegun(leg.id) else {
             self.route.unclaim();
-            // If it is not there any more, the thread that reads has it, and is about to decide.
+            // If the end is not there any more, the reading thread has it and is about to decide.
             return Ok(!leg.core.is_live(leg.id));
         };
         let again = self.send_claimed(py, leg, &end)?;
@@ -75,7 +76,7 @@ impl Stream {
         Ok(again)
     }
 
-    /// The same in an event loop, where the end is still to be taken, or is given.
+    /// Like `goes_on`, for an event loop. `end` is the call's end if it was taken already.
     #[cold]
     pub(crate) fn goes_on_in_loop(slf: &Bound<'_, Self>, end: Option<Incoming>) -> PyResult<Result<bool, Incoming>> {
         let (py, this) = (slf.py(), slf.get());
@@ -101,7 +102,7 @@ impl Stream {
         Ok(Ok(true))
     }
 
-    /// What is to be done about a refusal.
+    /// Decides whether and how to send a refused call again.
     fn again(&self, leg: &Leg, end: &Incoming) -> Option<Again> {
         let mut tally = self.route.tally();
         let again = self.calling.again(&leg.core, self.method.get(), end, &mut tally);
@@ -109,7 +110,7 @@ impl Stream {
         again
     }
 
-    /// Sends the call again, which this thread has claimed. Whether it is to be.
+    /// Sends the call again; this thread has claimed it. Returns whether the call was sent again.
     fn send_claimed(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
         let sent = self.try_again(py, leg, end);
         if !matches!(sent, Ok(true)) {
@@ -121,7 +122,7 @@ impl Stream {
     fn try_again(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
         let Some(mut again) = self.again(leg, end) else { return Ok(false) };
         loop {
-            // What happened to the call says more than that there is no time left, or nobody there now.
+            // What happened to the call says more than that its deadline passes, or that no server is there now.
             if !pause(py, again.pause, self.until)? {
                 return Ok(false);
             }
@@ -137,8 +138,8 @@ impl Stream {
         }
     }
 
-    /// Begins the call's next leg with all that was kept. The inner failure is that of a call that was not even begun,
-    /// because the connection was lost before.
+    /// Begins the call's next leg, and sends everything that was kept. The inner failure means that the connection was
+    /// lost before the leg began.
     pub(crate) fn begin_again(&self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Result<(), Again>> {
         let method = self.method.get();
         let Some(arguments) = self.route.arguments() else {
@@ -164,16 +165,16 @@ impl Stream {
             let send = || {
                 let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&bytes)) };
                 match kind {
-                    // All that is kept is less than a stream may send before more is granted.
+                    // All kept items together are less than a stream may send before the server grants more.
                     Kind::Item => core.try_send_item(id, &frame, until).map(|sent| sent == Some(true)),
                     _ => core.end_stream(id, until).map(|()| true),
                 }
             };
-            // In a loop nothing is waited for.
+            // An event loop must not wait.
             let sent = if for_loop { send() } else { detach(py, send) };
             match sent {
                 Ok(true) => {}
-                // It has ended again: whoever looks finds why.
+                // The leg has ended as well: the thread that looks next finds why.
                 Ok(false) => self.route.go_on(&mut leg),
                 Err(_) if core.is_dead() => self.route.go_on(&mut leg),
                 Err(failure) => {
@@ -191,7 +192,8 @@ impl Stream {
         Ok(Ok(()))
     }
 
-    /// For an event loop: `future` is done when the call has been sent again. Whether that is to be waited for.
+    /// For an event loop: completes `future` when the call has been sent again. Returns whether there is anything to
+    /// wait for.
     pub(crate) fn notify_when_sent_again(&self, py: Python<'_>, future: &Py<PyAny>) -> bool {
         if !self.route.is_claimed() {
             return false;
@@ -200,7 +202,7 @@ impl Stream {
         true
     }
 
-    /// Lets those of the event loop look again.
+    /// Wakes the futures that wait for the call to be sent again.
     pub(crate) fn wake_futures(&self, py: Python<'_>) -> PyResult<()> {
         self.route.take_futures().iter().try_for_each(|future| wake(future.bind(py)))
     }

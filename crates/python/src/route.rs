@@ -1,8 +1,8 @@
-//! The attempts at a call with streams, and what is kept of it to be sent once more.
+//! The attempts at a call with streams, and what is kept for sending the call once more.
 //!
-//! Whoever finds that a server has refused the call, the thread that reads or the one that sends, claims it, begins it on
-//! another connection, and sends there what was kept; what is sent meanwhile is kept, too, and goes out behind it. Then the
-//! call's next leg is there for everybody.
+//! The thread that finds that a server has refused the call, the reading or the sending one, claims the call, begins it
+//! on another connection, and sends there what was kept. What is sent meanwhile is kept, too, and goes out behind that.
+//! Then all threads use the call's next leg.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::interpreter::{SIGNAL_CHECK, detach};
 
-/// One attempt at a call: over which connection, and as which call there.
+/// One attempt at a call: the connection, and the call's number there.
 pub(crate) struct Leg {
     pub(crate) core: Arc<Core>,
     pub(crate) id: CallId,
@@ -26,7 +26,7 @@ impl Leg {
         Self { core, id, next: OnceLock::new() }
     }
 
-    /// Whether there is a later one.
+    /// Whether there is a later leg.
     pub(crate) fn has_next(&self) -> bool {
         self.next.get().is_some()
     }
@@ -35,7 +35,8 @@ impl Leg {
 /// The attempts at a call, and what is kept for the next one.
 pub(crate) struct Route {
     first: Leg,
-    /// Set when there is no other leg for certain: from then on nothing is locked. Who sees it sees the last leg.
+    /// Set when there will certainly be no other leg: from then on nothing is locked. A thread that sees it set also
+    /// sees the last leg.
     settled: OnceLock<()>,
     state: Mutex<State>,
 }
@@ -44,42 +45,42 @@ pub(crate) struct Route {
 struct State {
     kept: Option<Kept>,
     tally: Tally,
-    /// Somebody begins the next leg, or looks whether to.
+    /// A thread or task begins the next leg, or decides whether to.
     claimed: bool,
     /// The user has given the call up.
     given_up: bool,
-    /// The end of a call that is not sent again, for who reads.
+    /// The end of a call that is not sent again, for the reader.
     end: Option<Incoming>,
-    /// Why it could not be sent again, for who waits in an event loop.
+    /// Why the call could not be sent again, for the readers and senders of an event loop.
     failure: Option<PyErr>,
-    /// They wait until the claim is over.
+    /// Threads that wait until the claim is over.
     threads: Vec<Thread>,
     futures: Vec<Py<PyAny>>,
 }
 
 impl State {
-    /// It is not sent again.
+    /// The call will not be sent again.
     fn close(&mut self) {
         (self.kept, self.claimed) = (None, false);
     }
 }
 
-/// What becomes of an item.
+/// What to do with an item.
 pub(crate) enum Keeping<'a> {
-    /// It is to be sent there.
+    /// The caller must send the item on this leg.
     Send(&'a Leg),
-    /// Whoever sends the call again sends it as well.
+    /// The thread or task that sends the call again sends the item as well.
     Kept,
-    /// It is to wait until the call has been sent again.
+    /// The item must wait until the call has been sent again.
     Wait,
 }
 
-/// Whose a call is that has ended and may be sent again.
+/// Who may send again a call that has ended.
 pub(crate) enum Claim {
     Ours,
-    /// What was kept goes out, or has gone out, on the next leg.
+    /// Another thread or task sends what was kept on the next leg, or has sent it.
     Others,
-    /// It is not to be sent again.
+    /// The call is not sent again.
     Nobodys,
 }
 
@@ -111,7 +112,7 @@ impl Route {
         self.keeps() && self.state.lock().claimed
     }
 
-    /// An item is about to be sent: where.
+    /// Decides what to do with an item that is about to be sent. Keeps the item if there may be another leg.
     pub(crate) fn keep(&self, item: &Outgoing<'_>) -> Keeping<'_> {
         if !self.keeps() {
             return Keeping::Send(self.leg());
@@ -123,14 +124,15 @@ impl Route {
                 return Keeping::Wait;
             }
             if !kept.item(item) {
-                // It is too much by now.
+                // This is too much to keep: the call cannot be sent again.
                 state.kept = None;
             }
         }
         if claimed { Keeping::Kept } else { Keeping::Send(self.leg()) }
     }
 
-    /// The stream is complete: where to say so, if not whoever sends it again does.
+    /// Notes that the stream is complete. Returns the leg on which to say so; `None` if the thread or task that sends
+    /// the call again does that.
     pub(crate) fn end(&self) -> Option<&Leg> {
         if !self.keeps() {
             return Some(self.leg());
@@ -142,7 +144,7 @@ impl Route {
         if state.claimed { None } else { Some(self.leg()) }
     }
 
-    /// The server has begun with the call, or it has ended for good: there is no other leg. For who reads.
+    /// For the reader: the server has begun the call, or the call has ended for good. There will be no other leg.
     #[inline]
     pub(crate) fn settle(&self) {
         if self.keeps() {
@@ -151,7 +153,7 @@ impl Route {
         }
     }
 
-    /// Changes the state, and wakes the threads that wait for that.
+    /// Changes the state, and wakes the threads that wait for the claim if it is over.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -167,7 +169,7 @@ impl Route {
         }
     }
 
-    /// Leaves the end, which a sender has found, to who reads.
+    /// Leaves the end that a sender has found to the reader.
     pub(crate) fn leave_end(&self, end: Incoming) {
         self.change(|state| {
             state.close();
@@ -184,7 +186,7 @@ impl Route {
         self.state.lock().failure.take()
     }
 
-    /// Who sends a call again that has ended on that leg.
+    /// Decides who sends a call again that has ended on `leg`.
     pub(crate) fn claim(&self, leg: &Leg) -> Claim {
         let mut state = self.state.lock();
         if state.claimed || leg.has_next() {
@@ -194,7 +196,7 @@ impl Route {
         if state.claimed { Claim::Ours } else { Claim::Nobodys }
     }
 
-    /// Whoever has claimed it does not send it again.
+    /// Gives the claim back, without sending the call again.
     pub(crate) fn unclaim(&self) {
         self.change(|state| state.claimed = false);
     }
@@ -204,7 +206,8 @@ impl Route {
         self.state.lock().kept.as_ref().map(|kept| kept.arguments().to_vec())
     }
 
-    /// What follows so many frames behind the arguments. If that is all, `leg` is the call's next, and the claim is over.
+    /// The frame at `place` behind the arguments. If there is none, `leg` becomes the call's next leg, and the claim is
+    /// over.
     pub(crate) fn next_frame(&self, place: usize, leg: &mut Option<Leg>) -> Option<(Kind, Compress, Vec<u8>)> {
         self.change(|state| {
             let frame = state.kept.as_ref().and_then(|kept| kept.frame(place));
@@ -216,7 +219,7 @@ impl Route {
         })
     }
 
-    /// The call goes on as `leg`, if that has not been said before.
+    /// Makes `leg` the call's next leg, unless that was done before.
     pub(crate) fn go_on(&self, leg: &mut Option<Leg>) {
         self.change(|state| self.go_on_from(state, leg));
     }
@@ -242,12 +245,12 @@ impl Route {
         py.check_signals()
     }
 
-    /// It is not sent again.
+    /// The call will not be sent again.
     pub(crate) fn close(&self) {
         self.change(State::close);
     }
 
-    /// How often it was sent, and failed.
+    /// How often the call was sent, and how often it failed.
     pub(crate) fn tally(&self) -> Tally {
         self.state.lock().tally
     }
@@ -256,12 +259,12 @@ impl Route {
         self.state.lock().tally = tally;
     }
 
-    /// Whether the user has given it up.
+    /// Whether the user has given the call up.
     pub(crate) fn is_given_up(&self) -> bool {
         self.state.lock().given_up
     }
 
-    /// A future of the event loop that waits until the claim is over.
+    /// Adds a future of the event loop, to be woken when the claim is over.
     pub(crate) fn add_future(&self, future: Py<PyAny>) {
         self.state.lock().futures.push(future);
     }
@@ -270,7 +273,7 @@ impl Route {
         std::mem::take(&mut self.state.lock().futures)
     }
 
-    /// It could not be sent again, for who waits in an event loop.
+    /// Notes why the call could not be sent again, for the readers and senders of an event loop.
     pub(crate) fn fail(&self, failure: PyErr) {
         // Dropped outside the lock: that may run Python.
         let earlier = self.change(|state| {

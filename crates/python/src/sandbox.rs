@@ -1,4 +1,4 @@
-//! Confining this process: a policy as Python has it, and the report as plain values.
+//! Confines this process: takes a policy from Python, and returns the report as plain values.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(crate) struct PlainPolicy {
     write: Vec<PathBuf>,
     execute: Vec<PathBuf>,
     subprocesses: bool,
-    /// `None` for all.
+    /// `None` allows all ports.
     ports: Option<Vec<u16>>,
     unix_sockets: bool,
     abstract_sockets: bool,
@@ -62,13 +62,13 @@ impl PlainPolicy {
     }
 }
 
-/// Control groups that this process is on its way into, so that [`confine`] need not wait for them.
+/// Control groups that this process has begun to enter, so that [`confine`] need not wait for them.
 #[pyclass(module = "nearcall._core")]
 pub(crate) struct EarlyLimits(Option<Early>);
 
 #[pymethods]
 impl EarlyLimits {
-    /// Begins with these limits of a policy.
+    /// Begins to enter the control groups for these limits of a policy.
     #[new]
     #[pyo3(signature = (*, memory, cpu_share, tasks))]
     fn new(memory: Option<u64>, cpu_share: Option<f64>, tasks: Option<u64>) -> Self {
@@ -76,12 +76,12 @@ impl EarlyLimits {
     }
 }
 
-/// A layer: its name, what came of it, and a sentence about that.
+/// A layer's name, its state, and a sentence about that.
 type Row = (&'static str, &'static str, String);
 
-/// Confines this process for ever. What came of each layer.
+/// Confines this process for ever. Returns the state of each layer.
 ///
-/// The interpreter is held all the time: another thread of it would be an error anyway.
+/// The interpreter is held all the time: a second thread would make confining fail anyway.
 #[pyfunction]
 #[pyo3(signature = (policy, early=None))]
 pub(crate) fn confine(policy: PlainPolicy, early: Option<&Bound<'_, EarlyLimits>>) -> PyResult<Vec<Row>> {

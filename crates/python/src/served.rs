@@ -18,28 +18,29 @@ use crate::errors::{describe, failure_of, raise};
 use crate::objects::{Given, Served};
 use crate::plan::Method;
 
-/// What runs a call, and the object that is called, if it is no service.
+/// The method and handler of a call, and the called object if no service is called.
 #[inline]
 pub(crate) fn served<'a>(methods: &'a [Served], request: &'a Request) -> (&'a Served, Option<&'a Given>) {
     let given = request.target.as_ref().and_then(|export| Given::of(export.object()));
-    // The core has found the method, in one place or the other.
+    // The core has checked that the method exists in that place.
     match given {
         Some(given) => (given.served.get().method(request.head.method), Some(given)),
         None => (&methods[usize::from(request.head.method)], None),
     }
 }
 
-/// The half that calls the client of a request. A client of this process may be gone before its connection is.
+/// The half of the connection that calls the client of a request. A client in this process may be gone before its
+/// connection.
 pub(crate) fn caller(py: Python<'_>, core: &Arc<Core>, connection: &Arc<ServerConnection>) -> PyResult<Arc<Caller>> {
     let gone = || raise(py, &Failure::new(Failure::UNAVAILABLE, "the connection is gone"));
     core.caller(connection).ok_or_else(gone)
 }
 
-/// The failure that an exception of a method's handler stands for. The server's operator is told, if it is a fault.
+/// The failure for an exception of a method's handler. If the exception is a fault, the server's operator is told.
 #[cold]
 pub(crate) fn describe_for(py: Python<'_>, method: &Method, call: Call, error: &PyErr) -> Failure {
     let Some(describe) = &method.describe_error else { return describe(py, error) };
-    // With its traceback, which `value` alone need not have.
+    // With its traceback, which `value` alone may lack.
     let exception = error.clone_ref(py).into_value(py);
     let described = Bound::new(py, call).and_then(|call| describe.bind(py).run([exception.bind(py).as_any(), &call]));
     failure_of(error, described)
@@ -81,12 +82,12 @@ pub(crate) fn encode_reply<'py>(
     Ok(encoded)
 }
 
-/// The call's state shared with the receiving worker.
+/// The call's state, which the receiving worker shares.
 pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
     request.call.clone().ok_or_else(|| PyOSError::new_err("the call has no stream"))
 }
 
-/// Ends a call with a result. How it ended; `None` for an event loop if there is no room.
+/// Ends a call with a result. Returns the status code; `None` in an event loop if there is no room.
 pub(crate) fn reply(
     py: Python<'_>,
     core: &Arc<Core>,
@@ -102,7 +103,8 @@ pub(crate) fn reply(
     }
     let mut encoded = encode_reply(core, calling, method, request.connection(), result)?;
     if encoded.unsent.is_some() && request.context().is_cancelled() {
-        // The client would not look at the reply, and so never let go of what it gives: that is taken back here.
+        // The client would not look at the reply, and so would never release the objects given with it: they are taken
+        // back here.
         request.forget();
         return Ok(Some(Failure::CANCELLED));
     }
@@ -114,12 +116,12 @@ pub(crate) fn reply(
         }
         Err(LinkError::Full) => Ok(None),
         Err(error) if error.spares_connection() => Err(too_long(py, &method.name, &error)),
-        // The client is gone, and with it everybody who could be told.
+        // The client is gone, so there is nobody to send to.
         Err(_) => Ok(Some(Failure::CANCELLED)),
     }
 }
 
-/// Ends a call well after its items. How it ended.
+/// Ends a call successfully after its items. Returns the status code.
 pub(crate) fn end_stream(request: &Request, observed: bool) -> u8 {
     let code = standing(request, observed);
     if request.end_stream().is_ok() { code } else { Failure::CANCELLED }
@@ -133,21 +135,21 @@ pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
     raise(py, &too_long_failure(name, error))
 }
 
-/// Why a result or an item was not sent that its connection survives.
+/// Why a result or an item was not sent, if the connection survives.
 pub(crate) fn too_long_failure(name: &str, error: &LinkError) -> Failure {
-    // Read at the client: it says whose limit that is, and where to raise it.
+    // The client reads this text: it says whose limit that is, and where to raise it.
     let what = match error {
         LinkError::TooLong { len, limit } => format!(
             "the message has {len} bytes, this client's limit is {limit}; raise it with connect(..., max_message_size=...)"
         ),
         other => other.to_string(),
     };
-    // What no wire of this kind carries is the handler's fault.
+    // A message that this kind of wire cannot carry at all is the handler's fault.
     let code = if matches!(error, LinkError::Unfit(_)) { Failure::INTERNAL } else { Failure::RESOURCE_EXHAUSTED };
     Failure::new(code, format!("the reply of {name}: {what}"))
 }
 
-/// An item for the handler, `None` at the end of the stream.
+/// Decodes an item for the handler; `None` at the end of the stream.
 pub(crate) fn decode_item(
     py: Python<'_>,
     core: &Arc<Core>,
