@@ -77,12 +77,17 @@ pub(crate) struct Server {
 
 #[pymethods]
 impl Server {
-    /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position. One without a handler is called on objects only. Those for which `measured` has a name and a kind are
-    /// measured. `make_client` makes what belongs to a client of its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
-    /// something belongs to the client or `departures` says so. `make_passage` makes what is kept with a connection, of its
-    /// references. `paths` are those by which clients name methods over HTTP, for each codec (see [`codec_of`]); `origins` are
-    /// where web pages may call from.
+    /// `methods` are pairs of a method and its handler, in the order of `description`. A handler takes every parameter
+    /// by position; a method without a handler is called on objects only. Methods for which `measured` has a name and a
+    /// kind are measured.
+    ///
+    /// `make_client` makes the object that belongs to a client, from the client's identity. `on_arrival` is called with
+    /// this object before the client's first call, `on_departure` after its last, if the object was made or
+    /// `departures` is true. `make_passage` makes the object that is kept with a connection, from the connection's
+    /// references.
+    ///
+    /// `paths` are the paths by which clients name methods over HTTP, for each codec (see [`codec_of`]). `origins` are
+    /// the origins of web pages that may call.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, compression, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new(), origins=Vec::new()))]
@@ -151,9 +156,9 @@ impl Server {
         Ok(())
     }
 
-    /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
-    /// calls this; `log` is told what the operator should know: `(serious, text)`; `deserted` is called when all clients are
-    /// gone and none can come.
+    /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread
+    /// that calls this. `log` is called with messages for the operator: `(serious, text)`. `deserted` is called when
+    /// all clients are gone and no new ones can come.
     fn work(
         &self,
         py: Python<'_>,
@@ -176,7 +181,7 @@ impl Server {
                 worker.keep_receiving(&spawn);
                 self.work_on(py, &mut worker, work);
             }
-            // Before it sleeps: what the operator should know may be from this very moment.
+            // Before the worker sleeps: messages for the operator may have just arrived.
             self.pass_notices(log, deserted)?;
             let goes_on = match detach(py, || worker.wait(&spawn)) {
                 Next::Work(work) => {
@@ -193,7 +198,7 @@ impl Server {
             }
             if !goes_on {
                 if self.core.is_stopped() {
-                    // Of a client whose last handler was cut off by the end of the server, and is through only now.
+                    // For clients whose last handler was cut off by the end of the server, and has returned only now.
                     while self.end_departure(py) {}
                     self.notices.finish();
                 }
@@ -202,21 +207,21 @@ impl Server {
         }
     }
 
-    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished. `in_hook`: a hook of a session,
-    /// or the end of an object that clients have let go of, calls this and is not waited for.
+    /// Stops the server: calls under way may go on for at most `grace` seconds. Returns whether all have finished. With
+    /// `in_hook`, a hook of a session or `on_release` calls this, and is not waited for.
     fn stop(&self, py: Python<'_>, grace: f64, in_hook: bool) -> bool {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
         detach(py, || self.core.stop(grace, in_hook))
     }
 
-    /// Closes all connections; after the workers have returned. Departures of clients, and objects let go of, are still to
-    /// be told of.
+    /// Closes all connections, after the workers have returned. The hooks for departed clients and released objects
+    /// remain to be run.
     fn close(&self, py: Python<'_>) {
         detach(py, || self.core.close());
     }
 
-    /// Tells of a client's departure, or of an object that clients have let go of, that no worker has told of; whether there
-    /// was one.
+    /// Runs the hook for one departed client, or for one object that clients have released, if no worker has done that.
+    /// Returns whether there was one.
     fn end_departure(&self, py: Python<'_>) -> bool {
         if let Some(event) = self.core.take_session_event() {
             self.sessions.run_hook(py, event);
@@ -228,33 +233,34 @@ impl Server {
         true
     }
 
-    /// Whether all of those have been told of, and nobody is at it; not counting the hook that stops the server.
+    /// Whether all these hooks have run and none runs now, not counting the hook that stops the server.
     fn departures_ended(&self) -> bool {
         self.core.has_no_hooks()
     }
 
-    /// Worker threads alive.
+    /// How many worker threads are alive.
     #[getter]
     fn workers(&self) -> usize {
         self.core.workers()
     }
 
-    /// The descriptor the event loop of the asynchronous handlers polls for reading.
+    /// The descriptor that the event loop of the coroutine handlers polls for reading.
     fn loop_fileno(&self) -> PyResult<i32> {
         Ok(self.core.use_event_loop()?.fd().as_raw_fd())
     }
 
-    /// Names that loop: its handlers may call objects of clients.
+    /// Sets that event loop: its handlers may call objects of clients.
     fn use_loop(&self, py: Python<'_>, running: Py<PyAny>) {
         self.calling.waiting.use_loop_of_server(py, running);
     }
 
-    /// The descriptor it polls while `next_for_loop` says so.
+    /// The descriptor that the event loop polls while `next_for_loop` says so.
     fn poll_fileno(&self) -> i32 {
         self.core.poll_fd().as_raw_fd()
     }
 
-    /// For that loop, when the first descriptor is readable: the keys of the requests for which something has changed.
+    /// For that event loop, when the descriptor of `loop_fileno` is readable: the keys of the requests for which
+    /// something has changed.
     fn changed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let queue = self.core.use_event_loop()?;
         let changed = queue.take_changed();
@@ -264,8 +270,9 @@ impl Server {
         Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
     }
 
-    /// For that loop: its next request. `True` if there is none and the loop is to ask again when the descriptor of
-    /// `poll_fileno` is readable, `False` if when that of `loop_fileno` is. `may_spin`: nothing else is under way.
+    /// The next request for that event loop. If there is none: `True` if the loop is to ask again when the descriptor
+    /// of `poll_fileno` is readable, `False` if it is to ask again when that of `loop_fileno` is. `may_spin`: the loop
+    /// has nothing else under way.
     fn next_for_loop<'py>(&self, py: Python<'py>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
         let mut next = self.core.next_for_loop(may_spin);
         loop {
@@ -287,11 +294,11 @@ impl Server {
     }
 }
 
-/// What came of running a handler.
+/// How running a handler ended.
 enum Ran {
-    /// The call is over, with that code.
+    /// The call has ended, with this status code.
     Ended(u8),
-    /// A topic goes on with it.
+    /// A topic takes over the call.
     Subscribed(Py<Subscription>),
 }
 
@@ -311,7 +318,7 @@ impl Server {
         }
     }
 
-    /// Tells the owner of an object that no client holds it any more. What Python raises goes to the interpreter's own hook.
+    /// Tells the owner of an object that no client holds it any more. An exception goes to the interpreter's own hook.
     fn release(&self, py: Python<'_>, mut release: Release) {
         let Some(given) = release.take().and_then(Given::taken) else { return };
         if let Some(on_release) = &self.on_release
@@ -321,17 +328,17 @@ impl Server {
         }
     }
 
-    /// The futures of the event loop of its coroutine handlers.
+    /// The futures of the event loop that runs the coroutine handlers.
     pub(crate) fn waiting(&self) -> Arc<Waiting> {
         Arc::clone(&self.calling.waiting)
     }
 
-    /// Who receives for clients of this process whose servers may call them.
+    /// The core's server, which may also receive for clients of this process whose servers may call them.
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// Tells Python what its operator should know.
+    /// Passes messages for the operator to Python.
     fn pass_notices(&self, log: &Bound<'_, PyAny>, deserted: &Bound<'_, PyAny>) -> PyResult<()> {
         for notice in self.notices.take() {
             match notice {
@@ -356,7 +363,7 @@ impl Server {
 
     /// Runs a handler and ends the call.
     fn handle(&self, py: Python<'_>, mut request: Box<Request>) {
-        // Kept apart from the request, which is taken apart.
+        // Cloned, because the request is taken apart below.
         let target = request.target.clone();
         let given = target.as_ref().and_then(|export| Given::of(export.object()));
         let served = match given {
@@ -387,7 +394,7 @@ impl Server {
         let _inherited = Inherited::enter(py, request.deadline)?;
         let result = self.call_handler(py, served, given, request)?;
         let _current = Current::enter(request, method);
-        // Dropped before that: a generator that is left unfinished cleans up as part of the call.
+        // Moved here to be dropped before `_current`: an unfinished generator then cleans up as part of the call.
         let result = result;
         if method.kind.server_streams() {
             if let Ok(subscription) = result.cast::<Subscription>() {
@@ -396,7 +403,7 @@ impl Server {
             }
             return self.send_items(py, method, request, &result).map(Ran::Ended);
         }
-        // A worker waits until there is room.
+        // `None` is only for event loops: a worker waits for room.
         let ended = reply(py, &self.core, &self.calling, method, request, result, is_observed())?;
         Ok(Ran::Ended(ended.unwrap_or(OK)))
     }
@@ -466,7 +473,7 @@ impl Server {
     }
 }
 
-/// Lets a topic go on with a call.
+/// Hands a call over to a topic.
 #[cold]
 fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, served: &Served, request: Box<Request>) -> u8 {
     subscription.get().take(py, &served.method, Box::new(request));
@@ -475,7 +482,7 @@ fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, served: &Served, r
 
 type NativeHandlers = Vec<Arc<dyn NativeHandler>>;
 
-/// What the core must know of each method; and the handlers among them that are not Python's.
+/// What the core must know of each method, and the handlers that are written in Rust.
 fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRouting>>, NativeHandlers)> {
     let mut native = NativeHandlers::new();
     let mut routing = |served: &Served| {
@@ -499,7 +506,7 @@ fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRo
     Ok((routings, native))
 }
 
-/// An object in front of the arguments of a call of it.
+/// The arguments for a call of an object: the object itself in front of the others.
 fn after<'py>(given: &Given, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
     let py = arguments.py();
     let values: SmallVec<[Bound<'py, PyAny>; 8]> =

@@ -1,4 +1,5 @@
-//! A client's session on a server: an object of Python's that belongs to the client, and hooks for its begin and end.
+//! A client's session on a server: a Python object that belongs to the client, and hooks for the session's begin and
+//! end.
 
 use nearcall_core::server::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
 use pyo3::exceptions::PyRuntimeError;
@@ -9,7 +10,7 @@ use crate::peer::peer;
 
 /// Makes the sessions of clients, and runs their hooks.
 pub(crate) struct Sessions {
-    /// Makes the object that belongs to a client, of its identity.
+    /// Makes the object that belongs to a client, from the client's identity.
     make: Py<PyAny>,
     on_arrival: Option<Py<PyAny>>,
     on_departure: Py<PyAny>,
@@ -31,7 +32,7 @@ impl Sessions {
         SessionHooks { begin: self.on_arrival.is_some(), end: self.departures }
     }
 
-    /// Runs the hook of a begin or an end. What Python raises goes to the interpreter's own hook.
+    /// Runs the hook for the begin or the end of a session. An exception goes to the interpreter's own hook.
     pub(crate) fn run_hook(&self, py: Python<'_>, mut event: SessionEvent) {
         let make = self.make.bind(py);
         let told = match event.begin() {
@@ -51,7 +52,7 @@ impl Sessions {
     }
 }
 
-/// What belongs to a client; made now if nothing does yet.
+/// The object that belongs to a client, made now if there is none yet.
 pub(crate) fn of_client(py: Python<'_>, session: &Session, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     loop {
         match session.value(|kept| kept.downcast_ref::<Py<PyAny>>().map(|client| client.clone_ref(py))) {
@@ -65,7 +66,7 @@ pub(crate) fn of_client(py: Python<'_>, session: &Session, make: &Bound<'_, PyAn
             Found::Nothing => {}
         }
         let client = made(py, session, make)?;
-        // Of two threads one is first, and the other finds that.
+        // If two threads are here at once, the second finds the object of the first.
         if let Err(late) = session.keep(Box::new(client)) {
             drop(late);
         }

@@ -28,7 +28,7 @@ pub(crate) struct Stream {
     pub(crate) method: Py<Method>,
     pub(crate) until: Option<Instant>,
     pub(crate) surroundings: Surroundings,
-    /// How long it may take until the next item, or until there is room for one.
+    /// How long the wait for the next item, or for room to send one, may take.
     patience: Option<Duration>,
     state: Mutex<State>,
 }
@@ -36,15 +36,15 @@ pub(crate) struct Stream {
 #[derive(Default)]
 struct State {
     account: StreamAccount,
-    /// The server took nothing for too long.
+    /// A sender has waited for room too long.
     late: bool,
-    /// The server has said how the call ended, and the user has heard it.
+    /// The user knows how the call ended, or has given the call up.
     over: bool,
     /// When `send` last looked whether anything had come.
     looked: Option<Instant>,
 }
 
-/// How long a sender goes on before it looks whether its call has ended.
+/// How long a sender goes on before it looks again whether its call has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Stream {
@@ -74,13 +74,13 @@ impl Stream {
         &self.method.get().name
     }
 
-    /// An item of the server's stream, `None` at its end.
+    /// Decodes an event of the server's stream: an item, or `None` at the end.
     fn item(&self, py: Python<'_>, event: Incoming) -> PyResult<Option<Py<PyAny>>> {
         match event.head.kind {
             Kind::Item => {
                 let len = event.payload.len();
                 let item = self.decode(py, event)?;
-                // Nothing may be sent under the lock: to send may mean to wait, and others need it meanwhile.
+                // The credit is sent without the lock: sending may wait, and other threads need the lock meanwhile.
                 let credit = self.state.lock().account.count(len);
                 if let Some(credit) = credit {
                     let leg = self.leg();
@@ -100,7 +100,7 @@ impl Stream {
         }
     }
 
-    /// When a wait that begins now is over.
+    /// When a wait that begins now must end.
     fn soon(&self) -> Option<Instant> {
         let Some(patience) = self.patience else { return self.until };
         let now = Instant::now();
@@ -140,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// The next event, if it is here.
+    /// The next event, if it has arrived.
     fn here(&self, py: Python<'_>) -> PyResult<Option<Incoming>> {
         let leg = self.leg();
         while let Some(event) = leg.core.try_event(leg.id) {
@@ -151,7 +151,7 @@ impl Stream {
         Ok(None)
     }
 
-    /// The same for an event loop: what is received along with it may be for others.
+    /// Like `here`, for an event loop: receiving may also bring frames of other calls.
     fn here_in_loop(slf: &Bound<'_, Self>) -> PyResult<Option<Incoming>> {
         let (py, this) = (slf.py(), slf.get());
         this.calling.waiting.stirred(py)?;
@@ -161,7 +161,7 @@ impl Stream {
         Self::here_if_settled(slf)
     }
 
-    /// The same for a call that may yet be sent again.
+    /// Like `here_in_loop`, for a call that may yet be sent again.
     fn here_if_settled(slf: &Bound<'_, Self>) -> PyResult<Option<Incoming>> {
         let (py, this) = (slf.py(), slf.get());
         if let Some(failure) = this.route.take_failure() {
@@ -185,13 +185,14 @@ impl Stream {
         if this.is_metadata(py, &event)? { this.here(py) } else { Ok(Some(event)) }
     }
 
-    /// Whether the call goes on, as far as this side has received, or is being sent again.
+    /// Whether the call is under way, as far as this side has received, or is being sent again.
     fn is_under_way(&self) -> bool {
         let leg = self.leg();
         leg.core.is_live(leg.id) || self.route.is_claimed()
     }
 
-    /// Tells the block that surrounded the call of metadata that came. Whether the event is nothing else.
+    /// Gives received metadata to the metadata block that surrounded the call. Returns whether the event holds nothing
+    /// else.
     #[inline]
     fn is_metadata(&self, py: Python<'_>, event: &Incoming) -> PyResult<bool> {
         if event.head.extras().is_none() {
@@ -202,7 +203,7 @@ impl Stream {
         Ok(initial)
     }
 
-    /// A result or an item of the server's.
+    /// Decodes a result or an item of the server's stream.
     fn decode(&self, py: Python<'_>, mut event: Incoming) -> PyResult<Py<PyAny>> {
         let reply = &self.method.get().reply;
         decoding(reply.references, &self.leg().core, &self.calling, &mut event, |event| reply.decode(py, event))
@@ -217,7 +218,8 @@ impl Stream {
         Ok(encoded)
     }
 
-    /// Sends an item if there is room at once; and where it went, if it did not go out with what is sent again.
+    /// Sends an item if there is room at once: `Some(true)` if it was sent or kept, `Some(false)` if the call has
+    /// ended, `None` if there is no room. The leg is that of the item; `None` while the call is being sent again.
     fn try_send_encoded(
         &self,
         encoded: &mut Encoded<'_>,
@@ -240,8 +242,8 @@ impl Stream {
 }
 
 impl Stream {
-    /// Looks now and then whether the call has ended or its deadline passed: a sender that never waits for room would not
-    /// learn of it.
+    /// Whether the deadline is still ahead. Now and then this also receives: a sender that never waits for room would
+    /// not learn otherwise that the call has ended.
     fn may_send(&self) -> bool {
         let now = Instant::now();
         {
@@ -267,7 +269,8 @@ impl Stream {
         if self.state.lock().over {
             return Ok(None);
         }
-        // `sum` and its like run no line of Python between two items, and nothing else looks while items are here.
+        // Callers such as `sum` run no line of Python between two items, and nothing else looks for signals while items
+        // are here.
         py.check_signals()?;
         match self.wait(py) {
             Ok(event) => self.item(py, event),
@@ -329,7 +332,7 @@ impl Stream {
 
     /// Says that the client's stream is complete.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
-        // Where it is sent again, its end is, too.
+        // `None`: the thread or task that sends the call again sends its end, too.
         let Some(leg) = self.route.end() else { return Ok(()) };
         if leg.core.is_live(leg.id) {
             leg.core.end_stream(leg.id, self.until).map_err(|failure| name_failure(py, &failure, self.name()))?;
@@ -338,13 +341,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for the result of a call whose arguments alone are a stream.
+    /// Waits for the result of a call of which only the arguments are a stream.
     fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let event = self.wait(py)?;
         self.finish(py, event)
     }
 
-    /// That result if it is here, else `default`.
+    /// The same result if it has arrived, else `default`.
     fn try_result(slf: &Bound<'_, Self>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let this = slf.get();
         match Self::here_in_loop(slf)? {
@@ -360,7 +363,7 @@ impl Stream {
         !self.is_under_way()
     }
 
-    /// For an event loop: sets `future`'s result when something has come for this call. A sender is not interested in
+    /// For an event loop: sets `future`'s result when a frame of this call has arrived. A `sender` is not woken by
     /// items that wait to be read.
     #[pyo3(signature = (future, *, sender))]
     fn notify(&self, py: Python<'_>, future: Py<PyAny>, sender: bool) -> PyResult<()> {
@@ -414,8 +417,8 @@ impl Stream {
         self.calling.waiting.stirred(py)
     }
 
-    /// For an event loop, which has connected anew: sends the call again from its start, which the server has refused.
-    /// `False` if the connection was lost again before that.
+    /// For an event loop that has connected anew: sends the call, which the server has refused, again from its start.
+    /// Returns `False` if the connection was lost again before that.
     fn send_again(&self, py: Python<'_>) -> PyResult<bool> {
         let Some(core) = self.calling.ready_for_loop(py)? else { return Ok(false) };
         if self.begin_again(py, &core)?.is_err() {
@@ -426,7 +429,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// For an event loop: the call cannot be sent again; who waits for it is told why.
+    /// For an event loop that cannot send the call again: readers and senders of the stream get `failure`.
     fn fail(&self, py: Python<'_>, failure: Bound<'_, PyAny>) -> PyResult<()> {
         self.fail_to_send_again(py, PyErr::from_value(failure))
     }
@@ -461,7 +464,7 @@ impl Stream {
                 }
                 Err(Err(failure)) => return Err(name_failure(py, &failure, self.name())),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
-                // The result that `wait` finds is the deadline, or the end.
+                // The deadline has passed, or the call has ended: `wait` finds which.
                 Err(Ok(_)) => {
                     self.state.lock().late = true;
                     return Ok(false);

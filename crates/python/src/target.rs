@@ -1,4 +1,4 @@
-//! The object at the other end of a connection that calls are made of.
+//! The called object at the other end of a connection.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
@@ -7,12 +7,12 @@ use nearcall_core::Failure;
 use nearcall_core::client::Connection as Core;
 use pyo3::prelude::*;
 
-/// A connection as a reference knows it.
+/// How a reference keeps its connection.
 #[derive(Clone)]
 pub(crate) enum Hold {
-    /// A client's: it lives as long as anything needs it.
+    /// A client's connection lives as long as anything needs it.
     Client(Arc<Core>),
-    /// A server's: it ends when the client goes, whatever a handler keeps.
+    /// A server's connection ends when the client goes, even if a handler keeps references.
     Server(Weak<Core>),
 }
 
@@ -25,13 +25,13 @@ impl Hold {
     }
 }
 
-/// The object at the other end of a connection that calls are made of.
+/// The called object at the other end of a connection.
 pub(crate) struct Target {
     pub(crate) hold: Hold,
     pub(crate) id: NonZeroU64,
-    /// Who has the object.
+    /// The name of the peer that has the object.
     name: Arc<str>,
-    /// Python's own, which lets go of the object when it goes: not while anything calls it.
+    /// The Python object that releases the called object when it is freed: never during a call.
     _keeps: Py<PyAny>,
 }
 
@@ -40,7 +40,7 @@ impl Target {
         Self { hold, id, name, _keeps: keeps }
     }
 
-    /// Who has the object, in messages.
+    /// The name of the peer that has the object, for messages.
     pub(crate) fn place(&self) -> &str {
         &self.name
     }
@@ -51,7 +51,7 @@ impl Target {
     }
 }
 
-/// The failure of whatever needs a connection that is gone.
+/// The failure of anything that needs a connection that is gone.
 pub(crate) fn gone(name: &str) -> Failure {
     let text = format!("the connection to {name} is gone, and the objects that came over it with it: ask for new ones");
     Failure::new(Failure::UNAVAILABLE, text)

@@ -5,11 +5,11 @@ use pyo3::prelude::*;
 
 use crate::errors::invalid;
 
-/// What `tls://` needs on one side, read and checked.
+/// The credentials that one side of `tls://` needs, read and checked.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Tls(pub(crate) Credentials);
 
-/// A text and what to call it in a sentence.
+/// The name of a text in error messages, and the text.
 type Named = (String, Vec<u8>);
 
 fn pem((name, text): Named) -> Pem {
@@ -18,7 +18,7 @@ fn pem((name, text): Named) -> Pem {
 
 #[pymethods]
 impl Tls {
-    /// A client's. Without `ca` the system's authorities are trusted.
+    /// Credentials of a client. Without `ca` the system's authorities are trusted.
     #[staticmethod]
     #[pyo3(signature = (*, ca, cert, key, server_name))]
     fn client(
@@ -33,7 +33,7 @@ impl Tls {
         Credentials::client(ca.as_ref(), own, server_name).map(Self).map_err(|why| invalid(py, why))
     }
 
-    /// A server's. With `client_ca` every client must show a certificate.
+    /// Credentials of a server. With `client_ca` every client must show a certificate.
     #[staticmethod]
     #[pyo3(signature = (*, cert, key, client_ca))]
     fn server(py: Python<'_>, cert: Named, key: Named, client_ca: Option<Named>) -> PyResult<Self> {

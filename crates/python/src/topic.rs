@@ -1,9 +1,9 @@
-//! Topics: an item that is published once goes to all who have subscribed, and nobody of them costs a thread or a coroutine.
+//! Topics: an item that is published once goes to all subscribers, and none of them costs a thread or a coroutine.
 //!
-//! A handler returns a [`Subscription`]. Its call then goes on without it: the topic keeps the request, and whoever publishes
-//! sends. An item is encoded once for each method in a codec ([`Channel`]), and lies in one log for all its subscribers. Each
-//! of them has a place in that log. Who does not read falls behind there, and so costs no memory of its own; what the log
-//! holds is limited in bytes.
+//! A handler returns a [`Subscription`]. Its call then goes on without the handler: the topic keeps the request, and
+//! the publishing thread sends the items. An item is encoded once for each method in a codec ([`Channel`]), and is kept
+//! in one log for all subscribers of that channel. Each subscriber has a place in that log. A subscriber that does not
+//! read falls behind there, and so costs no memory of its own. The bytes in the log are limited.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -42,7 +42,7 @@ impl Item {
         })
     }
 
-    /// What it costs to keep.
+    /// How many bytes it costs to keep the item.
     fn cost(&self) -> usize {
         let buffers = self.buffers.iter().flatten().map(|buffer| size_of::<Vec<u8>>() + buffer.len());
         size_of::<Self>() + self.body.len() + buffers.sum::<usize>()
@@ -57,16 +57,16 @@ impl Item {
     }
 }
 
-/// The items that somebody has still to get, in order.
+/// The items that a subscriber has still to get, in order.
 struct Log {
     items: VecDeque<Arc<Item>>,
     /// How many items there were before the first of them.
     first: u64,
-    /// Their bytes, which count among those that the server keeps for its clients.
+    /// The bytes of `items`. They count among the bytes that the server keeps for its clients.
     kept: Charge,
     /// How many of the last ones are kept for new subscribers: one, or none.
     for_new: usize,
-    /// Nothing more will come.
+    /// No more items will be added.
     closed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Log {
         self.first + self.items.len() as u64
     }
 
-    /// Where who comes now begins.
+    /// The place at which a new subscriber begins.
     fn begin(&self) -> u64 {
         self.end() - self.items.len().min(self.for_new) as u64
     }
@@ -91,7 +91,7 @@ impl Log {
         }
     }
 
-    /// Adds an item, and lets go of the oldest ones beyond so many bytes.
+    /// Adds an item, and drops the oldest items while there are more than `most` bytes; never the new item.
     fn push(&mut self, item: Arc<Item>, most: usize) {
         self.kept.set(self.kept.bytes() + item.cost());
         self.items.push_back(item);
@@ -100,7 +100,7 @@ impl Log {
         }
     }
 
-    /// Everybody has got what is before that place.
+    /// Drops the items before `place`, which all subscribers have got, except those for new subscribers.
     fn forget_before(&mut self, place: u64) {
         while self.first < place && self.items.len() > self.for_new {
             self.pop();
@@ -111,9 +111,9 @@ impl Log {
 /// What is next for a subscriber.
 enum Next {
     Item(Arc<Item>),
-    /// It has all there is.
+    /// The subscriber has got all items.
     Nothing,
-    /// It has fallen behind what is kept.
+    /// The subscriber has fallen behind the items that are kept.
     Behind,
     Closed,
 }
@@ -127,12 +127,12 @@ struct Channel {
     members: Mutex<HashMap<usize, Arc<Subscriber>>>,
 }
 
-/// What becomes of a subscriber that does not read.
+/// What happens to subscribers that do not read.
 #[derive(Clone, Copy)]
 struct Policy {
-    /// So many bytes wait for it at most.
+    /// The most bytes of items that wait for them.
     max_buffer: usize,
-    /// The oldest items go; else the subscription ends.
+    /// They miss the oldest items; otherwise their subscriptions end.
     drops: bool,
 }
 
@@ -141,14 +141,14 @@ impl Channel {
         self.members.lock().values().map(Arc::clone).collect()
     }
 
-    /// Sends to everybody what there is for them. The caller lets nobody else publish meanwhile.
+    /// Sends all subscribers the items that they have still to get. The caller lets no other thread publish meanwhile.
     fn send(&self) {
         let everybody = self.all();
         let places = everybody.iter().filter_map(|subscriber| subscriber.send(self));
         let slowest = places.min();
         let mut log = self.log.lock();
         let end = log.end();
-        // Who has come meanwhile begins at the end.
+        // A subscriber that has joined meanwhile begins at the end.
         log.forget_before(slowest.unwrap_or(end));
     }
 
@@ -169,7 +169,7 @@ impl Channel {
         }
     }
 
-    /// Takes in a call, whose handler has returned a subscription.
+    /// Adds a call whose handler has returned a subscription.
     fn join(self: &Arc<Self>, owner: Box<dyn Owner>) {
         let Some(call) = owner.request().call.clone() else { return };
         let key = Arc::as_ptr(&call).addr();
@@ -188,7 +188,8 @@ impl Channel {
     }
 }
 
-/// Who has the request of a call that a topic has taken over: a thread's is itself, an event loop's is an object of Python's.
+/// Owns the request of a call that a topic has taken over: the request itself if a thread ran the handler, a
+/// `LoopRequest` if an event loop did.
 pub(crate) trait Owner: Send {
     fn request(&self) -> &Request;
 }
@@ -207,24 +208,24 @@ struct Subscriber {
 }
 
 struct Place {
-    /// The item that it gets next.
+    /// The number of the item that the subscriber gets next.
     next: u64,
-    /// Items that it has not got because it was slow.
+    /// How many items the subscriber has missed because it was slow.
     missed: u64,
-    /// `None`: it is over.
+    /// `None`: the subscription is over.
     owner: Option<Box<dyn Owner>>,
 }
 
 /// Why a subscription is over.
 enum End {
-    /// The client has given it up, or is gone.
+    /// The client has given the call up, or is gone.
     Gone,
     Closed,
     Failed(Failure),
 }
 
 impl Subscriber {
-    /// From now on it is told of news of its call.
+    /// From now on, `changed` is called when something changes for the call.
     fn begin(self: &Arc<Self>) {
         let keeper: Weak<dyn CallObserver> = Arc::downgrade(self) as Weak<dyn CallObserver>;
         if let Some(owner) = &self.place.lock().owner {
@@ -232,7 +233,8 @@ impl Subscriber {
         }
     }
 
-    /// Sends what there is for it and what the client takes. Where it stands then; `None` if it is over.
+    /// Sends the items that the subscriber has still to get, as far as the client takes them. Returns the subscriber's
+    /// place after that; `None` if the subscription is over.
     fn send(&self, channel: &Channel) -> Option<u64> {
         let mut place = self.place.lock();
         let connection = Arc::clone(place.owner.as_ref()?.request().connection());
@@ -251,7 +253,7 @@ impl Subscriber {
             };
             match item.send(&self.call) {
                 Ok(ItemOutcome::Sent) => place.next += 1,
-                // `changed` comes when there is room.
+                // `changed` is called when there is room.
                 Ok(ItemOutcome::NoCredit) => return Some(place.next),
                 Ok(ItemOutcome::Cancelled | ItemOutcome::Late) => break End::Gone,
                 Err(error) => break End::Failed(too_long_failure(&channel.method.get().name, &error)),
@@ -267,7 +269,7 @@ impl Subscriber {
             }
             match end {
                 End::Gone => request.forget(),
-                // If that cannot be sent there is nobody left to tell.
+                // If the end cannot be sent, there is nobody left to send it to.
                 End::Closed => drop(request.end_stream()),
                 End::Failed(failure) => request.fail(&failure),
             }
@@ -293,7 +295,7 @@ impl CallObserver for Subscriber {
     fn changed(&self, _call: &Arc<ServerCall>) {
         match self.channel.upgrade() {
             Some(channel) => drop(self.send(&channel)),
-            // The topic is gone, and has ended it before.
+            // The topic is gone, and has ended the subscription before.
             None => drop(self.place.lock().owner.take()),
         }
     }
@@ -309,13 +311,13 @@ struct State {
 #[derive(Default)]
 struct Shared {
     channels: Vec<Arc<Channel>>,
-    /// What was published last, if it is kept: for who comes in a codec that nobody had yet.
+    /// The last published item, if it is kept: for the first subscriber of a method in a codec.
     last: Option<Arc<Py<PyAny>>>,
     closed: bool,
 }
 
 impl Shared {
-    /// Takes out the channels that nobody listens to any more.
+    /// Takes out the channels that have no subscribers any more.
     fn take_deserted(&mut self) -> Vec<Arc<Channel>> {
         let (kept, deserted) = self.channels.drain(..).partition(|channel| !channel.members.lock().is_empty());
         self.channels = kept;
@@ -328,9 +330,9 @@ impl Shared {
 }
 
 impl State {
-    /// Takes over a call whose handler is through.
+    /// Takes over a call whose handler has returned.
     fn join(&self, py: Python<'_>, method: &Py<Method>, owner: Box<dyn Owner>) {
-        // Counted in Rust's way, as the interpreter is not asked below.
+        // Behind an `Arc`, because references are counted below without the interpreter.
         let method = Arc::new(method.clone_ref(py));
         let mut owner = Some(owner);
         let mut known: Option<(Arc<Py<PyAny>>, Arc<Item>)> = None;
@@ -393,13 +395,13 @@ impl Topic {
         Self { state: Arc::new(State { policy, keeps_last, shared: Mutex::default() }) }
     }
 
-    /// Sends an item to all subscribers; how many there are. Never waits for any of them.
+    /// Sends an item to all subscribers, and returns how many there are. Never waits for any of them.
     fn publish(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<usize> {
         let value = Arc::new(item.clone().unbind());
         let mut encoded: Vec<(Arc<Channel>, Arc<Item>)> = Vec::new();
         loop {
             let step = detach(py, || self.state.publish(&value, &encoded));
-            // Here, with the interpreter: methods are let go of.
+            // Here, with the interpreter, because the channels hold Python's methods.
             drop(step.deserted);
             match step.outcome {
                 Published::To(count) => return Ok(count),
@@ -417,12 +419,13 @@ impl Topic {
         }
     }
 
-    /// What a handler returns.
+    /// The subscription that a handler returns.
     fn subscribe(&self) -> Subscription {
         Subscription { state: Arc::clone(&self.state) }
     }
 
-    /// Ends all streams well, those of slow subscribers after what they have still to get. Harmless when repeated.
+    /// Ends all streams successfully; those of slow subscribers after the items that they have still to get. Harmless
+    /// when repeated.
     fn close(&self, py: Python<'_>) {
         detach(py, || self.state.close());
     }
@@ -441,7 +444,7 @@ impl Topic {
 
 impl Drop for Topic {
     fn drop(&mut self) {
-        // Its subscribers would wait for ever. The last one to know it may hold the interpreter.
+        // Otherwise the subscribers would wait for ever. The thread that drops the topic may hold the interpreter.
         let mut state = Some(Arc::clone(&self.state));
         around_sleep(&mut || {
             if let Some(state) = state.take() {
@@ -451,7 +454,7 @@ impl Drop for Topic {
     }
 }
 
-/// What came of an attempt to publish.
+/// How an attempt to publish ended.
 struct Step {
     outcome: Published,
     deserted: Vec<Arc<Channel>>,
@@ -460,7 +463,7 @@ struct Step {
 enum Published {
     To(usize),
     Closed,
-    /// It must be encoded for these first.
+    /// The item must be encoded for these channels first.
     Encode(Vec<Arc<Channel>>),
 }
 
@@ -477,7 +480,8 @@ impl State {
         if !unknown.is_empty() {
             return Step { outcome: Published::Encode(unknown), deserted };
         }
-        // One item after the other: so nobody who reads is behind another one that is published at the same time.
+        // `shared` is locked, so items are published one after the other: no subscriber that reads falls behind because
+        // another item is published at the same time.
         for (channel, item) in shared.channels.iter().filter_map(find) {
             let mut log = channel.log.lock();
             log.push(Arc::clone(item), self.policy.max_buffer);
@@ -506,14 +510,14 @@ impl Shared {
     }
 }
 
-/// What a method returns whose caller is to get a topic's items.
+/// What a method returns if its caller is to get a topic's items.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Subscription {
     state: Arc<State>,
 }
 
 impl Subscription {
-    /// Makes sure that items of the method can be sent to many.
+    /// Checks that items of the method can be sent to many clients.
     ///
     /// # Errors
     /// A `TypeError` that says why not.
@@ -528,7 +532,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// Takes over a call whose handler is through.
+    /// Takes over a call whose handler has returned.
     pub(crate) fn take(&self, py: Python<'_>, method: &Py<Method>, owner: Box<dyn Owner>) {
         self.state.join(py, method, owner);
     }
@@ -552,13 +556,13 @@ impl Subscription {
         Err(Self::nothing_to_iterate())
     }
 
-    /// It is there already: for interceptors that await whatever a call returns.
+    /// Returns the subscription at once: for interceptors that await whatever a call returns.
     fn __await__(slf: Py<Self>) -> Awaited {
         Awaited(slf)
     }
 }
 
-/// What a subscription that is awaited gives at once: itself.
+/// The iterator of an awaited subscription. It ends at once, and returns the subscription.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Awaited(Py<Subscription>);
 

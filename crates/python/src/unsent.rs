@@ -1,11 +1,11 @@
-//! Objects that a message gives to the other side, until it is sent.
+//! Objects that a message gives to the other side, until the message is sent.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use nearcall_core::client::Connection as Core;
 
-/// Objects that were given with a message which is not sent yet.
+/// Objects given with a message that is not sent yet. Dropping this takes them back.
 pub(crate) struct Unsent {
     core: Arc<Core>,
     given: Vec<NonZeroU64>,
@@ -23,7 +23,7 @@ impl Unsent {
         (!given.is_empty()).then(|| Box::new(Self { core: Arc::clone(core), given }))
     }
 
-    /// The message is sent: the other side has them.
+    /// To be called when the message was sent: the other side has the objects.
     pub(crate) fn sent(mut self) {
         self.given.clear();
     }

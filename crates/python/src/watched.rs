@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::waiting::Waiting;
 
-/// One of a client's connections: that of the moment, or one before it that calls are still under way on. It keeps the
+/// One of a client's connections: a current one, or an earlier one that calls are still under way on. It keeps the
 /// descriptor open for as long as the loop may poll it.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Watched {
@@ -35,7 +35,7 @@ impl Watched {
         self.waiting.on_readable(py, &self.core, self.by)
     }
 
-    /// Whether the loop is to watch it on. A lost one stays readable for ever.
+    /// Whether the loop must go on watching the connection. A lost connection stays readable for ever.
     #[getter]
     fn goes_on(&self) -> bool {
         self.waiting.goes_on(&self.core, self.by)

@@ -1,4 +1,4 @@
-//! What becomes of one-way calls that there is no room for: the client's policy, and how many it has dropped.
+//! What happens to one-way calls when there is no room: the client's policy, and how many calls it has dropped.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ pub(crate) enum Policy {
     Drop,
 }
 
-/// The policy of a client, and what it has dropped by it.
+/// The policy of a client, and the calls that it has dropped.
 pub(crate) struct WhenFull {
     pub(crate) policy: Policy,
-    /// Called with the numbers by method.
+    /// Called with the number of dropped calls of each method.
     on_drop: Py<PyAny>,
     drops: Mutex<Drops>,
 }
@@ -31,10 +31,10 @@ pub(crate) struct WhenFull {
 #[derive(Default)]
 struct Drops {
     by_method: HashMap<String, u64>,
-    /// Some have not been reported yet.
+    /// Some dropped calls have not been reported yet.
     unreported: bool,
     reported: Option<Instant>,
-    /// Whose message was last sent in part.
+    /// The method whose message was last sent in part.
     begun: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl WhenFull {
         self.report(py)
     }
 
-    /// A message of this method was sent in part.
+    /// Notes that a message of this method was sent in part.
     pub(crate) fn begin(&self, method: &str) {
         self.drops.lock().begun = Some(method.to_owned());
     }
@@ -90,7 +90,7 @@ impl WhenFull {
         self.on_drop.bind(py).run_with((by_method,)).map(|_| ())
     }
 
-    /// The client is closed; `complete`: all that was accepted was sent.
+    /// To be called when the client is closed. `complete`: everything that was accepted was sent.
     pub(crate) fn close(&self, py: Python<'_>, complete: bool) -> PyResult<()> {
         let begun = self.drops.lock().begun.take();
         if !complete && let Some(method) = begun {

@@ -9,7 +9,7 @@ use super::output::{BOOL, LIST, NULL, NUMBER, Output, STRUCT, TEXT};
 use super::strings::{text, type_name, utf8};
 use super::trouble::{Result, Trouble, raised};
 
-/// Appends a value's `Value`, which was begun.
+/// Writes a Python value into a `Value` that the caller has begun.
 pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize) -> Result<()> {
     deeper(depth)?;
     if value.is_none() {
@@ -50,7 +50,7 @@ pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize
     Ok(())
 }
 
-/// The number that a `double` holds, if it is the same.
+/// A float or an int as a double, if a double can equal it.
 pub(super) fn double(value: &Bound<'_, PyAny>) -> Result<f64> {
     if let Ok(float) = value.cast::<PyFloat>() {
         return Ok(float.value());
@@ -68,7 +68,7 @@ pub(super) fn read<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     deeper(depth)?;
     let mut found = py.None().into_bound(py);
-    // The last one counts; two lists or structs in one value are put together, as all messages are.
+    // The last field counts. Two lists or structs in a row are merged, as all messages are.
     let (mut last, mut inner) = (0, Parts::new());
     let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {
@@ -97,7 +97,8 @@ pub(super) fn read<'py>(
     }
 }
 
-/// One more part of a message. Each counts, as it costs more than the few bytes that it may have.
+/// Adds one more part of a message. Every further part counts as a value, because it costs more than the few bytes that
+/// it may have.
 fn add<'a>(parts: &mut Parts<'a>, more: &'a [u8], py: Python<'_>, budget: &mut Budget) -> Result<()> {
     if !parts.is_empty() {
         budget.take(py)?;

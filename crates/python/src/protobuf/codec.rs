@@ -1,4 +1,4 @@
-//! The messages of a service, and the codec of each: what Python is given of all this.
+//! The messages of a service, and the codec of each message: the part that Python uses.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ pub(crate) struct ProtobufMessages {
 
 #[pymethods]
 impl ProtobufMessages {
-    /// `messages` are `nearcall.codec.protobuf.messages.Message`s, which refer to each other by their place. `error` makes
-    /// an exception of a message and a path.
+    /// `messages` are `nearcall.codec.protobuf.messages.Message`s, which refer to each other by their index. `error`
+    /// makes an exception from a text and a path.
     #[new]
     fn new(messages: &Bound<'_, PyAny>, error: Py<PyAny>) -> PyResult<Self> {
         Ok(Self { plan: Arc::new(Plan::read(messages, error)?) })
     }
 
-    /// The codec of one of them. `single`: of a tuple that holds its value alone.
+    /// The codec of one message. With `single`, its values are tuples that hold only the message's value.
     #[pyo3(signature = (index, *, single=false, format="binary"))]
     fn codec(&self, index: usize, single: bool, format: &str) -> PyResult<ProtobufCodec> {
         let format = match format {
@@ -88,7 +88,7 @@ impl ProtobufCodec {
 }
 
 impl ProtobufCodec {
-    /// The bytes of a value, without a copy of the long ones in it.
+    /// The bytes of a value, without copies of the long buffers in it.
     pub(crate) fn gather<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Gathered<'py>> {
         let only = if self.single { Some(value.cast::<PyTuple>()?.get_item(0)?) } else { None };
         let value = only.as_ref().unwrap_or(value);
@@ -117,7 +117,7 @@ impl ProtobufCodec {
         }
     }
 
-    /// Whether a message without fields is no bytes at all.
+    /// Whether a message without fields is encoded as no bytes at all.
     pub(crate) fn has_empty(&self) -> bool {
         matches!(self.format, Format::Binary)
     }

@@ -1,4 +1,4 @@
-//! Messages become Python values. All that is read is a peer's.
+//! Protobuf's bytes become Python values. A peer wrote all of these bytes.
 
 use nearcall_core::protobuf::{Fields, MAX_DEPTH, Scalar, Wire, packed};
 use pyo3::prelude::*;
@@ -15,8 +15,8 @@ use super::{anything, output, times};
 enum Slot<'a, 'py> {
     Empty,
     Value(Bound<'py, PyAny>),
-    /// A message, which is decoded when all its parts are known. They are not copied: a peer may nest them, and each level
-    /// would keep a copy.
+    /// A message, which is decoded when all its parts are known. The parts are not copied: a peer may nest messages,
+    /// and each level would keep a copy.
     Message(Parts<'a>),
     Items(Vec<Bound<'py, PyAny>>),
     Entries(Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>),
@@ -42,7 +42,7 @@ impl<'py> Making<'_, 'py> {
                 && chosen.replace(place).is_some_and(|last| last != place)
                 && matches!(message.form, Form::OneOf)
             {
-                // The last member counts, and the one before it is as if it had not been there.
+                // The last member counts, and the member before it counts as absent.
                 for (other, slot) in slots.iter_mut().enumerate() {
                     if other != place {
                         *slot = Slot::Empty;
@@ -56,7 +56,7 @@ impl<'py> Making<'_, 'py> {
         })
     }
 
-    /// Reads one occurrence of a field. Whether it was one: with another wire type it is a field that is not known here.
+    /// Reads one occurrence of a field. Returns whether it was one: with another wire type it is an unknown field.
     #[inline]
     fn read<'a>(&mut self, field: &Field, slot: &mut Slot<'a, 'py>, wire: Wire<'a>, depth: usize) -> Result<bool> {
         match &field.shape {
@@ -128,7 +128,7 @@ impl<'py> Making<'_, 'py> {
         Ok(found)
     }
 
-    /// An entry of a map is a message of a key and a value, either of which may be absent, and then is a zero.
+    /// An entry of a map is a message of a key and a value. A key or a value that is absent is a zero.
     fn read_entry<'a>(
         &mut self,
         key: &Element,
@@ -178,7 +178,7 @@ impl<'py> Making<'_, 'py> {
         })
     }
 
-    /// One value; `None` if the wire type is another one.
+    /// Decodes one value; `None` if the wire type does not fit.
     #[inline]
     fn element(&mut self, element: &Element, wire: Wire<'_>, depth: usize) -> Result<Option<Bound<'py, PyAny>>> {
         let bytes = match (&element.kind, wire) {
@@ -204,7 +204,7 @@ impl<'py> Making<'_, 'py> {
         }
     }
 
-    /// A message that is whole, of our own or of Google's.
+    /// Decodes a message of which all parts are known: one of the plan's, or one of Google's.
     fn decoded(&mut self, element: &Element, parts: &[&[u8]], depth: usize) -> Result<Bound<'py, PyAny>> {
         let value = match element.kind {
             Kind::Message(index) => self.message(index, parts, depth + 1)?,

@@ -1,4 +1,4 @@
-//! Python values become messages, of whatever [`Output`].
+//! Python values become messages, in the format of an [`Output`].
 
 use nearcall_core::protobuf::{MAX_DEPTH, Scalar};
 use pyo3::buffer::PyUntypedBuffer;
@@ -14,7 +14,7 @@ use super::{anything, times};
 use crate::callback::Callback;
 use crate::encoded::{Lent, LentBuffer};
 
-/// One message that is being encoded, with all those in it.
+/// One message that is being encoded, with all messages in it.
 pub(super) struct Encoding<'a, 'py, O> {
     pub(super) py: Python<'py>,
     pub(super) plan: &'a Plan,
@@ -23,7 +23,7 @@ pub(super) struct Encoding<'a, 'py, O> {
     pub(super) lent: &'a mut Lent<'py>,
 }
 
-/// Bytes from which on a buffer is lent: less is copied in less time than it takes to keep account of it.
+/// From this length in bytes on, a buffer is lent. Copying a shorter one takes less time than keeping account of it.
 const LEND: usize = 4 << 10;
 
 impl<'py, O: Output> Encoding<'_, 'py, O> {
@@ -108,7 +108,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         Ok(())
     }
 
-    /// The member of a union that a value is of: by its very class, else by what that derives from.
+    /// Encodes the member of a union that the value belongs to: by the value's own class, else by a base class.
     fn one_of(&mut self, message: &Message, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let kind = value.get_type();
         let exact = message
@@ -122,7 +122,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
                 .iter()
                 .find(|field| value.is_instance(field.accepts.bind(self.py).as_any()).unwrap_or(false));
         }
-        // An int may be sent as a float, if that equals it.
+        // An int may be sent as a float, if a float equals it.
         let of_floats = |field: &&Field| matches!(field.element.kind, Kind::Scalar(Scalar::Double | Scalar::Float));
         if chosen.is_none() && value.is_exact_instance_of::<PyInt>() {
             chosen = message.fields.iter().find(of_floats);
@@ -202,7 +202,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
     fn map(&mut self, field: &Field, key: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let Ok(dict) = value.cast::<PyDict>() else { return Err(self.not_a(field, value)) };
         self.out.open_map(field);
-        // All at once: to encode a value may run code that changes the dict.
+        // All items are taken at once, because encoding a value may run code that changes the dict.
         for pair in dict.items().iter() {
             let (name, item): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract().map_err(raised)?;
             let entry = self.out.open_entry(field);
@@ -300,7 +300,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         let lent = LentBuffer::take(value.clone())
             .map_err(|_| Trouble::misfit("the buffer is not C-contiguous: copy it first"))?;
         let bytes = lent.as_slice();
-        // Within another message its length is not known yet, and may move what follows it.
+        // Only in the outermost message: the length of an inner one is not known yet, and may move what follows it.
         if depth == 1 && bytes.len() >= LEND && self.out.begin_lent(bytes.len()) {
             self.lent.push((self.out.len(), lent));
         } else {
@@ -373,7 +373,7 @@ fn wide(value: &Bound<'_, PyAny>) -> Option<i128> {
     }
 }
 
-/// A text is a sequence to Python, and never a list to anybody.
+/// Python takes texts and bytes for sequences, but they are never meant as lists.
 fn is_text(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>()
 }
@@ -390,7 +390,7 @@ fn misfit(element: &Element, value: &Bound<'_, PyAny>) -> Box<Trouble> {
     Trouble::misfit(format!("expected {}, got {}", element.name, type_name(value)))
 }
 
-/// A member that a class has made of a value may be one that Protobuf has no number for.
+/// Protobuf may have no number for a member that the class has made of a value.
 #[cold]
 fn without_number(element: &Element, value: &Bound<'_, PyAny>) -> Box<Trouble> {
     if !value.get_type().name().is_ok_and(|name| name == element.name.as_str()) {

@@ -1,4 +1,4 @@
-//! Protobuf's JSON becomes Python values. All that is read is a peer's.
+//! Protobuf's JSON becomes Python values. A peer wrote all of this JSON.
 //!
 //! `serde_json` finds the tokens and hands each to a [`Reader`], which knows from the plan what is expected there. Nothing
 //! is built in between, and every value is counted before it is made.
@@ -21,7 +21,7 @@ use crate::callback::Callback;
 
 /// The value of a message in JSON. No bytes at all are a message without fields.
 ///
-/// `strict`: names that are not known are refused rather than skipped, and what Python has no default for must be there.
+/// `strict`: unknown names are refused rather than skipped, and fields without a default in Python must be present.
 pub(super) fn read<'py>(
     py: Python<'py>,
     plan: &Plan,
@@ -33,7 +33,7 @@ pub(super) fn read<'py>(
     let text = std::str::from_utf8(bytes).map_err(|_| Trouble::misfit("the JSON is not valid UTF-8"))?;
     let mut reading = Reading { making: Making::of_json(py, plan, max_values, strict), trouble: None };
     let mut tokens = serde_json::Deserializer::from_str(if text.is_empty() { "{}" } else { text });
-    // Messages are counted here; what is between two of them the plan says.
+    // This module counts how deep messages are; the plan limits what is between two messages.
     tokens.disable_recursion_limit();
     let read = Reader { reading: &mut reading, expected: Expected::Whole(index), depth: 0 }.deserialize(&mut tokens);
     match (read.and_then(|found| tokens.end().map(|()| found)), reading.trouble) {
@@ -52,7 +52,7 @@ fn malformed(error: &dyn fmt::Display) -> Box<Trouble> {
 /// One text that is being read.
 struct Reading<'a, 'py> {
     making: Making<'a, 'py>,
-    /// Why it ended: an error of `serde` has no room for it.
+    /// Why the reading ended. An error of `serde` has no room for a `Trouble`.
     trouble: Option<Box<Trouble>>,
 }
 
@@ -76,7 +76,7 @@ impl Reading<'_, '_> {
 /// What the plan says of the next value.
 #[derive(Clone, Copy)]
 enum Expected<'a> {
-    /// The message that all is in.
+    /// The outermost message.
     Whole(usize),
     Field(&'a Field),
     /// An item, or the value of a map's entry.
@@ -109,7 +109,7 @@ impl Token<'_> {
     }
 }
 
-/// Reads one value, so many messages deep.
+/// Reads one value, which is `depth` messages deep.
 struct Reader<'r, 'a, 'py> {
     reading: &'r mut Reading<'a, 'py>,
     expected: Expected<'a>,
@@ -215,7 +215,7 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         let making = &mut self.reading.making;
         let found = match (self.expected, token) {
             (Expected::Anything, token) => Ok(Found::Value(plain(making.py, token))),
-            // As if it were not there.
+            // `null`: as if the field were absent.
             (Expected::Field(_), Token::Null) => Ok(Found::Empty),
             (Expected::Field(field), token) => match field.shape {
                 Shape::Implicit | Shape::Presence => scalar(making, &field.element, token).map(Found::Value),
@@ -236,7 +236,7 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         }
         let plan = reading.making.plan;
         let message = &plan.messages[index];
-        // Twice the same would be two values of which one is lost; `None` is a field that was not there yet.
+        // `None` until a field occurs. A field that occurs twice is an error, because one of its values would be lost.
         let mut slots: SmallVec<[Option<Found<'py>>; 8]> = message.fields.iter().map(|_| None).collect();
         let (mut chosen, mut next) = (None, 0);
         while let Some(place) = entries.next_key_seed(FieldKey { reading, message, next })? {
@@ -301,7 +301,7 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         Ok(Found::Entries(found))
     }
 
-    /// A list where one value is expected: only numbers of an array may come like that.
+    /// Reads a list where one value is expected: only the numbers of an array may come like that.
     fn numbers<'de, A: SeqAccess<'de>>(self, element: &'a Element, items: A) -> Read<'py, A::Error> {
         let Some(from_list) = &element.from_list else { return self.single(Token::Array) };
         let Self { reading, depth, .. } = self;
@@ -353,7 +353,7 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
 struct FieldKey<'r, 'a, 'py> {
     reading: &'r mut Reading<'a, 'py>,
     message: &'a Message,
-    /// The field that comes next if they come in order.
+    /// The place of the next field, if fields come in order.
     next: usize,
 }
 
@@ -385,7 +385,7 @@ impl Visitor<'_> for FieldKey<'_, '_, '_> {
     }
 }
 
-/// Names that an error lists.
+/// How many names an error lists.
 const LISTED: usize = 20;
 
 /// Reads a map's key.
@@ -448,12 +448,12 @@ impl<'py> Visitor<'_> for AnyKey<'py> {
     }
 }
 
-/// What a token is where anything may be.
+/// The value of a token where anything may be.
 fn plain<'py>(py: Python<'py>, token: Token<'_>) -> Bound<'py, PyAny> {
     match token {
         Token::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
         Token::Number(Numeral::Int(value)) => int(py, value),
-        // As from Protobuf's bytes, where all numbers are floats.
+        // As when it is read from Protobuf's bytes, where all numbers are floats.
         Token::Number(Numeral::Float(value)) => anything::number_of(py, value),
         Token::Text(text) => PyString::new(py, text).into_any(),
         Token::Null | Token::Array | Token::Object => py.None().into_bound(py),
@@ -531,7 +531,7 @@ fn member(element: &Element, members: &Members, name: &str) -> Result<Number> {
     Ok(Number::Int(number.into()))
 }
 
-/// The beginning of a text of the peer's, for people.
+/// The beginning of a peer's text, for error messages.
 #[cold]
 fn quoted(text: &str) -> String {
     match text.char_indices().nth(40) {

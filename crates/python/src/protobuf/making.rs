@@ -1,4 +1,4 @@
-//! Python values are made of what was read of a message, whether that was its bytes or its JSON.
+//! Makes Python values from what was read of a message's bytes or its JSON.
 
 use nearcall_core::protobuf::{Number, Scalar};
 use nearcall_core::{Effort, TableKind, TooMuch};
@@ -12,14 +12,14 @@ use super::trouble::{Result, Trouble, Why, raised, refused};
 use crate::callback::Callback;
 use crate::interpreter::detach;
 
-/// How many values a message may hold yet.
+/// How many more values a message may hold.
 pub(super) struct Budget {
     left: usize,
-    /// What was passed over, of which no value is made.
+    /// How many unknown fields were skipped: no value is made of them.
     skipped: usize,
 }
 
-/// After so many values other threads have their turn: about a millisecond's worth of those that cost most.
+/// After this many values other threads have their turn: so many of the most costly ones take about a millisecond.
 const TURN: usize = 1024;
 
 impl Budget {
@@ -33,7 +33,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts what is passed over, and costs no value: others have their turn in between, too.
+    /// Counts something that is skipped and makes no value, so that other threads have their turn here, too.
     #[inline]
     pub(super) fn skip(&mut self, py: Python<'_>) {
         self.skipped = self.skipped.wrapping_add(1);
@@ -43,7 +43,8 @@ impl Budget {
     }
 }
 
-/// A message's bytes. It may come in several parts: read one after the other they mean what the specification says of merging.
+/// A message's bytes, which may come in several parts. Reading the parts one after the other merges them as the
+/// specification says.
 pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
 
 /// What was found of a field.
@@ -56,16 +57,16 @@ pub(super) enum Found<'py> {
 
 type Values<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
 
-/// One message that is being decoded, with all those in it.
+/// One message that is being decoded, with all messages in it.
 pub(super) struct Making<'a, 'py> {
     pub(super) py: Python<'py>,
     pub(super) plan: &'a Plan,
     pub(super) budget: Budget,
-    /// What its dicts and sets cost so far.
+    /// What the message's dicts and sets have cost so far.
     effort: Effort,
-    /// What Python has no default for must be there, zeros too.
+    /// Fields without a default in Python must be present, even zeros.
     pub(super) strict: bool,
-    /// A map has each key once.
+    /// A map must not have a key twice.
     distinct: bool,
 }
 
@@ -75,13 +76,13 @@ impl<'a, 'py> Making<'a, 'py> {
         Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false }
     }
 
-    /// For JSON, where keys are there once, and what a person writes may have to be complete.
+    /// For JSON, where no key may occur twice. With `strict`, messages that people write must be complete.
     pub(super) fn of_json(py: Python<'py>, plan: &'a Plan, max_values: usize, strict: bool) -> Self {
         Self { strict, distinct: true, ..Self::new(py, plan, max_values) }
     }
 
-    /// The value of a message of which everything has been read. `found` tells what of each field, once; `chosen` is the
-    /// member of a `oneof` that is there.
+    /// Makes the value of a message that was read completely. `found` is called once for each field, and returns what
+    /// was read of it. `chosen` is the place of the member of a `oneof` that is present.
     pub(super) fn assemble(
         &mut self,
         message: &Message,
@@ -117,7 +118,7 @@ impl<'a, 'py> Making<'a, 'py> {
         }
     }
 
-    /// The value of a field of which everything has been read; `None` if it is absent and that means nothing.
+    /// Makes the value of a field that was read completely; `None` if the field is absent and stands for nothing.
     #[inline]
     fn finish(&mut self, field: &Field, found: Found<'py>) -> Result<Option<Bound<'py, PyAny>>> {
         let value = match (found, &field.shape) {
@@ -126,7 +127,7 @@ impl<'a, 'py> Making<'a, 'py> {
             (Found::Empty, Shape::Implicit | Shape::Presence) => return self.absent(field),
             (Found::Empty, shape) => match field.absent {
                 Absent::Zero => {
-                    // It is a value like any other, and one that costs its sender nothing.
+                    // An empty container counts as a value like any other: it costs its sender nothing.
                     self.budget.take(self.py)?;
                     collect(self.py, shape, Vec::new())?
                 }
@@ -190,14 +191,15 @@ impl<'a, 'py> Making<'a, 'py> {
             return Ok(());
         }
         match element.kind {
-            // Their hashes hang on a secret of the process, or there are few of them.
+            // Their hashes depend on a secret of the process, or there are few of them.
             Kind::Enum(Members { open: None, .. }) => Ok(()),
             Kind::Scalar(Scalar::String | Scalar::Bytes | Scalar::Bool) if element.from.is_none() => Ok(()),
             _ => self.check_hashes(TableKind::Set, items.len(), items.iter()),
         }
     }
 
-    /// Refuses a dict or a set of such keys, if all of the message's together would take too long.
+    /// Refuses a dict or a set with these keys, if all dicts and sets of the message together would take too long to
+    /// build.
     fn check_hashes<'k>(
         &mut self,
         kind: TableKind,
@@ -218,7 +220,7 @@ impl<'a, 'py> Making<'a, 'py> {
                 names.push(number);
                 hashes.push(key.hash().map_err(raised)? as i64);
             } else {
-                // Not known to be equal to another one.
+                // Counts as different from all other keys.
                 names.push(index as i64);
                 let found = key.run_method(hash, []).map_err(|error| refused(py, error))?;
                 hashes.push(found.extract().map_err(|error| refused(py, error))?);
@@ -259,11 +261,11 @@ impl<'a, 'py> Making<'a, 'py> {
         let unknown = || Trouble::misfit(format!("{} has no member {number}", element.name));
         let (Ok(number), Some(class)) = (i32::try_from(number), &members.open) else { return Err(unknown()) };
         let made = class.bind(self.py).run([&int(self.py, number.into())]).map_err(|error| refused(self.py, error))?;
-        // A class may answer with another member: then what arrives is not what left.
+        // The class may return another member: then the received value is not the sent one.
         if members.number_of_made(&made) == Some(number) { Ok(made) } else { Err(unknown()) }
     }
 
-    /// What the value becomes, after it was looked at.
+    /// Converts a received value, and checks the result.
     #[inline]
     pub(super) fn seen(&mut self, element: &Element, mut value: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         if let Some(from) = &element.from {
@@ -305,7 +307,7 @@ impl<'a, 'py> Making<'a, 'py> {
     }
 }
 
-/// An object of a class without an `__init__` having run, as pickle makes it.
+/// Makes an object of a class without running its `__init__`, as pickle does.
 fn new_object<'py>(class: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     class.run_method(pyo3::intern!(py, "__new__"), [class])
@@ -348,5 +350,5 @@ fn collect<'py>(py: Python<'py>, shape: &Shape, items: Vec<Bound<'py, PyAny>>) -
     class.as_any().run([&made]).map_err(|error| refused(py, error))
 }
 
-/// So few keys cannot take long, however they collide: three steps for each of their bytes.
+/// This few keys cannot take long, even if they all collide: three steps for each of their bytes.
 const FEW: usize = 16;

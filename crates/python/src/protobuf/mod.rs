@@ -1,9 +1,9 @@
 //! Protobuf, straight between the wire and Python objects, without generated classes.
 //!
-//! `nearcall.codec.protobuf` decides which message a type becomes; the rules are in `docs/adr/0033-protobuf.md`. Here they
-//! are carried out: [`plan`] reads what was decided, once; [`encode`] walks values along it, and [`output`] writes them, as
-//! Protobuf's bytes or as its JSON (`docs/adr/0037-json.md`); [`decode`] reads the bytes, [`json`] the JSON, and [`making`]
-//! makes values of what they found. [`codec`] is what Python is given of it.
+//! `nearcall.codec.protobuf` decides which message a type becomes; the rules are in `docs/adr/0033-protobuf.md`. This
+//! module carries that out. [`plan`] reads the decisions, once. [`encode`] walks values along the plan, and [`output`]
+//! writes them, as Protobuf's bytes or as its JSON (`docs/adr/0037-json.md`). [`decode`] reads the bytes, [`json`] the
+//! JSON, and [`making`] makes Python values of the fields that they found. [`codec`] is the part that Python uses.
 
 #![expect(clippy::unnecessary_box_returns, reason = "a trouble is rare and large, and results of it are many")]
 #![expect(clippy::float_cmp, reason = "whether two numbers are the very same is the question here")]

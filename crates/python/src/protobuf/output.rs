@@ -1,5 +1,5 @@
-//! What values are written as: a message of Protobuf, or its JSON. [`super::encode`] walks values along a plan, whichever
-//! it is.
+//! The formats in which values are written: Protobuf's bytes, or its JSON. [`super::encode`] walks values along a plan
+//! in the same way for both.
 
 use nearcall_core::json;
 use nearcall_core::protobuf::{Scalar, Writer};
@@ -15,16 +15,16 @@ pub(super) const BOOL: u32 = 4;
 pub(super) const STRUCT: u32 = 5;
 pub(super) const LIST: u32 = 6;
 
-/// Takes the parts of a message in order. What an `open_` gives back belongs to the `close_` of the same name.
+/// Takes the parts of a message in order. The result of an `open_` method goes to the `close_` method of the same name.
 pub(super) trait Output {
     fn open_message(&mut self) -> usize;
     fn close_message(&mut self, begin: usize);
 
-    /// Bytes written so far.
+    /// How many bytes are written so far.
     fn len(&self) -> usize;
     /// A field's value follows.
     fn key(&mut self, field: &Field);
-    /// A field was written from there on; a zero may be taken back, because its absence says the same.
+    /// A field was written from `before` on. A zero may be removed again, because its absence says the same.
     fn drop_zero(&mut self, before: usize, field: &Field);
 
     fn open_list(&mut self, field: &Field) -> List;
@@ -42,11 +42,11 @@ pub(super) trait Output {
 
     fn text(&mut self, text: &str);
     fn bytes(&mut self, bytes: &[u8]);
-    /// So many bytes follow as they are, and are not written here. `false` if they cannot.
+    /// `len` bytes follow that are lent, and not written here. Returns `false` if the format cannot lend bytes.
     #[must_use]
     fn begin_lent(&mut self, len: usize) -> bool;
     fn bool(&mut self, value: bool);
-    /// `false` if the type does not have it, and then nothing was written.
+    /// Returns `false` if the type cannot hold the value; then nothing was written.
     #[must_use]
     fn int(&mut self, scalar: Scalar, value: i128) -> bool;
     fn float(&mut self, scalar: Scalar, value: f64);
@@ -66,7 +66,7 @@ pub(super) trait Output {
     fn close_any_item(&mut self, begin: usize);
     fn close_any_list(&mut self, begin: usize);
     fn open_any_dict(&mut self) -> usize;
-    /// The value of a key follows. Gives back where the entry and the value begin.
+    /// The value of a key follows. Returns where the entry and the value begin.
     fn open_any_entry(&mut self, key: &str) -> (usize, usize);
     fn close_any_entry(&mut self, begin: (usize, usize));
     fn close_any_dict(&mut self, begin: usize);
@@ -98,7 +98,7 @@ impl Output for Writer {
 
     #[inline]
     fn drop_zero(&mut self, before: usize, field: &Field) {
-        // A zero is one byte, or several of zeros: then nothing was to be said.
+        // A value of zero bytes only is a zero, which need not be sent.
         let written = &self.as_bytes()[before..];
         let width = match field.element.kind {
             Kind::Scalar(scalar) => match scalar.wire_type() {
@@ -300,13 +300,13 @@ pub(super) fn is_packed(kind: &Kind) -> bool {
     }
 }
 
-/// Bytes of a field's tag.
+/// How many bytes a field's tag has.
 fn tag_len(number: u32) -> usize {
     (32 - (number << 3).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Nothing has a length before it, so that nothing is remembered of where it begins. Zeros are written: who reads JSON by
-/// eye or by hand looks for them, and all others must accept them.
+/// No part of JSON has a length in front, so no positions are kept: the `open_` methods return 0. Zeros are written:
+/// people who read or write JSON look for them, and all other readers must accept them.
 impl Output for json::Writer {
     #[inline]
     fn open_message(&mut self) -> usize {
@@ -405,7 +405,7 @@ impl Output for json::Writer {
     fn member(&mut self, members: &Members, number: i32) {
         match members.name(number) {
             Some(name) => json::Writer::text(self, name),
-            // Made by an open enum: any number of an enum's fits.
+            // A member that an open enum has made: any number of an enum fits.
             None => {
                 let _ = json::Writer::int(self, Scalar::Enum, number.into());
             }

@@ -10,20 +10,20 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::callback::Callback;
 
-/// The messages of a service. They refer to each other by number, because a type may be within itself.
+/// The messages of a service. They refer to each other by number, because a type may contain itself.
 pub(super) struct Plan {
     pub(super) messages: Vec<Message>,
-    /// Makes the exception for a value that does not fit, of a message and a path.
+    /// Makes the exception for a value that does not fit, from a text and a path.
     pub(super) error: Py<PyAny>,
 }
 
 /// One message, and the Python type whose values travel in it.
 pub(super) struct Message {
-    /// The Python type, for people.
+    /// The name of the Python type, for error messages.
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) fields: Vec<Field>,
-    /// For each small number the place of its field, counted from 1; 0 if there is none.
+    /// For each number below 256, the place of its field, counted from 1; 0 if there is none.
     small: Vec<u16>,
     /// The place of each field by the names that it may have in JSON: JSON's, Protobuf's and Python's.
     names: HashMap<String, usize>,
@@ -31,11 +31,11 @@ pub(super) struct Message {
 
 /// What a message becomes in Python.
 pub(super) enum Form {
-    /// An object whose attributes are set: a dataclass. The name is that of the method that is called at last.
+    /// An object whose attributes are set: a dataclass. `finish` is the name of the method that is called last.
     Object { class: Py<PyAny>, finish: Option<Py<PyString>> },
-    /// An object that its class makes of keyword arguments: a Struct. The tuple holds their names.
+    /// An object that its class makes from keyword arguments: a Struct. `names` are the names of the arguments.
     Call { class: Py<PyAny>, names: Py<PyTuple> },
-    /// A tuple, and the class that makes it if it is a named one.
+    /// A tuple. `class` makes it if it is a named tuple.
     Tuple { class: Option<Py<PyAny>> },
     /// A dict with these keys.
     Dict,
@@ -43,7 +43,7 @@ pub(super) enum Form {
     Arguments,
     /// The value of the only field.
     Only,
-    /// The value of the one field that is there.
+    /// The value of the one field that is present.
     OneOf,
     /// `None`.
     Nothing,
@@ -59,23 +59,23 @@ pub(super) struct Field {
     pub(super) json_key: String,
     pub(super) shape: Shape,
     pub(super) element: Element,
-    /// What it means that the field is not there.
+    /// What the field stands for when it is absent.
     pub(super) absent: Absent,
-    /// Python has no default for it, whatever Protobuf makes of its absence.
+    /// Python has no default for the field, even if Protobuf has one.
     pub(super) required: bool,
-    /// What is sent by leaving the field out.
+    /// Values that are sent by leaving the field out.
     pub(super) left_out: Vec<Py<PyAny>>,
-    /// Called with the whole value; raises if it must not be.
+    /// Called with the field's whole value; raises if the value is not allowed.
     pub(super) check: Option<Py<PyAny>>,
-    /// The classes whose values may be sent in it.
+    /// The classes whose values may be sent in the field.
     pub(super) accepts: Py<PyTuple>,
 }
 
-/// How often a field is there, and what its values become together.
+/// How often a field may be present, and what its values become together.
 pub(super) enum Shape {
     /// At most once; a zero is not sent.
     Implicit,
-    /// At most once, and it can be told whether it is there.
+    /// At most once; an absent field differs from a zero.
     Presence,
     List,
     Tuple,
@@ -89,24 +89,24 @@ pub(super) enum Absent {
     Zero,
     Value(Py<PyAny>),
     Factory(Py<PyAny>),
-    /// Nothing: a dict does without the key.
+    /// Nothing: the dict lacks the key.
     Omit,
-    /// It must be there.
+    /// The field must be present.
     Required,
 }
 
 /// One value of a field.
 pub(super) struct Element {
     pub(super) kind: Kind,
-    /// Makes of a value what is sent.
+    /// Converts a value to what is sent.
     pub(super) to: Option<Py<PyAny>>,
-    /// Makes the value of what was sent.
+    /// Converts what was sent to the value.
     pub(super) from: Option<Py<PyAny>>,
-    /// Makes the value of numbers in lists, which JSON may have in place of its message.
+    /// Makes the value from numbers in lists, which JSON may have in place of the value's message.
     pub(super) from_list: Option<Py<PyAny>>,
-    /// Called with the value; raises if it must not be.
+    /// Called with the value; raises if the value is not allowed.
     pub(super) check: Option<Py<PyAny>>,
-    /// The Python type, for people.
+    /// The name of the Python type, for error messages.
     pub(super) name: String,
 }
 
@@ -121,15 +121,15 @@ pub(super) enum Kind {
     Any,
 }
 
-/// The members of an enum. They live as long as their class, which is kept with them.
+/// The members of an enum. `by_number` keeps them alive, so their addresses in `by_member` stay valid.
 pub(super) struct Members {
     pub(super) by_number: HashMap<i32, Py<PyAny>>,
     pub(super) by_member: HashMap<usize, i32>,
-    /// By the names of both, Protobuf's and Python's.
+    /// By both names of each member, Protobuf's and Python's.
     by_name: HashMap<String, i32>,
-    /// The class, if it makes members of other numbers, too.
+    /// The class, if it is open: it makes members of other numbers, too.
     pub(super) open: Option<Py<PyAny>>,
-    /// Protobuf's.
+    /// Protobuf's names, by number.
     names: HashMap<i32, String>,
 }
 
@@ -194,7 +194,7 @@ impl Message {
         Ok(Self { name: described.getattr("name")?.extract()?, form, fields, small, names })
     }
 
-    /// The place of a field.
+    /// The place of the field with this number.
     #[inline]
     pub(super) fn place(&self, number: u32) -> Option<usize> {
         if number < 256 {
@@ -214,7 +214,7 @@ impl Message {
 }
 
 impl Field {
-    /// Its name in JSON, as it is written.
+    /// The field's name in JSON, as it is written.
     #[inline]
     pub(super) fn json_name(&self) -> &str {
         &self.json_key[1..self.json_key.len() - 2]
@@ -286,7 +286,7 @@ impl Element {
 }
 
 impl Members {
-    /// `names` are Protobuf's and Python's for each number.
+    /// `names` are numbers, each with Protobuf's and Python's name of the member.
     fn read(members: &Bound<'_, PyDict>, names: &Bound<'_, PyAny>, open: Option<Py<PyAny>>) -> PyResult<Self> {
         let (mut by_number, mut by_member) = (HashMap::new(), HashMap::new());
         for (number, member) in members.iter() {
@@ -301,7 +301,7 @@ impl Members {
         Ok(Self { by_number, by_member, by_name, open, names })
     }
 
-    /// The number of a member that the class has made of it: of an open enum.
+    /// The number of a member that the class of an open enum has made from a number.
     #[cold]
     pub(super) fn number_of_made(&self, value: &Bound<'_, PyAny>) -> Option<i32> {
         let class = self.open.as_ref()?.bind(value.py());
@@ -311,12 +311,12 @@ impl Members {
         value.getattr(intern!(value.py(), "value")).and_then(|number| number.extract()).ok()
     }
 
-    /// The number of a member.
+    /// The number of the member with this name.
     pub(super) fn number(&self, name: &str) -> Option<i32> {
         self.by_name.get(name).copied()
     }
 
-    /// Protobuf's name of a member.
+    /// Protobuf's name of the member with this number.
     pub(super) fn name(&self, number: i32) -> Option<&str> {
         self.names.get(&number).map(String::as_str)
     }

@@ -6,7 +6,7 @@ use pyo3::types::PyString;
 
 use super::trouble::{Result, Trouble};
 
-/// The text of some bytes, which must be UTF-8. Python makes and checks it in one.
+/// The text of some bytes, which must be UTF-8. Python checks and copies them in one step.
 #[inline]
 pub(super) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
     // SAFETY: attached; the pointer and the length are those of a slice, which Python copies.
@@ -15,13 +15,13 @@ pub(super) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAn
     unsafe { Bound::from_owned_ptr_or_err(py, made) }.map_err(|_| Trouble::misfit("a str is not valid UTF-8"))
 }
 
-/// A text that UTF-8 can carry.
+/// A text as UTF-8. A lone surrogate is an error.
 #[inline]
 pub(super) fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str> {
     text.to_str().map_err(|_| Trouble::misfit("a str holds a lone surrogate, which UTF-8 cannot carry"))
 }
 
-/// The type of a value, for people.
+/// The name of a value's type, for error messages.
 #[cold]
 pub(super) fn type_name(value: &Bound<'_, PyAny>) -> String {
     if value.is_none() {

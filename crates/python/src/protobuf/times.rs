@@ -95,7 +95,7 @@ pub(super) fn timedelta(py: Python<'_>, (seconds, nanos): (i64, i64)) -> Result<
     if !is_duration(seconds, nanos) {
         return Err(Trouble::misfit("a malformed Duration"));
     }
-    // Python brings days, seconds and microseconds in order.
+    // Python normalizes days, seconds and microseconds.
     let (days, rest) = (seconds / DAY, seconds % DAY);
     let made = PyDelta::new(py, days as i32, rest as i32, (nanos / 1000) as i32, true);
     made.map(Bound::into_any).map_err(raised)

@@ -1,17 +1,17 @@
-//! Why a value cannot be encoded or decoded, and where in the whole it is.
+//! Why a value cannot be encoded or decoded, and where in the message it is.
 
 use nearcall_core::Malformed;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-/// On the way out it collects the path.
+/// The reason, and the path to the value. Each level that the error passes adds a step to the path.
 pub(super) struct Trouble {
     pub(super) why: Why,
     path: Vec<Step>,
 }
 
 pub(super) enum Why {
-    /// In one line.
+    /// A reason in one line.
     Misfit(String),
     /// The message holds more values than it may.
     TooMany,
@@ -25,10 +25,10 @@ enum Step {
     Key(String),
 }
 
-/// Steps of a long path that are shown at each end.
+/// How many steps of a long path are shown at each end.
 const SHOWN: usize = 8;
 
-/// In a box, because it is rare and large.
+/// The error is in a box, because it is rare and large.
 pub(super) type Result<T> = std::result::Result<T, Box<Trouble>>;
 
 impl Trouble {
@@ -113,7 +113,7 @@ impl From<Malformed> for Box<Trouble> {
     }
 }
 
-/// A value is refused by its own type with these two; anything else is an accident, and goes on as it is.
+/// A type refuses a value with `ValueError` or `TypeError`. Any other exception is an accident, and is kept as it is.
 #[cold]
 pub(super) fn refused(py: Python<'_>, error: PyErr) -> Box<Trouble> {
     if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py) {
