@@ -25,7 +25,7 @@ loom::lazy_static! {
     static ref SIGNALS: (Mutex<Signals>, Condvar) = (Mutex::new(Signals::default()), Condvar::new());
 }
 
-/// Something has come, or has been taken.
+/// Sets whether there is something to receive.
 #[cfg(test)]
 pub(crate) fn set_readable(readable: bool) {
     SIGNALS.0.lock().expect("no panic").readable = readable;
@@ -37,7 +37,7 @@ pub fn signal(_event: &EventDescriptor) {
     SIGNALS.1.notify_all();
 }
 
-/// It rings at once: whoever wakes by it may be as late as the others let it.
+/// The alarm rings at once. The thread that it wakes may be as late as the other threads let it.
 pub fn set_alarm(_alarm: &Alarm, _after: Duration) {
     SIGNALS.0.lock().expect("no panic").alarmed = true;
     SIGNALS.1.notify_all();

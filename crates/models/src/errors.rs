@@ -1,4 +1,4 @@
-//! Stand-in for `crate::errors` of `crates/transport`: as much as the outgoing queue says.
+//! Stand-in for `crate::errors` of `crates/transport`: only what the outgoing queue uses.
 #![allow(missing_docs, reason = "the real ones are documented where they are")]
 
 #[derive(Debug, PartialEq, Eq)]

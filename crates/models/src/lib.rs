@@ -1,10 +1,10 @@
-//! Model tests of what waits and wakes: loom runs them under every interleaving and every result that the memory model
-//! allows (`make loom`).
+//! Model tests of the code that waits and wakes: loom runs it under every interleaving and every result that the memory
+//! model allows (`make loom`).
 //!
-//! The files that are tried are those of the other crates, compiled once more: here `crate::sync` is a stand-in whose
-//! atomics, threads, clock and sleeping are loom's. So the crates themselves know nothing of loom. A sleeper that nobody
-//! wakes is a deadlock, which loom reports. Each ordering that a comment in the source explains was weakened once to see a
-//! model fail; the table at the end of each file of models says which one did.
+//! The tested files are those of the other crates, compiled once more. In this crate `crate::sync` is a stand-in with
+//! the atomics, threads, clock and sleeping of loom, so the other crates know nothing of loom. A sleeper that no thread
+//! wakes is a deadlock, which loom reports. Each ordering that a comment in the source explains was weakened once to
+//! see a model fail; the table at the end of each file of models says which one did.
 #![allow(dead_code, reason = "the models do not use all that is compiled here")]
 #![allow(clippy::arc_with_non_send_sync, reason = "loom's cells are shared between its threads, which are one")]
 

@@ -1,4 +1,4 @@
-//! Stand-ins for `crate::link` of `crates/transport`: what the outgoing queue says, without a system behind it.
+//! Stand-ins for `crate::link` of `crates/transport`: what the outgoing queue uses, without a system behind it.
 #![allow(missing_docs, reason = "the real ones are documented where they are")]
 
 use crate::errors::LinkError;
@@ -7,7 +7,7 @@ pub const PART: usize = 256 << 10;
 pub const TOGETHER_NS: u64 = 100_000;
 pub const TOGETHER_BYTES: usize = 32 << 10;
 
-/// What becomes of a frame that there is no room for.
+/// What to do with a frame when there is no room.
 pub enum Room<'a> {
     Later,
     Together,

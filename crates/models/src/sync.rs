@@ -1,4 +1,4 @@
-//! Stand-ins for `crate::sync` of the crates whose files are tried here.
+//! Stand-ins for `crate::sync` of the crates whose files are tested here.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,12 +9,12 @@ pub(crate) use loom::sync::atomic::fence;
 pub(crate) use loom::thread::yield_now;
 pub(crate) use std::sync::atomic::Ordering;
 
-/// Loom takes a spin for a turn of the others, and a sleep too: the sleep alone is enough.
+/// In a model a spin only lets other threads run, and so does a sleep: the sleep is enough.
 pub(crate) const SPINS: u32 = 0;
 pub(crate) const YIELDS: u32 = 0;
 
-/// An atomic that can be made in a constant, as loom's own cannot. Loom's is made at the first use, which has to be that
-/// of the thread that made this one (see `models::settled`).
+/// An atomic that can be made in a constant, as loom's own cannot. Loom's atomic is made at the first use, which has to
+/// be in the thread that made this one (see `models::settled`).
 macro_rules! atomic {
     ($name:ident, $value:ty $(, $arithmetic:ident)*) => {
         #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ pub(crate) fn thread_number() -> u32 {
     NUMBER.with(|number| *number)
 }
 
-/// Threads that can be unparked. Loom's own forget that if they sleep for another reason at that moment.
+/// Threads that can be unparked. Loom's own threads forget that if they sleep for another reason at that moment.
 pub(crate) mod thread {
     use super::{Arc, Condvar, Duration, Mutex};
 
@@ -123,7 +123,7 @@ pub(crate) mod thread {
         CURRENT.with(Thread::clone)
     }
 
-    /// Sleeps until it is unparked: a model must not need the end of the time.
+    /// Sleeps until the thread is unparked: a model must not need the timeout.
     pub(crate) fn park_timeout(_at_most: Duration) {
         let me = current();
         let mut unparked = me.0.0.lock().expect("no panic");
@@ -138,7 +138,7 @@ pub(crate) mod thread {
 #[derive(Default)]
 struct Kernel {
     now: u64,
-    /// Whoever sleeps for a time only finds it over at once.
+    /// A sleep with a timeout finds it over at once.
     flies: bool,
     sleepers: Vec<Sleeper>,
 }
@@ -161,7 +161,7 @@ fn kernel() -> MutexGuard<'static, Kernel> {
 pub(crate) fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {
     let address = std::ptr::from_ref(word).addr();
     let mut kernel = kernel();
-    // The kernel orders its look at the word with those who wake; loom's mutex does that here.
+    // The real kernel orders its look at the word with the wakers; loom's mutex does that here.
     if word.load(Ordering::Relaxed) != value || timeout.is_some_and(|timeout| timeout.is_zero()) {
         return;
     }
@@ -179,7 +179,7 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {
     }
 }
 
-/// Wakes those that sleep on the word, the one that has slept longest first.
+/// Wakes at most `most` threads that sleep on the word, the one that has slept longest first.
 pub(crate) fn wake(word: &AtomicU32, most: u32) {
     let address = std::ptr::from_ref(word).addr();
     let mut left = most;
@@ -219,13 +219,13 @@ fn ticks(length: Duration) -> u64 {
     length.as_nanos() as u64
 }
 
-/// From here on, whoever sleeps for a time only finds it over at once.
+/// From here on, a sleep with a timeout finds it over at once.
 #[cfg(test)]
 pub(crate) fn let_time_fly() {
     kernel().flies = true;
 }
 
-/// So much time passes: whoever sleeps until then wakes.
+/// Moves the clock on by `length`: sleeps that end by then are over.
 #[cfg(test)]
 pub(crate) fn pass(length: Duration) {
     let mut kernel = kernel();

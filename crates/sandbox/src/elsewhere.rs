@@ -1,8 +1,8 @@
-//! Systems on which nothing is confined yet. They say so.
+//! Systems other than Linux. Nothing is confined there yet, and the report says so.
 
 use crate::{Error, LAYERS, Limits, Policy, Report, Result, State};
 
-/// What is begun before the rest: nothing here.
+/// Stands for Linux's early move into control groups. There is nothing to begin here.
 pub struct Early;
 
 impl Early {

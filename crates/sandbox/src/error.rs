@@ -1,4 +1,4 @@
-//! What can go wrong. After any of these the process may be confined in part, and should end.
+//! Errors of confining. After any of them the process may be confined in part, and should end.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,18 +12,19 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a process was not confined as its policy asks.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Layers bind the thread that asks for them, and those it starts: others would go free.
+    /// The process has several threads. A layer binds the thread that asks for it and the threads that this one starts:
+    /// all others would stay free.
     #[error(
         "this process has {0} threads: confine it before it starts any, right after its own start (importing numpy starts some)"
     )]
     Threads(usize),
-    /// The policy contradicts itself, or asks for what there is not.
+    /// The policy contradicts itself, or asks for something that does not exist.
     #[error("the policy {0}")]
     Policy(String),
     /// A path of the policy cannot be opened.
     #[error("the policy names {path}: {why}")]
     Path {
-        /// What the policy names.
+        /// The path in the policy.
         path: PathBuf,
         /// What the system says.
         why: io::Error,
@@ -31,7 +32,7 @@ pub enum Error {
     /// Layers that the policy requires and the system does not give.
     #[error("{}", missing(.0))]
     Missing(Vec<Layer>),
-    /// A step that never fails did.
+    /// A step has failed that never should.
     #[error("{what}: {why}")]
     System {
         /// What was tried.
@@ -42,7 +43,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: a step that never fails did.
+    /// For `map_err`: the error for a step that should never fail.
     #[cfg(target_os = "linux")]
     pub(crate) fn at<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |why| Self::System { what, why: why.into() }

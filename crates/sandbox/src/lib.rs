@@ -4,9 +4,10 @@
 //! layer whether this system gave it. No layer is trusted alone, and none is silently left out: a missing one is in the
 //! report, or an error if the policy requires it.
 //!
-//! The system takes its time to move a process into a control group: with [`Early`] it begins while the process still imports.
+//! Moving a process into a control group takes the system some time: [`Early`] begins while the process still imports.
 //!
-//! Nothing here starts a process. A host starts an interpreter, and that confines itself while it has one thread.
+//! This crate does not start the process that it confines. A host starts an interpreter, which confines itself while it
+//! has one thread.
 
 mod error;
 mod policy;

@@ -1,11 +1,11 @@
-//! What a confined process may do. Whatever a policy does not name is refused.
+//! What a confined process may do. Everything that a policy does not name is refused.
 
 use std::path::PathBuf;
 
 use crate::{Error, Name, Result};
 
-/// What of `/proc` a policy may name. Nothing of another process, and of its own nothing that opens files anew, writes to
-/// memory, or shows the environment it was started with.
+/// The files of `/proc` that a policy may name. None of them is about another process; none of the process's own opens
+/// files anew, writes to memory, or shows the environment that the process was started with.
 pub const PROC_FILES: [&str; 12] = [
     "cpuinfo",
     "loadavg",
@@ -26,21 +26,21 @@ pub const PROC_FILES: [&str; 12] = [
 pub struct Policy {
     /// Files, and directories with all below them, that may be read.
     pub read: Vec<PathBuf>,
-    /// Those that may be read, written, made, renamed and removed.
+    /// Files and directories that may be read, written, made, renamed and removed.
     pub write: Vec<PathBuf>,
-    /// Those that may be started as programs. None: no program at all.
+    /// Files and directories that may be started as programs. Empty: no program at all.
     pub execute: Vec<PathBuf>,
-    /// Processes of its own may be made.
+    /// The process may make other processes.
     pub subprocesses: bool,
     /// Which connections may be made over a network.
     pub network: Network,
     /// Unix sockets may be made and connected to by their path.
     pub unix_sockets: bool,
-    /// Abstract Unix sockets of others may be connected to.
+    /// Abstract Unix sockets of other processes may be connected to.
     pub abstract_sockets: bool,
     /// Processes outside may be sent signals.
     pub signals: bool,
-    /// How much of everything.
+    /// How much of each resource may be used.
     pub limits: Limits,
     /// Names of the environment variables to keep.
     pub environment: Vec<String>,
@@ -48,29 +48,29 @@ pub struct Policy {
     pub descriptors: Vec<i32>,
     /// Which of [`PROC_FILES`] may be read.
     pub proc: Vec<String>,
-    /// Layers without which there is an error.
+    /// Layers that must hold: it is an error if one does not.
     pub required: Vec<Name>,
 }
 
 /// Which connections may be made over a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Network {
-    /// None.
+    /// No connections.
     None,
-    /// TCP, to these ports of any host. Nothing listens.
+    /// TCP, to these ports of any host. The process may not listen.
     Ports(Vec<u16>),
     /// TCP and UDP, in and out.
     All,
 }
 
-/// How much of everything. `None`: as much as the system gives.
+/// How much of each resource may be used. `None`: as much as the system gives.
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
     /// Bytes of memory.
     pub memory: Option<u64>,
     /// Seconds of processor time, in total.
     pub cpu_seconds: Option<u64>,
-    /// Of one processor: 0.5 is half of it.
+    /// Share of one processor: 0.5 is half of it.
     pub cpu_share: Option<f64>,
     /// Threads and processes together.
     pub tasks: Option<u64>,
@@ -81,7 +81,7 @@ pub struct Limits {
 }
 
 impl Policy {
-    /// Refuses what contradicts itself, before anything is changed.
+    /// Refuses a policy that contradicts itself, before anything is changed.
     pub(crate) fn check(&self) -> Result<()> {
         for path in self.read.iter().chain(&self.write).chain(&self.execute) {
             if !path.is_absolute() {

@@ -1,4 +1,4 @@
-//! What came of each layer.
+//! The state of each layer after confining.
 
 /// A layer of the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,9 +7,9 @@ pub enum Name {
     NoNewPrivs,
     /// The superuser's rights are gone.
     Capabilities,
-    /// Only the environment variables that were to be kept are left.
+    /// Only the environment variables that the policy keeps are left.
     Environment,
-    /// Only the descriptors that were to be kept are open.
+    /// Only the descriptors that the policy keeps are open.
     Descriptors,
     /// The process's own limits: memory, files, descriptors, processor time.
     Limits,
@@ -19,9 +19,9 @@ pub enum Name {
     CgroupCpu,
     /// A control group limits threads and processes.
     CgroupTasks,
-    /// Namespaces of its own: users, mounts, network, System V objects.
+    /// Namespaces of the process's own: users, mounts, network, System V objects.
     Namespaces,
-    /// `/proc` is empty but for the files that were asked for.
+    /// `/proc` is empty except for the files that the policy names.
     Proc,
     /// Landlock: files.
     Files,
@@ -31,7 +31,7 @@ pub enum Name {
     Signals,
     /// Landlock: abstract Unix sockets.
     AbstractSockets,
-    /// seccomp: which system calls there are.
+    /// seccomp: which system calls the process may make.
     SystemCalls,
 }
 
@@ -55,7 +55,7 @@ pub const LAYERS: [Name; 15] = [
 ];
 
 impl Name {
-    /// As users write it.
+    /// The name as users write it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoNewPrivs => "no_new_privs",
@@ -82,21 +82,21 @@ impl Name {
     }
 }
 
-/// What came of a layer.
+/// The state of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It holds.
+    /// The layer holds.
     Provided,
-    /// The policy does not ask for it.
+    /// The policy does not ask for the layer.
     NotAsked,
-    /// This kernel does not have it.
+    /// This kernel does not have the layer.
     NotAvailable,
-    /// This system has it, and does not let this process use it.
+    /// This system has the layer, but does not let this process use it.
     Refused,
 }
 
 impl State {
-    /// As users see it.
+    /// The state as users see it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Provided => "provided",
@@ -107,18 +107,18 @@ impl State {
     }
 }
 
-/// One layer, and what came of it.
+/// One layer and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// Which one.
+    /// Which layer.
     pub name: Name,
-    /// What came of it.
+    /// The state of the layer.
     pub state: State,
-    /// What it does here, or why it is missing: one sentence.
+    /// What the layer does here, or why it is missing: one sentence.
     pub detail: String,
 }
 
-/// What came of all layers.
+/// The states of all layers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// In the order in which they were applied.
@@ -135,7 +135,7 @@ impl Report {
         self.layers.iter().any(|layer| layer.name == name && layer.state == State::Provided)
     }
 
-    /// Those of the named layers that were asked for and do not hold.
+    /// The layers among `names` that were asked for and do not hold.
     pub(crate) fn missing_of(&self, names: &[Name]) -> Vec<Layer> {
         let missing = |layer: &&Layer| matches!(layer.state, State::NotAvailable | State::Refused);
         self.layers.iter().filter(missing).filter(|layer| names.contains(&layer.name)).cloned().collect()

@@ -13,12 +13,12 @@ use crate::sync::thread::{Thread, current};
 
 const SLICE: Duration = Duration::from_millis(50);
 
-/// A connection: what arrives is for one thread or another, and only the leader receives it.
+/// A connection with several callers, of which only the leader receives.
 struct Connection {
     receiving: Leadership,
-    /// Who has received what is on its way: loom fails the model if two do at once.
+    /// Counts received replies. Only the leader may touch this: loom fails the model if two threads do at once.
     link: UnsafeCell<u32>,
-    /// Replies that are on their way, in order: whose they are.
+    /// The callers of the replies that are on their way, in order.
     arriving: Mutex<Vec<usize>>,
     arrived: Condvar,
     table: Mutex<Vec<Waiting>>,
@@ -51,8 +51,8 @@ impl Connection {
         self.arrived.notify_all();
     }
 
-    /// As the core does: the table first, then the lead; whoever follows is woken by what is delivered, or by the leader
-    /// that leaves, and there is no end of any time to help them.
+    /// Waits as the core does: a caller that cannot lead registers in the table, then follows. A follower is woken by
+    /// its delivered reply, or by the leader that leaves; there is no timeout to help.
     fn wait(&self, me: usize) {
         loop {
             if let Some(_lead) = self.receiving.try_lead() {
@@ -75,7 +75,7 @@ impl Connection {
         self.receiving.pass_on();
     }
 
-    /// Receives for all, until its own has come.
+    /// Receives for all callers, until its own reply has arrived.
     fn lead(&self, me: usize) {
         loop {
             if self.table.lock().expect("no panic")[me].delivered {
@@ -119,7 +119,7 @@ fn replies_reach(preemptions: Option<usize>, order: &'static [usize]) {
     });
 }
 
-/// What a leader did with the link happens before what the next one does, and there is one at a time.
+/// There is one leader at a time, and what it did with the link happens before what the next leader does.
 #[test]
 fn one_leads_after_the_other() {
     check(None, || {
@@ -137,7 +137,7 @@ fn one_leads_after_the_other() {
     });
 }
 
-/// Nobody that waits is stranded, whoever leads and in whatever order the replies come.
+/// No waiting caller is stranded, no matter which caller leads and in which order the replies arrive.
 #[test]
 fn both_of_two_get_their_replies() {
     replies_reach(Some(3), &[0, 1]);
@@ -153,7 +153,7 @@ fn all_of_three_get_their_replies() {
     replies_reach(Some(2), &[1, 2, 0]);
 }
 
-/// The replies come while they wait, from a peer that is a thread of its own.
+/// The replies arrive while the callers wait, from a peer that is a thread of its own.
 #[test]
 fn replies_that_come_late_find_their_callers() {
     check(Some(2), || {

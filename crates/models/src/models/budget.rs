@@ -10,7 +10,8 @@ use crate::descriptors::{Alarm, EventDescriptor, sleep};
 
 const MIB: usize = 1 << 20;
 
-/// As the server's reactor does: it looks again after it has marked the budget, and sleeps only if the mark was there.
+/// The waiting thread does what the server's reactor does: it looks again after it has marked the budget, and sleeps
+/// only if the mark was there.
 #[test]
 fn who_waits_for_room_is_told_of_it() {
     check(None, || {
@@ -33,5 +34,5 @@ fn who_waits_for_room_is_told_of_it() {
 //
 // | in `budget.rs` | then |
 // |---|---|
-// | `await_room` is not asked a second time before sleeping | who was refused sleeps though all is free |
-// | `free` does not look at the mark | nobody wakes the sleeper |
+// | `await_room` is not asked a second time before sleeping | the refused thread sleeps though all is free |
+// | `free` does not look at the mark | no thread wakes the sleeper |

@@ -12,7 +12,8 @@ use crate::sync::pass;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a lock guards: loom fails the model if two have it at once, or if the second does not see what the first did.
+/// What a lock guards: loom fails the model if two threads have it at once, or if the second one does not see what the
+/// first one did.
 #[derive(Default)]
 struct Guarded(UnsafeCell<u32>);
 
@@ -49,7 +50,7 @@ fn in_turn(waiting: u32, hurried: u32) {
     assert!(!shared.is_locked());
 }
 
-/// One at a time, each sees what the last one did, and nobody sleeps at a lock that is free.
+/// One thread at a time has the lock, each sees what the last one did, and no thread sleeps at a lock that is free.
 #[test]
 fn two_take_turns() {
     check(None, || in_turn(2, 0));
@@ -60,7 +61,7 @@ fn three_take_turns() {
     check(Some(2), || in_turn(3, 0));
 }
 
-/// Whoever gives up leaves a lock that wakes those who do not.
+/// A thread that gives up leaves a lock that wakes the other threads.
 #[test]
 fn one_gives_up_and_the_others_are_woken() {
     check(Some(2), || in_turn(2, 1));
@@ -89,7 +90,7 @@ impl Queue {
         Arc::new(Self { filled: settled(0), changed: condition() })
     }
 
-    /// As every user of a condition does: what is waited for changes under the lock, and the others are told after it.
+    /// As with every condition: the state changes under the lock, and the other threads are notified after that.
     fn put(&self) {
         *self.filled.lock() += 1;
         self.changed.notify_one();
@@ -115,7 +116,7 @@ impl Queue {
     }
 }
 
-/// Who waits for a change sees it, however it falls.
+/// A thread that waits for a change sees it, whenever the change comes.
 #[test]
 fn a_change_is_not_missed() {
     check(None, || {
@@ -146,7 +147,7 @@ fn two_changes_wake_two() {
     });
 }
 
-/// All are told of a change that concerns all.
+/// All threads are told of a change that concerns all.
 #[test]
 fn all_hear_of_the_end() {
     check(Some(2), || {
@@ -170,7 +171,7 @@ fn all_hear_of_the_end() {
     });
 }
 
-/// Who waits for a time only is woken by its end, and takes what has come by then.
+/// A thread that waits with a timeout is woken when the time is over, and takes what has arrived by then.
 #[test]
 fn a_wait_ends_with_its_time_or_with_the_change() {
     check(Some(3), || {
@@ -178,7 +179,7 @@ fn a_wait_ends_with_its_time_or_with_the_change() {
         let other = Arc::clone(&queue);
         let waiter = thread::spawn(move || other.take_in_time());
         let clock = thread::spawn(|| {
-            // Whenever it begins to wait, the time is over one day.
+            // The time passes twice, so that it is over for a wait that begins in between, too.
             pass(SECOND);
             pass(SECOND);
         });

@@ -11,7 +11,7 @@ use crate::errors::LinkError;
 use crate::link::{Room, Sent};
 use crate::outbox::{Frame, Outbox, Sink};
 
-/// What is on its way to a reader that is slow: one byte at a time.
+/// The bytes on their way to a slow reader: one at a time.
 #[derive(Default)]
 struct Pipe {
     state: Mutex<Flow>,
@@ -69,8 +69,8 @@ impl Connection {
         Arc::new(made)
     }
 
-    /// Sends a frame of two bytes. How often it waits for room before it gives up is `patience`; without any, the frame
-    /// waits instead.
+    /// Sends a frame of two bytes. `patience` is how often the sender waits for room before it gives up; with 0, the
+    /// frame is queued instead.
     fn send(&self, name: u8, mut patience: u32) -> Result<Sent, LinkError> {
         let payload: [&[u8]; 1] = [&[name + 1]];
         let head = [name];
@@ -88,19 +88,19 @@ impl Connection {
                 flow = self.pipe.changed.wait(flow).expect("no panic");
             }
             drop(flow);
-            // The room may be for another one, who is in the middle of a frame.
+            // The room may be for another sender, which is in the middle of a frame.
             thread::yield_now();
             Ok(())
         };
         let sent = self.outbox.send(&frame, Room::Wait(&mut blocked));
         if sent == Ok(Sent::Queued) {
-            // As it is asked of whoever gets this answer.
+            // As every sender must that gets `Queued`.
             self.outbox.flush()?;
         }
         sent
     }
 
-    /// Reads so many bytes. Whoever makes room flushes, if he was asked to or does so always.
+    /// Reads that many bytes. When it has made room, it flushes if it was asked to, or `always`.
     fn read(&self, bytes: usize, always: bool) -> Vec<u8> {
         let mut read = Vec::new();
         while read.len() < bytes {
@@ -127,7 +127,7 @@ impl Connection {
     }
 }
 
-/// Each frame arrives once and whole, and one sender's in its order.
+/// Each frame arrives once and whole, and the frames of one sender arrive in order.
 fn whole(read: &[u8], orders: &[&[u8]]) {
     let mut names = Vec::new();
     for frame in read.chunks(2) {
@@ -163,7 +163,7 @@ fn two_send(first: &'static [(u8, u32)], second: &'static [(u8, u32)], always: b
 
 const FOR_EVER: u32 = u32::MAX;
 
-/// What waits is flushed by the reader's news of room, and nothing stays behind.
+/// Queued frames are flushed when the reader tells of room, and none stays behind.
 #[test]
 fn what_waits_goes_out() {
     check(Some(2), || two_send(&[(b'A', 0), (b'C', 0)], &[(b'E', 0)], false));
@@ -175,7 +175,7 @@ fn a_patient_sender_is_not_interrupted() {
     check(Some(3), || two_send(&[(b'A', FOR_EVER)], &[(b'C', 0), (b'E', 0)], false));
 }
 
-/// Nor by a reader who flushes without being asked.
+/// A reader that flushes without being asked does not interrupt the sender either.
 #[test]
 fn a_patient_sender_is_not_interrupted_by_a_flush() {
     check(Some(2), || two_send(&[(b'A', FOR_EVER)], &[(b'C', 0)], true));
@@ -186,7 +186,7 @@ fn two_patient_senders_take_turns() {
     check(Some(2), || two_send(&[(b'A', FOR_EVER)], &[(b'C', FOR_EVER)], false));
 }
 
-/// Whoever gives up in the middle of a frame leaves its rest to the queue, in front of those behind it.
+/// A sender that gives up in the middle of a frame leaves its rest to the queue, in front of later frames.
 #[test]
 fn the_rest_of_a_frame_goes_out() {
     check(Some(2), || {
@@ -196,7 +196,7 @@ fn the_rest_of_a_frame_goes_out() {
         let sent = connection.send(b'A', 1);
         let read = match sent {
             Ok(_) => connection.read(4, false),
-            // Nothing of it was out.
+            // No byte of the frame was out.
             Err(error) => {
                 assert_eq!(error, LinkError::DeadlinePassed);
                 connection.read(2, false)
@@ -208,7 +208,7 @@ fn the_rest_of_a_frame_goes_out() {
     });
 }
 
-/// A reader that goes away leaves nobody waiting, and nothing kept.
+/// A reader that goes away leaves no sender waiting, and no frame kept.
 #[test]
 fn nobody_waits_for_a_reader_that_is_gone() {
     check(Some(2), || {
@@ -241,4 +241,4 @@ fn nobody_waits_for_a_reader_that_is_gone() {
 // | a patient sender leaves what came behind it           | not interrupted (a deadlock)                        |
 // | the rest of a frame is kept behind the others         | the rest of a frame                                 |
 // | `close` keeps what waits                              | nobody waits                                        |
-// | `drain` does not look again after asking              | none: who is told `Queued` flushes once more        |
+// | `drain` does not look again after asking              | none: a sender told `Queued` flushes once more      |

@@ -13,7 +13,7 @@ use crate::descriptors::{Alarm, EventDescriptor, Poller, set_readable};
 use crate::models::check;
 use crate::sync::{Ordering, let_time_fly};
 
-/// What only the one that receives may touch.
+/// What only the receiving thread may touch.
 #[derive(Default)]
 struct Reactor {
     lead: Lead,
@@ -48,7 +48,7 @@ impl Reactor {
     }
 }
 
-/// Whoever steals the lead from a holder that comes back at that moment has it, or the holder has: never both.
+/// If a thread steals the lead at the moment when the holder comes back, one of them has it: never both.
 #[test]
 fn one_receives_at_a_time() {
     check(Some(3), || {
@@ -68,7 +68,8 @@ fn one_receives_at_a_time() {
     });
 }
 
-/// The event loop finds what was queued for it before it was offered the lead, once; and may lose it while it listens.
+/// An event loop that takes an offer sees what was done before the offer. It takes the offer once, and may lose the
+/// lead while it listens.
 #[test]
 fn an_offer_brings_what_was_done_before_it() {
     check(Some(3), || {
@@ -125,7 +126,7 @@ fn taken() -> Arc<Leadership> {
     let_time_fly();
     let leadership = Leadership::new(EventDescriptor, Alarm, Arc::new(Poller));
     assert!(leadership.try_take());
-    // All atomics are there before another thread sees them.
+    // All atomics are made here, before another thread sees them.
     leadership.busy();
     assert!(leadership.back());
     leadership.announce();
@@ -150,7 +151,7 @@ fn standby(leadership: &Arc<Leadership>) -> (thread::JoinHandle<()>, Arc<Gate>) 
     (thread, gate)
 }
 
-/// A handler that never returns keeps nobody waiting, however soundly the watcher slept when it began.
+/// A handler that never returns keeps no thread waiting, even if the watcher slept when the handler began.
 #[test]
 fn a_stuck_handler_loses_the_lead() {
     check(Some(3), || {
@@ -163,7 +164,7 @@ fn a_stuck_handler_loses_the_lead() {
     });
 }
 
-/// The same after one that was quick.
+/// The same after a quick handler.
 #[test]
 fn the_next_handler_loses_the_lead_too() {
     check(Some(2), || {
@@ -194,7 +195,7 @@ fn a_handler_after_a_rest_loses_the_lead_too() {
     });
 }
 
-/// An event loop that does not come for what it was offered loses it.
+/// An event loop that does not take the offered lead loses the offer.
 #[test]
 fn an_offer_that_nobody_takes_is_taken_back() {
     check(Some(3), || {
@@ -207,7 +208,7 @@ fn an_offer_that_nobody_takes_is_taken_back() {
     });
 }
 
-/// An event loop that listens, and does not come when something is there, loses the lead.
+/// An event loop that listens, and does not come when something is readable, loses the lead.
 #[test]
 fn a_loop_that_is_blocked_loses_the_lead() {
     check(Some(3), || {
@@ -221,8 +222,8 @@ fn a_loop_that_is_blocked_loses_the_lead() {
     });
 }
 
-/// One that comes, and then runs a coroutine that never returns, loses it too: nothing rings for the clients whose memory
-/// it was about to look at.
+/// An event loop that comes, and then runs a coroutine that never returns, loses the lead, too: nothing rings for the
+/// clients whose memory it was about to look at.
 #[test]
 fn a_loop_that_came_once_and_is_stuck_loses_the_lead() {
     check(Some(2), || {
@@ -237,7 +238,7 @@ fn a_loop_that_came_once_and_is_stuck_loses_the_lead() {
     });
 }
 
-/// Whoever leaves the lead is followed by one that stands by, and that one by the next.
+/// A thread that leaves the lead is followed by a thread that stands by, and that one by the next.
 #[test]
 fn a_free_lead_is_taken() {
     check(Some(2), || {
@@ -258,7 +259,7 @@ fn a_free_lead_is_taken() {
     });
 }
 
-/// Whoever took the lead from a stuck handler is watched, too.
+/// The thread that took the lead from a stuck handler is watched, too.
 #[test]
 fn the_second_stuck_handler_loses_the_lead_too() {
     check(Some(1), || {
@@ -282,7 +283,7 @@ fn the_second_stuck_handler_loses_the_lead_too() {
     });
 }
 
-/// The end wakes all.
+/// The end wakes all threads that stand by.
 #[test]
 fn all_that_stand_by_hear_of_the_end() {
     check(Some(2), || {

@@ -8,14 +8,14 @@ use loom::thread;
 use super::write_interest::{Sends, WriteInterest};
 use crate::models::check;
 
-/// A client that reads slowly, what waits for it, and who is told of room.
+/// A client that reads slowly, and the frames that wait for it.
 #[derive(Default)]
 struct Client {
     state: Mutex<State>,
     changed: Condvar,
     write_interest: WriteInterest,
-    /// A ring, whose reader rings once if it was asked to; else a socket, whose room the poller tells of as long as it is
-    /// watched.
+    /// `true`: a ring, whose reader rings once if it was asked to. `false`: a socket, whose room the poller reports as
+    /// long as the socket is watched.
     rings: bool,
 }
 
@@ -86,7 +86,7 @@ impl Client {
         self.changed.notify_all();
     }
 
-    /// The one that receives: flushes when it is told of room, until so many frames are out.
+    /// The receiving thread: flushes when it is told of room, until `frames` frames are out.
     fn receive(&self, frames: usize) {
         loop {
             let mut state = self.state.lock().expect("no panic");
@@ -106,7 +106,7 @@ impl Client {
     }
 }
 
-/// Two workers send, the client reads. All comes out, and in the end nothing is said to wait.
+/// Two workers send, the client reads. All frames go out, and in the end none is marked as waiting.
 fn all_goes_out(rings: bool, first: usize, second: usize) {
     let client = Client::new(rings);
     let workers = [first, second].map(|frames| {
@@ -114,7 +114,7 @@ fn all_goes_out(rings: bool, first: usize, second: usize) {
         thread::spawn(move || {
             for _ in 0..frames {
                 client.send();
-                // The one that receives may wait for a frame that went out directly.
+                // The receiving thread may wait for a frame that went out directly.
                 client.changed.notify_all();
             }
         })
@@ -128,7 +128,7 @@ fn all_goes_out(rings: bool, first: usize, second: usize) {
         thread.join().expect("no panic");
     }
     reader.join().expect("no panic");
-    // A mark that came after its frame was sent is taken away by the next look.
+    // A mark that was set after its frame was sent is removed by the next flush.
     client.write_interest.flush(&*client);
     let state = client.state.lock().expect("no panic");
     assert_eq!((state.out, state.queued, state.counted), (first + second, 0, 0));

@@ -1,22 +1,24 @@
 //! A control group: the only limit on memory of every kind, and on threads that the superuser starts.
 //!
-//! Each confined process gets a group of its own below the one it was started in. Both kinds of groups are known, the one
-//! tree of version 2 and a tree for each controller of version 1. Where this process may not make groups, the layers are
-//! missing.
+//! Each confined process gets a group of its own: below the group that it was started in, or, with version 2, usually
+//! beside that group. Both kinds of groups are known, the one tree of version 2 and a tree for each controller of
+//! version 1. If this process may not make groups, the layers are missing.
 //!
-//! A process cannot remove the group it is in. So whoever comes next removes those that are empty.
+//! A process cannot remove the group it is in. So the next confined process removes the groups of those that have
+//! ended.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::{Limits, Name, Report, State};
 
-/// What the names of groups begin with; then comes the number of the process.
+/// The beginning of a group's name; the number of the process follows.
 const PREFIX: &str = "nearcall-";
-/// In microseconds: how often a group gets its share of the processors anew.
+/// In microseconds: how often a group gets a new share of processor time.
 const PERIOD: u64 = 100_000;
 
-/// A limit of a group: by which controller, and what is written where, for versions 1 and 2.
+/// A limit of a group: its controller, and the files with the values to write, for version 1 (`old`) and version 2
+/// (`new`).
 struct Wanted {
     controller: &'static str,
     old: Vec<(&'static str, String)>,
@@ -71,7 +73,7 @@ fn tasks(most: u64) -> Wanted {
 struct Groups {
     /// Lines of `/proc/self/cgroup`: controllers (none for version 2), and the group's path.
     paths: Vec<(Vec<String>, String)>,
-    /// Mounts: the controllers (none for version 2), and the directory that shows the group it is the root of.
+    /// Mounts: the controllers (none for version 2), the directory, and the group that the directory shows.
     mounts: Vec<(Vec<String>, PathBuf, String)>,
 }
 
@@ -82,7 +84,7 @@ impl Groups {
         Self { paths: own.lines().filter_map(group).collect(), mounts: mounted.lines().filter_map(mount).collect() }
     }
 
-    /// The directory of this process's group for a controller, and whether that is of version 2.
+    /// The directory of this process's group for a controller, and whether the group is of version 2.
     fn directory(&self, controller: &str) -> Option<(PathBuf, bool)> {
         let has = |controllers: &[String]| controllers.iter().any(|known| known == controller);
         // A controller is either in a tree of version 1 or in that of version 2.
@@ -96,18 +98,19 @@ impl Groups {
         Some((mounted.1.join(below), is_new))
     }
 
-    /// Limits this process. Where; `None` if there is no such controller.
+    /// Limits this process. Returns the group's directory; `None` if there is no such controller.
     fn limit(&self, wanted: &Wanted) -> io::Result<Option<PathBuf>> {
         let Some((own, is_new)) = self.directory(wanted.controller) else { return Ok(None) };
         if !is_new {
             return enter_group(&own, &wanted.old).map(Some);
         }
-        // A group of version 2 has either processes or limited groups below it: so the new one is as a rule beside our own.
+        // A group of version 2 has either processes or limited groups below it, so the new group is usually beside the
+        // group of this process.
         let hands_on = |group: &&Path| {
             let controllers = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
             controllers.split_whitespace().any(|known| known == wanted.controller)
         };
-        // A controller that was asked for before has moved this process into the group that is wanted now.
+        // If another controller was asked for before, this process is already in its new group.
         let moved = own.file_name().is_some_and(|name| name.to_string_lossy() == group_name());
         let beside = if moved { own.parent() } else { None };
         match [beside, Some(own.as_path()), own.parent()].into_iter().flatten().find(hands_on) {
@@ -133,7 +136,7 @@ fn enter_group(parent: &Path, limits: &[(&str, String)]) -> io::Result<PathBuf> 
     for (position, (file, value)) in limits.iter().enumerate() {
         let file = group.join(file);
         match fs::write(&file, value) {
-            // Swap may not be counted here; memory is.
+            // The system may not count swap; it counts memory.
             Err(why) if position > 0 && why.kind() == io::ErrorKind::NotFound => {}
             written => written.map_err(|why| naming(&file, &why))?,
         }
@@ -160,14 +163,14 @@ fn remove_empty(parent: &Path) {
     }
 }
 
-/// A line of `/proc/self/cgroup`: `4:memory:/path`, or `0::/path` for version 2.
+/// Parses a line of `/proc/self/cgroup`: `4:memory:/path`, or `0::/path` for version 2.
 fn group(line: &str) -> Option<(Vec<String>, String)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = (fields.next()?, fields.next()?);
     Some((controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(), path.to_owned()))
 }
 
-/// A line of `/proc/self/mountinfo`: which group of which tree is shown where.
+/// Parses a line of `/proc/self/mountinfo`: the controllers, the directory, and the group that the directory shows.
 fn mount(line: &str) -> Option<(Vec<String>, PathBuf, String)> {
     let (before, after) = line.split_once(" - ")?;
     let mut fields = before.split(' ').skip(3);

@@ -1,7 +1,7 @@
 //! Entering control groups while the process does something else.
 //!
-//! The system waits for all processors before it moves a process: 1 to 25 ms, in which an interpreter can
-//! import.
+//! The system waits for all processors before it moves a process. That takes 1 to 25 ms, during which an interpreter
+//! can import.
 
 use std::fs;
 use std::thread::{self, JoinHandle};
@@ -11,15 +11,15 @@ use rustix::thread::gettid;
 use super::cgroup;
 use crate::{Layer, Limits, Report};
 
-/// This process on its way into control groups.
+/// A move of this process into control groups that has begun.
 pub struct Early {
     limits: Limits,
-    /// The layers that came of it, and the number of the thread; nothing if there could be no thread.
+    /// The thread returns the states of its layers, and its own number. `None` if no thread could be started.
     thread: Option<JoinHandle<(Vec<Layer>, i32)>>,
 }
 
 impl Early {
-    /// Begins, in a thread that [`apply`](super::apply) waits for.
+    /// Begins the move in a thread that [`apply`](super::apply) waits for.
     pub fn begin(limits: Limits) -> Self {
         let wanted = limits.clone();
         let enter = move || {
@@ -30,11 +30,11 @@ impl Early {
         Self { limits, thread: thread::Builder::new().name("nearcall-groups".into()).spawn(enter).ok() }
     }
 
-    /// Waits for it. What came of it, if it was begun with these limits.
+    /// Waits for the thread. Returns the states of the layers if the move was begun with these limits.
     pub(super) fn finish(self, limits: &Limits) -> Option<Vec<Layer>> {
         let (layers, thread) = self.thread?.join().ok()?;
-        // A thread has ended for those who wait for it a little before the system has forgotten it. What confines a process
-        // counts its threads.
+        // A thread can be joined a little before the system has forgotten it, and `apply` counts the threads that the
+        // system knows.
         while fs::exists(format!("/proc/self/task/{thread}")).unwrap_or(false) {
             thread::yield_now();
         }

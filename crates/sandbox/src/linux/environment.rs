@@ -1,11 +1,11 @@
-//! The environment: variables that are not kept are removed, and what they said is overwritten.
+//! The environment: variables that the policy does not keep are removed, and their values are overwritten.
 
 use std::ffi::OsStr;
 use std::fs;
 
 use crate::{Name, Report, State};
 
-/// Removes all other variables. The process must have one thread.
+/// Removes all variables except `names`. The process must have one thread.
 pub(super) fn keep(names: &[String], report: &mut Report) {
     let is_kept = |name: &OsStr| names.iter().any(|kept| name == OsStr::new(kept));
     overwrite(names);
@@ -17,7 +17,8 @@ pub(super) fn keep(names: &[String], report: &mut Report) {
     report.add(Name::Environment, State::Provided, format!("{} variables removed", others.len()));
 }
 
-/// Puts zeros over what those variables say that the program was started with, which `/proc/self/environ` shows for ever.
+/// Overwrites with zeros the values that the removed variables had at the start of the program: `/proc/self/environ`
+/// shows these for ever.
 fn overwrite(names: &[String]) {
     let Some((start, len)) = place() else { return };
     // SAFETY: the kernel says that it put the first variables there, on the stack, for the process to read and write. No other
@@ -25,7 +26,7 @@ fn overwrite(names: &[String]) {
     let texts = unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut::<u8>(start), len) };
     for text in texts.split_mut(|&byte| byte == 0) {
         let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();
-        // The name stays, so that the C library finds the variable when it is removed: only what it says is secret.
+        // The name stays, so that the C library finds the variable when it is removed: only the value is secret.
         let said = name.len() + 1;
         let is_kept = names.iter().any(|kept| kept.as_bytes() == name);
         if !is_kept && said < text.len() {
@@ -37,9 +38,9 @@ fn overwrite(names: &[String]) {
 /// Where the kernel put the variables when the program was started: address and length.
 fn place() -> Option<(usize, usize)> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // Fields 50 and 51. The second is the program's name, which may hold anything, in brackets.
+    // Fields 50 and 51. Field 2 is the program's name in brackets, which may hold anything.
     let mut numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(47).map(str::parse::<usize>);
     let (start, end) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    // They are 0 for who may not see addresses.
+    // The fields are 0 if this process may not see addresses.
     (start != 0 && start < end).then(|| (start, end - start))
 }

@@ -1,7 +1,7 @@
 //! Landlock: files, TCP ports, signals and abstract sockets, by rules that the kernel keeps for this process.
 //!
-//! All rights that the newest version of Landlock here knows are asked for. The crate leaves out what the kernel does not
-//! know, and what that was is in the report.
+//! All rights of the newest known version of Landlock are asked for. The `landlock` crate leaves out those that the
+//! kernel does not know, and the report says which layers are missing then.
 
 use std::fs;
 use std::path::PathBuf;
@@ -70,7 +70,8 @@ fn loaders() -> Vec<PathBuf> {
     files.filter(|file| file.file_name().to_str().is_some_and(is_loader)).map(|file| file.path()).collect()
 }
 
-/// What may be done below a path that may be written to. No devices, and sockets only if there are any.
+/// The rights below a path that may be written to. No devices may be made, and sockets only if the policy allows Unix
+/// sockets.
 fn written(policy: &Policy) -> BitFlags<AccessFs> {
     let mut rights = AccessFs::from_all(NEWEST);
     rights.remove(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);

@@ -6,15 +6,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 
 use crate::{Error, Limits, Name, Report, Result, State};
 
-/// Addresses beyond the memory that may be used: mapped files, memory shared with the host, and what is only reserved, such
-/// as the 64 MiB in which the C library places what each thread allocates.
+/// Addresses that are allowed beyond the limit on memory: for mapped files, for memory shared with the host, and for
+/// what is only reserved, such as the 64 MiB in which the C library places what each thread allocates.
 const ADDRESSES_BEYOND: u64 = 8 << 30;
 
-/// Sets them. `others`: how many tasks the kernel counts with those of this process; `None` if it counts them alone, which
-/// it does in a user namespace of its own.
+/// Sets the limits. `others`: how many tasks the kernel counts together with those of this process; `None` if it counts
+/// this process's tasks alone, which it does in a user namespace of the process's own.
 pub(super) fn set(limits: &Limits, others: Option<u64>, report: &mut Report) -> Result<()> {
     let mut said = Vec::new();
-    // A dump of memory would be a file somewhere else. With 0 bytes it would still go to the system's program for dumps.
+    // A core dump would write memory to a file elsewhere. With a limit of 0 bytes it would still go to the system's
+    // program for dumps.
     lower(Resource::Core, Some(1))?;
     lower(Resource::Msgqueue, Some(0))?;
     if limits.memory.is_some() {
@@ -23,7 +24,7 @@ pub(super) fn set(limits: &Limits, others: Option<u64>, report: &mut Report) -> 
         said.push("private memory".to_owned());
     }
     if let Some(seconds) = limits.cpu_seconds {
-        // With both at the same second the kernel kills at once, and nobody sees why.
+        // If both limits were the same second, the kernel would kill the process at once, and nobody would see why.
         set_both(Resource::Cpu, Some(seconds), Some(seconds.saturating_add(1)))?;
         said.push("processor time".to_owned());
     }
@@ -40,7 +41,7 @@ pub(super) fn set(limits: &Limits, others: Option<u64>, report: &mut Report) -> 
         if getuid().is_root() {
             said.push("not the tasks, from whose limit the superuser is exempt".to_owned());
         } else {
-            // Tasks of today are granted, so that the limit says what may be added.
+            // The tasks that exist now are added, so that the limit says how many more there may be.
             lower(Resource::Nproc, Some(tasks.saturating_add(others.unwrap_or(0))))?;
             let how = if others.is_some() { "tasks, counted with all others of this user" } else { "tasks" };
             said.push(how.to_owned());
@@ -55,7 +56,7 @@ fn lower(resource: Resource, most: Option<u64>) -> Result<()> {
     set_both(resource, most, most)
 }
 
-/// Lowers a soft and a hard limit; what is lower already stays.
+/// Lowers a soft and a hard limit. A limit that is already lower stays.
 fn set_both(resource: Resource, soft: Option<u64>, hard: Option<u64>) -> Result<()> {
     let now = getrlimit(resource);
     let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
@@ -64,7 +65,7 @@ fn set_both(resource: Resource, soft: Option<u64>, hard: Option<u64>) -> Result<
     setrlimit(resource, wanted).map_err(Error::at("setrlimit"))
 }
 
-/// Threads of all processes of this user.
+/// The number of threads in all processes of this user.
 pub(super) fn tasks_of_user() -> u64 {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let own = getuid().as_raw().to_string();

@@ -1,4 +1,4 @@
-//! Linux: every layer in a file of its own, and the order in which they are applied.
+//! Linux: each layer in a file of its own, and the order in which the layers are applied.
 
 mod capabilities;
 mod cgroup;
@@ -17,13 +17,13 @@ pub use early::Early;
 
 use crate::{Error, Name, Policy, Report, Result, State};
 
-/// Confines this process and all that it will start, for ever.
+/// Confines this process and everything that it will start, for ever.
 ///
-/// Call it before foreign code is loaded, while the process has one thread: that is checked. The order matters. What needs
-/// rights comes before the rights are given up, what opens files before files are out of reach, and the filter of system
-/// calls is last, for it refuses most of what is done here.
+/// Call it before foreign code is loaded, while the process has one thread: the number of threads is checked. The order
+/// of the layers matters. Layers that need rights come before the rights are given up, layers that open files before
+/// files are out of reach. The filter of system calls is last, because it refuses most of what is done here.
 ///
-/// What was begun before is waited for, and counts if it was begun with the limits of this policy.
+/// `early` is waited for, and counts if it was begun with the limits of this policy.
 ///
 /// # Errors
 /// Any of [`Error`]. The process may be confined in part then, and should end.
@@ -42,7 +42,7 @@ pub fn apply(policy: &Policy, early: Option<Early>) -> Result<Report> {
     capabilities::drop_all(&mut report);
     rustix::thread::set_no_new_privs(true).map_err(Error::at("no_new_privs"))?;
     report.add(Name::NoNewPrivs, State::Provided, "programs with special rights lose them");
-    // Counted while others can still be seen.
+    // Counted while other processes can still be seen.
     let others = if own_users { None } else { Some(limits::tasks_of_user()) };
     files::restrict(policy, &mut report)?;
     limits::set(&policy.limits, others, &mut report)?;
@@ -54,7 +54,7 @@ pub fn apply(policy: &Policy, early: Option<Early>) -> Result<Report> {
     if missing.is_empty() { Ok(report) } else { Err(Error::Missing(missing)) }
 }
 
-/// Other threads would stay free: each layer binds the thread that asks for it.
+/// Makes sure that there is one thread. A layer binds the thread that asks for it: other threads would stay free.
 fn check_threads() -> Result<()> {
     let threads = fs::read_dir("/proc/self/task").map_err(Error::at("counting threads in /proc/self/task"))?.count();
     if threads == 1 { Ok(()) } else { Err(Error::Threads(threads)) }

@@ -1,10 +1,11 @@
 //! Namespaces: a view of the system in which there is less.
 //!
-//! Users, mounts, System V objects and, if no network is asked for, an empty network. In its own mounts the process has an
-//! empty `/proc`, so that it cannot open its own descriptors anew, nor look at others. Process numbers are not among them:
-//! they change only for children, and the host would talk to a process that it did not start.
+//! The process gets users, mounts and System V objects of its own. If the policy allows neither a network nor abstract
+//! sockets, the process gets an empty network, too. Its own mounts have an empty `/proc`, so that it cannot open its
+//! own descriptors anew, nor look at other processes. Process numbers stay: a namespace would change them only for
+//! children, and the host would talk to a process that it did not start.
 //!
-//! Once made they cannot be left: so they are tried in a child first.
+//! A process cannot leave its new namespaces, so they are tried in a child first.
 
 use std::fs;
 use std::io;
@@ -20,7 +21,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::{Name, Network, Policy, Report, State};
 
-/// Enters them, as far as this process may. Whether it is in a user namespace of its own now.
+/// Enters the namespaces, as far as this process may. Returns whether it is now in a user namespace of its own.
 pub(super) fn enter(policy: &Policy, report: &mut Report) -> bool {
     let mut wanted = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     let alone = policy.network == Network::None && !policy.abstract_sockets;
@@ -50,20 +51,20 @@ pub(super) fn enter(policy: &Policy, report: &mut Report) -> bool {
     true
 }
 
-/// Makes the namespaces. The user keeps its number, and is the only one there is.
+/// Makes the namespaces. The user keeps its number, and is the only user in them.
 fn separate(wanted: UnshareFlags) -> io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    // SAFETY: descriptors are not among what is separated, which is all that could break a promise of somebody's.
+    // SAFETY: `wanted` has no flag that separates descriptors, which is all that could break a promise of other code.
     unsafe { unshare_unsafe(wanted) }?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    // What is mounted here shall not be seen outside.
+    // Mounts made here must not be seen outside.
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     Ok(())
 }
 
-/// Puts an empty directory over `/proc`, with those files in it.
+/// Puts an empty directory over `/proc`, with only `files` in it.
 fn hide_proc(files: &[String]) -> io::Result<()> {
     let copies: Vec<(&String, OwnedFd)> =
         files.iter().map(|name| Ok((name, copy_of(name)?))).collect::<io::Result<_>>()?;
@@ -86,7 +87,8 @@ fn copy_of(name: &str) -> io::Result<OwnedFd> {
     Ok(open_tree(CWD, Path::new("/proc").join(name), flags)?)
 }
 
-/// Does something in a child process, so that this one is as before whatever comes of it. It must have one thread.
+/// Tries something in a child process, so that this process stays as it is, whatever happens. This process must have
+/// one thread.
 fn in_child(attempt: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     // SAFETY: this process has one thread, so that the child may do whatever its parent may.
     let child = unsafe { libc::fork() };

@@ -1,4 +1,4 @@
-//! seccomp: which system calls there are for this process.
+//! seccomp: which system calls this process may make.
 //!
 //! A call that is on no list is refused. The lists are in [`table`], conditions on arguments in [`rules`], and how a refusal
 //! gets its name onto the standard error in [`naming`].
@@ -18,7 +18,8 @@ use table::Call;
 
 /// Installs the filters. Nothing but what they allow can be done after this.
 pub(super) fn restrict(policy: &Policy, report: &mut Report) -> Result<()> {
-    // A program that is started has none of our code: it could not name what was refused, and would die of the signal.
+    // A program that this process starts does not have the handler of SIGSYS: it could not name a refused call, and
+    // would die of the signal.
     let named = policy.execute.is_empty();
     let mut allowed = rules::conditional(policy, report);
     for list in [table::ALLOWED, &[table::ABSENT, table::QUIET]] {
@@ -29,8 +30,8 @@ pub(super) fn restrict(policy: &Policy, report: &mut Report) -> Result<()> {
     if !named {
         killed.extend(without_conditions(table::KILLED));
     }
-    // Of several filters the strictest answer counts: the end, then the signal, then an error. So what gets an error is
-    // allowed by the filter that raises signals.
+    // Of several filters the strictest answer counts: ending the process, then the signal, then an error. So the filter
+    // that raises signals allows the calls that another filter answers with an error.
     let mut quiet = rules::starting(policy);
     allowed.extend(without_conditions(&[table::STARTING]));
     quiet.extend(without_conditions(&[table::QUIET]));
@@ -72,8 +73,8 @@ fn error(number: i32) -> SeccompAction {
     SeccompAction::Errno(number as u32)
 }
 
-/// Compiles a filter. Each begins with a check of the processor's architecture: calls of another one, such as 32-bit calls
-/// by `int 0x80`, end the process.
+/// Compiles a filter. Every filter begins with a check of the processor's architecture: calls of another architecture,
+/// such as 32-bit calls by `int 0x80`, end the process.
 fn filter(rules: Rules, others: SeccompAction, listed: SeccompAction) -> Result<BpfProgram> {
     let processor = TargetArch::try_from(std::env::consts::ARCH).map_err(broken)?;
     SeccompFilter::new(rules, others, listed, processor).and_then(BpfProgram::try_from).map_err(broken)

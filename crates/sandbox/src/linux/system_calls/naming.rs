@@ -1,8 +1,8 @@
-//! Says which system call was refused: one line for each, on the standard error, where the host reads it.
+//! Says which system call was refused: one line for each call, on the standard error, where the host reads it.
 //!
-//! The kernel refuses, whatever happens here. It sends `SIGSYS` to the thread; the handler writes the line and lets the call
-//! end with an error, or ends the process if only an attack makes such a call. The filter lets nobody replace the handler,
-//! and a thread that blocks the signal dies of it.
+//! The kernel refuses the call, whatever happens here. It sends `SIGSYS` to the thread. The handler writes the line and
+//! lets the call end with an error, or ends the process if only an attack makes such a call. The filter lets no code
+//! replace the handler, and a thread that blocks the signal dies of it.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -11,12 +11,12 @@ use std::mem::MaybeUninit;
 use super::table::{self, Call};
 use crate::sync::{AtomicU64, Ordering};
 
-/// A system call that was never made since Linux 3.1, and that the filter answers with the end of the process.
+/// A system call that has had no use since Linux 3.1. The filter answers it with the end of the process.
 pub(super) const END: i64 = libc::SYS_nfsservctl;
 
-/// Numbers above are all newer than this list, or not this processor's.
+/// Calls with higher numbers are newer than this list, or not of this processor.
 const NUMBERS: usize = 512;
-/// The kernel says that a filter sent the signal, not a process.
+/// The signal's code if a filter sent it, not a process.
 const FROM_FILTER: c_int = 1;
 
 /// Which calls were named before.
@@ -37,9 +37,10 @@ pub(super) fn prepare() -> io::Result<()> {
     }
 }
 
-/// The handler. It may run between any two instructions: it allocates nothing and waits for nobody but the standard error.
+/// The handler. It may run between any two instructions: it allocates nothing, and waits for nothing but the standard
+/// error.
 extern "C" fn refused(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives the handler both, and nobody else has them.
+    // SAFETY: the kernel gives the handler both pointers, and no other code has them.
     let (Some(info), Some(context)) =
         (unsafe { info.as_ref() }, unsafe { context.cast::<libc::ucontext_t>().as_mut() })
     else {
@@ -50,7 +51,7 @@ extern "C" fn refused(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void
     }
     // SAFETY: the thread's own errno, which the interrupted code may be about to read.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: it is valid as long as the thread is.
+    // SAFETY: the pointer is valid as long as the thread is.
     let before = unsafe { *errno };
     let number = result_register(context);
     let ends = find(table::KILLED, *number);
@@ -62,7 +63,7 @@ extern "C" fn refused(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void
         // SAFETY: the filter ends the process here.
         unsafe { libc::syscall(END) };
     }
-    // What is not on any list is newer than this code: whoever tries it goes on without.
+    // A call that is on no list is newer than this code. `ENOSYS` lets its caller go on without it.
     *number = -i64::from(if known.is_some() { libc::EPERM } else { libc::ENOSYS });
     // SAFETY: as above.
     unsafe { *errno = before };
@@ -74,7 +75,8 @@ fn result_register(context: &mut libc::ucontext_t) -> &mut i64 {
     &mut context.uc_mcontext.gregs[libc::REG_RAX as usize]
 }
 
-/// Where the number of the refused call is, and where its result is expected: here the number is moved there.
+/// Where the number of the refused call is, and where its result is expected. The number is first moved to the register
+/// of the result.
 #[cfg(target_arch = "aarch64")]
 fn result_register(context: &mut libc::ucontext_t) -> &mut i64 {
     let registers = &mut context.uc_mcontext.regs;
@@ -91,7 +93,7 @@ fn find(lists: &[&[Call]], number: i64) -> Option<&'static str> {
 fn is_first(number: i64) -> bool {
     let Some(number) = usize::try_from(number).ok().filter(|number| *number < NUMBERS) else { return true };
     let bit = 1 << (number % 64);
-    // Relaxed: only the bit counts.
+    // Relaxed: only the bit itself counts.
     NAMED[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 

@@ -1,7 +1,7 @@
 //! Calls that are allowed with some arguments only.
 //!
-//! The kernel looks at 32 bits of most arguments: comparing all 64 would let anybody evade a condition. Pointers cannot be
-//! followed here, so a call whose meaning lies behind one is allowed for all or for none.
+//! The kernel looks at 32 bits of most arguments: comparing all 64 would let a caller evade a condition. A filter
+//! cannot follow pointers, so a call whose meaning lies behind a pointer is allowed with all arguments or with none.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule}
 
 use crate::{Name, Network, Policy, Report};
 
-/// What a filter lists: the numbers of calls, each with the conditions of which one has to hold; none, if it has none.
+/// The numbers of the calls that a filter lists, each with its rules, of which one must hold. A call without rules is
+/// listed with all arguments.
 pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// All `CLONE_NEW…`: namespaces.
@@ -20,12 +21,13 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
-/// With these the new process would be somebody else's child, or traced from its start.
+/// With these flags the new process would be another process's child, or traced from its start.
 const OTHERS: u64 = (libc::CLONE_PARENT | libc::CLONE_PTRACE) as u64;
-/// Without all of these it is no thread.
+/// Without all of these flags, a clone is not a thread.
 const THREAD: u64 = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
 
-/// What may be asked of terminals and sockets. Among the others are those that type into the user's terminal.
+/// Requests that are allowed on terminals and sockets. Among the refused ones are those that type into the user's
+/// terminal.
 const IOCTLS: [u64; 9] = [
     libc::TCGETS,
     0x802c_542a, // TCGETS2
@@ -38,7 +40,7 @@ const IOCTLS: [u64; 9] = [
     libc::FIONCLEX,
 ];
 
-/// Not among them: who gets signals about a descriptor, leases, and watching directories.
+/// Allowed commands. Not among them: setting who gets signals about a descriptor, leases, and watching directories.
 const FCNTLS: [i32; 15] = [
     libc::F_DUPFD,
     libc::F_GETFD,
@@ -57,7 +59,8 @@ const FCNTLS: [i32; 15] = [
     libc::F_GET_SEALS,
 ];
 
-/// Not among them: anything that makes it easier to look into this process, or that lets it outlive its parent.
+/// Allowed options. Not among them: anything that makes it easier to look into this process, or that lets it outlive
+/// its parent.
 const PRCTLS: [i32; 13] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -78,8 +81,9 @@ const PRCTLS: [i32; 13] = [
 const SOCKET_PROGRAMS: [i32; 4] =
     [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF, libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_REUSEPORT_EBPF];
 
-/// Options of a Unix socket that give a descriptor of the process at the other end: the host's (`SO_PASSPIDFD`, for each
-/// message, and `SO_PEERPIDFD`). Nothing that is done with one is allowed, and so nobody needs it.
+/// Options of a Unix socket that give a descriptor of the process at the other end, which is the host (`SO_PASSPIDFD`,
+/// for each message, and `SO_PEERPIDFD`). Nothing that can be done with such a descriptor is allowed, so no code needs
+/// it.
 const PASSED_PROCESS: i32 = 76;
 const OTHER_PROCESS: i32 = 77;
 
@@ -96,17 +100,17 @@ fn masked(index: u8, mask: u64, value: u64) -> SeccompCondition {
     argument(index, SeccompCmpOp::MaskedEq(mask), value)
 }
 
-/// All of the conditions must hold.
+/// A rule: all of its conditions must hold.
 fn all(conditions: Vec<SeccompCondition>) -> SeccompRule {
     SeccompRule::new(conditions).expect("there is a condition")
 }
 
-/// One of the values.
+/// Rules of which one holds if the argument is one of the values.
 fn one_of(index: u8, values: impl IntoIterator<Item = u64>) -> Vec<SeccompRule> {
     values.into_iter().map(|value| all(vec![equal(index, value)])).collect()
 }
 
-/// The calls that are allowed under a condition: without any rule, for all arguments.
+/// The calls that are allowed under a condition. A call without rules is allowed with all arguments.
 ///
 /// Where Landlock does not restrict what the policy wants restricted, the calls are refused altogether.
 pub(super) fn conditional(policy: &Policy, report: &Report) -> Rules {
@@ -115,9 +119,9 @@ pub(super) fn conditional(policy: &Policy, report: &Report) -> Rules {
     rules.insert(libc::SYS_fcntl, one_of(1, FCNTLS.map(|command| command as u64)));
     rules.insert(libc::SYS_prctl, one_of(0, PRCTLS.map(|option| option as u64)));
     rules.insert(libc::SYS_personality, one_of(0, [0xffff_ffff]));
-    // The handler that names refusals stays.
+    // No code may replace the handler that names refusals.
     rules.insert(libc::SYS_rt_sigaction, vec![all(vec![argument(0, SeccompCmpOp::Ne, libc::SIGSYS as u64)])]);
-    // Of this process only, or of the calling thread.
+    // Only for this process, or for the calling thread.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_prlimit64, one_of(0, [0, own]));
     rules.insert(libc::SYS_sched_setaffinity, one_of(0, [0]));
@@ -128,8 +132,8 @@ pub(super) fn conditional(policy: &Policy, report: &Report) -> Rules {
     rules
 }
 
-/// The calls that would make processes, or namespaces, and get an error without a signal: libraries block all signals while
-/// they make a process, and whoever blocks the signal dies of it.
+/// The calls that would make processes or namespaces. They get an error without a signal: libraries block all signals
+/// while they make a process, and a thread that blocks the signal dies of it.
 pub(super) fn starting(policy: &Policy) -> Rules {
     let bits = |of: u64| (0..32).map(|bit| 1 << bit).filter(move |bit| of & bit != 0);
     let mut refused: Vec<_> = bits(NAMESPACES | OTHERS).map(|bit| all(vec![masked(0, bit, bit)])).collect();
@@ -151,7 +155,7 @@ fn processes(policy: &Policy, report: &Report, own: u64, rules: &mut Rules) {
     if !policy.execute.is_empty() {
         rules.insert(libc::SYS_execve, Vec::new());
     }
-    // By Landlock this process and those that it makes may signal each other.
+    // Under Landlock, this process and the processes that it makes may signal each other.
     let scoped = policy.subprocesses && report.provides(Name::Signals);
     for number in [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo] {
         rules.insert(number, if policy.signals || scoped { Vec::new() } else { one_of(0, [own]) });
@@ -195,12 +199,12 @@ fn sockets(policy: &Policy, report: &Report, rules: &mut Rules) {
         let listening = [libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
         rules.extend(listening.map(|number| (number, Vec::new())));
     }
-    // Pairs are for event loops. One of datagrams could send to any path.
+    // Event loops need pairs. A pair for datagrams could send to any path.
     let pair = |kinds: &[i32]| kinds.iter().map(|&wanted| all(vec![domain(libc::AF_UNIX), kind(wanted)])).collect();
     let pairs =
         if unix { vec![all(vec![domain(libc::AF_UNIX)])] } else { pair(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET]) };
     rules.insert(libc::SYS_socketpair, pairs);
-    // A first message that connects by itself would pass by the rules for ports.
+    // With `MSG_FASTOPEN` a first message connects by itself, past the rules for ports.
     for (number, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         rules.insert(number, vec![all(vec![masked(flags, libc::MSG_FASTOPEN as u64, 0)])]);
     }

@@ -1,7 +1,8 @@
 //! The system calls by name.
 //!
-//! What Python, numpy, threads, event loops and nearcall itself use is allowed. Landlock decides about the files that they
-//! name. An older form of a call that this processor still has is treated as the newer one is.
+//! The calls that Python, numpy, threads, event loops and nearcall itself use are allowed. Landlock decides about the
+//! files that these calls name. An older form of a call, if this processor still has it, is treated like the newer
+//! form.
 
 /// The name of a call's constant, and its number.
 pub(super) type Call = (&'static str, i64);
@@ -43,7 +44,7 @@ const GENERAL: &[Call] = &calls![
     SYS_renameat SYS_getrlimit SYS_setrlimit
 ];
 
-/// Older forms that new processors have not.
+/// Older forms that newer processors do not have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[Call] = &calls![
     SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_readlink SYS_getdents SYS_mkdir SYS_rmdir SYS_unlink
@@ -54,32 +55,32 @@ const OLDER: &[Call] = &calls![
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[Call] = &[];
 
-/// Allowed with some arguments: see `rules`. Here for their names.
+/// Allowed with some arguments, see `rules`. Listed here for their names.
 const CONDITIONAL: &[Call] = &calls![
     SYS_ioctl SYS_fcntl SYS_prctl SYS_personality SYS_rt_sigaction SYS_prlimit64 SYS_sched_setaffinity
     SYS_get_robust_list SYS_setpriority SYS_kill SYS_tgkill SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo
     SYS_socketpair SYS_sendto SYS_sendmsg SYS_sendmmsg SYS_setsockopt SYS_getsockopt
 ];
 
-/// They make threads and processes: see `rules::starting`.
+/// These calls make threads and processes, see `rules::starting`.
 #[cfg(target_arch = "x86_64")]
 pub(super) const STARTING: &[Call] = &calls![SYS_clone SYS_fork SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const STARTING: &[Call] = &calls![SYS_clone];
 
-/// They get `ENOSYS`, as from a kernel that is too old for them: the C library then makes threads by `clone`, whose
-/// arguments can be looked at.
+/// These calls get `ENOSYS`, as from a kernel that is too old for them. The C library then makes threads by `clone`,
+/// whose arguments a filter can look at.
 pub(super) const ABSENT: &[Call] = &calls![
     SYS_clone3 SYS_memfd_secret
 ];
 
-/// Refused without a word: libraries try them, and go on without.
+/// Refused without a line on the standard error: libraries try these calls, and go on without them.
 pub(super) const QUIET: &[Call] = &calls![
     SYS_sched_setattr SYS_sched_setscheduler SYS_sched_setparam SYS_ioprio_set SYS_mbind SYS_set_mempolicy
     SYS_migrate_pages SYS_move_pages
 ];
 
-/// They end the process: no add-on makes such a call but by an attack, and an attacker gets one try.
+/// These calls end the process: an add-on makes such a call only in an attack, and an attacker gets one try.
 pub(super) const KILLED: &[&[Call]] = &[ATTACKS, OLDER_ATTACKS];
 
 /// On every processor.
@@ -97,7 +98,7 @@ const OLDER_ATTACKS: &[Call] = &calls![SYS_iopl SYS_ioperm SYS_modify_ldt];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_ATTACKS: &[Call] = &[];
 
-/// Refused, and named. So is whatever is on no list, by its number.
+/// Refused, and named. Calls that are on no list are refused as well, and named by their numbers.
 pub(super) const REFUSED: &[&[Call]] = &[OTHERS, OLDER_OTHERS, CONDITIONAL];
 
 /// On every processor.
