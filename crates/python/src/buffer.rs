@@ -34,8 +34,8 @@ impl Buffer {
     #[expect(clippy::needless_pass_by_value, reason = "the signature PyO3 asks for")]
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (start, len) = (slf.memory.as_ptr(), slf.memory.len() as isize);
-        // SAFETY: Python passes a valid view to fill; the memory stays alive as long as `slf`, which the view will own. Peers
-        // may read it meanwhile, and nothing here refers to it.
+        // SAFETY: Python passes a valid view to fill; the memory stays alive as long as `slf`, which the view will own.
+        // Peers may read it meanwhile, and nothing here refers to it.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast::<c_void>(), len, 0, flags) };
         if filled == -1 { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
     }

@@ -1,8 +1,8 @@
 //! `nearcall._core`: the only crate that knows Python.
 //!
-//! A method's plan is read once ([`plan`]); after that a call is: encode ([`payload`]), send and wait with the interpreter
-//! released ([`unary`]), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the waiting
-//! ([`aio`], [`loop_server`]).
+//! A method's plan is read once ([`plan`]). After that, a call encodes its arguments ([`payload`]), sends them and
+//! waits with the interpreter released ([`unary`]), and decodes the reply. The server is the mirror image ([`server`]).
+//! Event loops use the same parts, but do not wait ([`aio`], [`loop_server`]).
 
 mod aio;
 mod buffer;

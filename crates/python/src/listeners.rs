@@ -91,8 +91,8 @@ impl Listeners {
     }
 }
 
-/// Ends this process when the other end of a socket is closed: `SIGTERM` at once, and by force after `patience` seconds. The
-/// descriptor belongs to this function from now on.
+/// Ends this process when the other end of a socket is closed: `SIGTERM` at once, and by force after `patience`
+/// seconds. The descriptor belongs to this function from now on.
 #[pyfunction]
 pub(crate) fn end_with(socket: i32, patience: f64) -> PyResult<()> {
     // SAFETY: the caller gives up a descriptor that is open and nobody else's.

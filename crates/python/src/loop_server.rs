@@ -143,7 +143,8 @@ impl LoopRequest {
         arguments(py, &self.core, &self.calling, self.served(), connection, event, named)
     }
 
-    /// The next item of the client's stream, or `default` if it is not here yet; raises `StopAsyncIteration` at the end.
+    /// The next item of the client's stream, or `default` if it has not arrived yet; raises `StopAsyncIteration` at the
+    /// end.
     fn try_next(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let call = tracked(&self.request)?;
         match call.try_next_item() {

@@ -6,7 +6,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 /// Deeper than anything that can be encoded.
 const DEEPEST: usize = 1000;
 
-/// Whether a value consists of `None`, `bool`, `int`, `float`, `str`, `bytes`, lists and dicts alone, not of subclasses.
+/// Whether a value consists only of `None`, `bool`, `int`, `float`, `str`, `bytes`, lists and dicts, not of subclasses.
 #[pyfunction]
 pub(crate) fn is_native(value: &Bound<'_, PyAny>) -> bool {
     within(value, 0)

@@ -16,7 +16,7 @@ pub(crate) struct Served {
     pub(crate) handler: Option<Py<PyAny>>,
 }
 
-/// What runs the calls of objects of one class.
+/// The methods of the objects of one class, with their handlers.
 #[pyclass(frozen, subclass, module = "nearcall._core")]
 pub(crate) struct ServedObject {
     by_number: HashMap<u16, Served>,

@@ -128,7 +128,7 @@ pub(crate) struct Arguments {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
-    /// They may hold references to objects.
+    /// The arguments may hold references to objects.
     pub(crate) references: bool,
 }
 

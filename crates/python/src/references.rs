@@ -76,7 +76,7 @@ impl References {
         }
     }
 
-    /// Whether the connection still exists.
+    /// Whether the connection is alive, and of this process.
     #[getter]
     fn alive(&self) -> bool {
         self.hold.core().is_some_and(|core| !core.is_dead() && core.is_ours())

@@ -22,7 +22,7 @@ pub(crate) struct ReplyFuture {
 }
 
 enum State {
-    /// Nobody waits yet.
+    /// No task waits yet.
     New,
     /// The callback that runs the task, and the task's context.
     Awaited(Py<PyAny>, Py<PyAny>),

@@ -75,7 +75,7 @@ pub(crate) enum Keeping<'a> {
     Wait,
 }
 
-/// Who may send again a call that has ended.
+/// Which thread or task may send a call again that has ended.
 pub(crate) enum Claim {
     Ours,
     /// Another thread or task sends what was kept on the next leg, or has sent it.
@@ -186,7 +186,7 @@ impl Route {
         self.state.lock().failure.take()
     }
 
-    /// Decides who sends a call again that has ended on `leg`.
+    /// Decides which thread or task may send a call again that has ended on `leg`.
     pub(crate) fn claim(&self, leg: &Leg) -> Claim {
         let mut state = self.state.lock();
         if state.claimed || leg.has_next() {

@@ -39,8 +39,8 @@ use crate::topic::Subscription;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
-/// A method by its path: its number, whether the client sends a stream, whether that begins with the arguments, whether the
-/// server sends a stream, and whether it changes nothing.
+/// The method of a path: its number, whether the client sends a stream, whether that stream begins with the arguments,
+/// whether the server sends a stream, and whether the method changes nothing.
 type PathEntry = (u16, bool, bool, bool, bool);
 
 fn path_of((entry, streams_in, first_is_arguments, streams_out, is_safe): PathEntry) -> Path {

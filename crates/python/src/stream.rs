@@ -280,7 +280,7 @@ impl Stream {
         }
     }
 
-    /// The next item of the server's stream if it is here, `default` if it is not yet; raises `StopIteration` at the end.
+    /// The next item of the server's stream if it has arrived, else `default`; raises `StopIteration` at the end.
     fn try_next(slf: &Bound<'_, Self>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let this = slf.get();
         if this.state.lock().over {
@@ -292,7 +292,7 @@ impl Stream {
         this.item(slf.py(), event)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
-    /// Sends an item of the client's stream, waiting for the server to take earlier ones. `False` if the call has ended.
+    /// Sends an item of the client's stream. Waits for the server to take earlier ones. `False` if the call has ended.
     fn send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<bool> {
         let compress = self.surroundings.compress(py)?;
         let mut encoded = self.encode(item)?;

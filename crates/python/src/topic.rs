@@ -132,7 +132,7 @@ struct Channel {
 struct Policy {
     /// The most bytes of items that wait for them.
     max_buffer: usize,
-    /// They miss the oldest items; otherwise their subscriptions end.
+    /// Slow subscribers miss the oldest items; otherwise their subscriptions end.
     drops: bool,
 }
 

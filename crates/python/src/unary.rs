@@ -1,5 +1,5 @@
-//! Calls without streams, from threads: encode, send, wait with the interpreter released, decode. A thread may wait for a call
-//! at once, or begin many and wait for them later.
+//! Calls without streams, from threads: encode, send, wait with the interpreter released, decode. A thread may wait for
+//! a call at once, or begin many and wait for them later.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

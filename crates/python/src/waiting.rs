@@ -107,8 +107,8 @@ pub(crate) struct Schedule {
     pub(crate) call_soon: Py<PyAny>,
     /// Calls [`Waiting::on_idle`].
     pub(crate) on_idle: Py<PyAny>,
-    /// Takes a call, seconds to wait before it, whether a successor of the server is hoped for, the seconds left, and the
-    /// exception to raise if there is none; returns a coroutine that connects and makes the call.
+    /// Takes a call, the seconds to wait before it, whether a successor of the server is hoped for, the seconds left,
+    /// and the exception to raise if there is none; returns a coroutine that connects and makes the call.
     pub(crate) call_again: Py<PyAny>,
     /// Takes a stream and the same values but the exception; begins a task that connects and sends the stream again.
     pub(crate) send_again: Py<PyAny>,
@@ -383,7 +383,7 @@ impl Waiting {
         let watched = self.watched.lock().clone();
         watched.iter().for_each(|Watch { core, .. }| core.stay_awake());
         let mut current = watched.iter().filter(|watch| watch.current);
-        // Of several connections, none is worth keeping the others waiting.
+        // Only a single connection is spun on: with several, the others would be kept waiting.
         let spins = if let (Some(watch), None) = (current.next(), current.next()) { Some(&watch.core) } else { None };
         let begun = Instant::now();
         loop {

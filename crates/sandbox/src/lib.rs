@@ -1,8 +1,8 @@
 //! Confines the process it runs in, for ever, before foreign code is loaded into it.
 //!
-//! [`Policy`] says what the process may do afterwards, [`apply`] takes everything else away, and the [`Report`] says of each
-//! layer whether this system gave it. No layer is trusted alone, and none is silently left out: a missing one is in the
-//! report, or an error if the policy requires it.
+//! [`Policy`] says what the process may do afterwards, [`apply`] takes everything else away, and the [`Report`] says of
+//! each layer whether this system gave it. No layer is trusted alone, and none is silently left out: a missing layer is
+//! in the report, or an error if the policy requires it.
 //!
 //! Moving a process into a control group takes the system some time: [`Early`] begins while the process still imports.
 //!

@@ -238,7 +238,7 @@ fn a_loop_that_came_once_and_is_stuck_loses_the_lead() {
     });
 }
 
-/// A thread that leaves the lead is followed by a thread that stands by, and that one by the next.
+/// A thread that leaves the lead is followed by a thread that stands by, and that thread by the next.
 #[test]
 fn a_free_lead_is_taken() {
     check(Some(2), || {

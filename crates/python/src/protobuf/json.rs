@@ -1,7 +1,7 @@
 //! Protobuf's JSON becomes Python values. A peer wrote all of this JSON.
 //!
-//! `serde_json` finds the tokens and hands each to a [`Reader`], which knows from the plan what is expected there. Nothing
-//! is built in between, and every value is counted before it is made.
+//! `serde_json` finds the tokens and hands each to a [`Reader`], which knows from the plan what is expected there.
+//! Nothing is built in between, and every value is counted before it is made.
 
 use std::fmt;
 

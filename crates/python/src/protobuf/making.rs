@@ -191,7 +191,7 @@ impl<'a, 'py> Making<'a, 'py> {
             return Ok(());
         }
         match element.kind {
-            // Their hashes depend on a secret of the process, or there are few of them.
+            // The hashes of these values depend on a secret of the process, or there are few such values.
             Kind::Enum(Members { open: None, .. }) => Ok(()),
             Kind::Scalar(Scalar::String | Scalar::Bytes | Scalar::Bool) if element.from.is_none() => Ok(()),
             _ => self.check_hashes(TableKind::Set, items.len(), items.iter()),

@@ -55,7 +55,7 @@ pub(super) struct Field {
     pub(super) name: Py<PyString>,
     /// The name in a path; empty if the message is only there to hold this value.
     pub(super) shown: String,
-    /// What stands before its value in JSON: `"itsName":`.
+    /// The text before the field's value in JSON: `"itsName":`.
     pub(super) json_key: String,
     pub(super) shape: Shape,
     pub(super) element: Element,

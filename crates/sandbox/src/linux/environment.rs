@@ -21,8 +21,8 @@ pub(super) fn keep(names: &[String], report: &mut Report) {
 /// shows these for ever.
 fn overwrite(names: &[String]) {
     let Some((start, len)) = place() else { return };
-    // SAFETY: the kernel says that it put the first variables there, on the stack, for the process to read and write. No other
-    // reference to them is in use: there is no other thread.
+    // SAFETY: the kernel says that it put the first variables there, on the stack, for the process to read and write.
+    // No other reference to them is in use: there is no other thread.
     let texts = unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut::<u8>(start), len) };
     for text in texts.split_mut(|&byte| byte == 0) {
         let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();

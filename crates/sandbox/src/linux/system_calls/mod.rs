@@ -1,7 +1,7 @@
 //! seccomp: which system calls this process may make.
 //!
-//! A call that is on no list is refused. The lists are in [`table`], conditions on arguments in [`rules`], and how a refusal
-//! gets its name onto the standard error in [`naming`].
+//! A call that is on no list is refused. The lists are in [`table`], conditions on arguments in [`rules`], and how a
+//! refusal gets its name onto the standard error in [`naming`].
 
 mod naming;
 mod rules;
