@@ -39,28 +39,54 @@ pub(crate) fn detach<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) ->
     })
 }
 
-/// How long a loop that runs no line of Python keeps the interpreter. Between two lines of Python other threads may
-/// take the interpreter; in such a loop they cannot.
+/// How long a loop that runs no line of Python keeps the interpreter while others want it. Between two lines of Python
+/// other threads may take the interpreter; in such a loop they cannot.
 const TURN: Duration = Duration::from_millis(1);
+
+/// The same while nobody wants the interpreter: the interval after which Python itself switches.
+const LONGEST_TURN: Duration = Duration::from_millis(5);
+
+/// How long the interpreter is left alone between two turns. A waiting thread has to be woken first, which takes up to
+/// 60 µs on a virtual machine. Without this pause the loop has taken the interpreter again before that, and the thread
+/// waits for ever: it asks for a turn only after 5 ms in which the interpreter was never released.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// If the interpreter is taken back sooner than this, no other thread had it.
+const AT_ONCE: Duration = Duration::from_micros(20);
 
 /// Gives other Python threads their turns in a long loop.
 pub(crate) struct Turns {
-    since: Instant,
+    /// When this turn began, as far as the loop knows: a short loop never asks for the time.
+    since: Option<Instant>,
+    turn: Duration,
 }
 
 impl Turns {
     pub(crate) fn new() -> Self {
-        Self { since: Instant::now() }
+        Self { since: None, turn: TURN }
     }
 
-    /// Lets other threads have the interpreter if this thread has had it for a while. To be called in each round.
+    /// Lets other threads have the interpreter if this thread has had it for a while. To be called in each round, or
+    /// every few rounds if these are short.
     #[inline]
     #[track_caller]
     pub(crate) fn give(&mut self, py: Python<'_>) {
-        if self.since.elapsed() >= TURN {
-            detach(py, || ());
-            self.since = Instant::now();
+        if self.since.get_or_insert_with(Instant::now).elapsed() >= self.turn {
+            self.pause(py);
         }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn pause(&mut self, py: Python<'_>) {
+        let paused = detach(py, || {
+            std::thread::sleep(PAUSE);
+            Instant::now()
+        });
+        let now = Instant::now();
+        self.since = Some(now);
+        let alone = now.duration_since(paused) < AT_ONCE;
+        self.turn = if alone { LONGEST_TURN.min(self.turn * 2) } else { TURN };
     }
 }
 

@@ -241,7 +241,7 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         let (mut chosen, mut next) = (None, 0);
         while let Some(place) = entries.next_key_seed(FieldKey { reading, message, next })? {
             let Some(place) = place else {
-                reading.making.budget.skip(reading.making.py);
+                reading.making.budget.step(reading.making.py);
                 entries.next_value::<IgnoredAny>()?;
                 continue;
             };

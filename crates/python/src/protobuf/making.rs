@@ -10,35 +10,39 @@ use smallvec::SmallVec;
 use super::plan::{Absent, Element, Field, Form, Kind, Members, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, Why, raised, refused};
 use crate::callback::Callback;
-use crate::interpreter::detach;
+use crate::interpreter::{Turns, detach};
 
 /// How many more values a message may hold.
 pub(super) struct Budget {
     left: usize,
-    /// How many unknown fields were skipped: no value is made of them.
-    skipped: usize,
+    /// Values and skipped fields since other threads were last thought of.
+    steps: usize,
+    turns: Turns,
 }
 
-/// After this many values other threads have their turn: so many of the most costly ones take about a millisecond.
-const TURN: usize = 1024;
+/// After this many values the loop asks whether other threads should have their turn.
+const FEW_STEPS: usize = 256;
 
 impl Budget {
+    fn new(max_values: usize) -> Self {
+        Self { left: max_values, steps: 0, turns: Turns::new() }
+    }
+
     /// Counts one more value. Other threads have their turn now and then: values are made by the million.
     #[inline]
     pub(super) fn take(&mut self, py: Python<'_>) -> Result<()> {
         self.left = self.left.checked_sub(1).ok_or_else(|| Trouble::new(Why::TooMany))?;
-        if self.left.is_multiple_of(TURN) {
-            detach(py, || ());
-        }
+        self.step(py);
         Ok(())
     }
 
-    /// Counts something that is skipped and makes no value, so that other threads have their turn here, too.
+    /// Counts something that costs time and makes no value, so that other threads have their turn here, too.
     #[inline]
-    pub(super) fn skip(&mut self, py: Python<'_>) {
-        self.skipped = self.skipped.wrapping_add(1);
-        if self.skipped.is_multiple_of(TURN) {
-            detach(py, || ());
+    pub(super) fn step(&mut self, py: Python<'_>) {
+        self.steps += 1;
+        if self.steps >= FEW_STEPS {
+            self.steps = 0;
+            self.turns.give(py);
         }
     }
 }
@@ -72,8 +76,7 @@ pub(super) struct Making<'a, 'py> {
 
 impl<'a, 'py> Making<'a, 'py> {
     pub(super) fn new(py: Python<'py>, plan: &'a Plan, max_values: usize) -> Self {
-        let budget = Budget { left: max_values, skipped: 0 };
-        Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false }
+        Self { py, plan, budget: Budget::new(max_values), effort: Effort::default(), strict: false, distinct: false }
     }
 
     /// For JSON, where no key may occur twice. With `strict`, messages that people write must be complete.
@@ -145,6 +148,7 @@ impl<'a, 'py> Making<'a, 'py> {
                 }
                 let (count, dict) = (entries.len(), PyDict::new(self.py));
                 for (key, value) in entries {
+                    self.budget.step(self.py);
                     dict.set_item(key, value).map_err(raised)?;
                 }
                 if self.distinct && dict.len() < count {
@@ -216,6 +220,7 @@ impl<'a, 'py> Making<'a, 'py> {
         let hash = pyo3::intern!(py, "__hash__");
         let (mut hashes, mut names) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for (index, key) in keys.enumerate() {
+            self.budget.step(py);
             if let (true, Ok(number)) = (key.is_exact_instance_of::<PyInt>(), key.extract::<i64>()) {
                 names.push(number);
                 hashes.push(key.hash().map_err(raised)? as i64);
@@ -227,7 +232,10 @@ impl<'a, 'py> Making<'a, 'py> {
             }
         }
         let names: Vec<[u8; 8]> = names.into_iter().map(i64::to_le_bytes).collect();
-        self.effort.add(kind, &hashes, |number| &names[number][..], |_, _| false).map_err(|why| match why {
+        let effort = &mut self.effort;
+        // Without the interpreter: this may take a tenth of a second, and needs no Python.
+        let added = detach(py, || effort.add(kind, &hashes, |number| &names[number][..], |_, _| false));
+        added.map_err(|why| match why {
             TooMuch::Memory => raised(PyMemoryError::new_err("no memory to look at the keys of dicts and sets")),
             _ => Trouble::misfit(
                 "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str",
