@@ -53,6 +53,10 @@ class Target:
         await asyncio.sleep(seconds)
         return len(data)
 
+    async def hold_values(self, values: list[Any], seconds: float) -> int:
+        await asyncio.sleep(seconds)
+        return len(values)
+
     def array(self, values: NDArray[Any]) -> NDArray[Any]:
         return values
 
@@ -91,6 +95,14 @@ class Target:
         """Looks at nothing before so long."""
         await asyncio.sleep(seconds)
         return sum([len(block) async for block in blocks])
+
+    async def slow_values(self, lists: AsyncIterator[list[Any]], seconds: float) -> int:
+        """Looks long at each of them."""
+        total = 0
+        async for values in lists:
+            await asyncio.sleep(seconds)
+            total += len(values)
+        return total
 
     def mirrored(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield from blocks
@@ -179,6 +191,10 @@ class Messages:
         """Keeps its argument for a while, and no thread."""
         await asyncio.sleep(seconds)
         return len(data)
+
+    async def hold_nodes(self, values: list[Node], seconds: float) -> int:
+        await asyncio.sleep(seconds)
+        return len(values)
 
     def tree(self, node: Node) -> int:
         return node.value

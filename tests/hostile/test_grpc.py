@@ -56,6 +56,18 @@ def repeated(method: str, count: int) -> Iterable[tuple[int, bytes]]:
         yield stream, usual + (kept(b"x", b"v" * 3900) if not number else b"") + again() * 14
 
 
+@TABLE.add()
+def values_of_calls_that_wait_over_grpc(scene: Scene) -> None:
+    """Two bytes become an object with four fields."""
+    client = scene.grpc()
+    client.send(window(1 << 30))
+    for stream in ids(scene.amount(30, 100)):
+        client.send(headers(request(path("HoldNodes")), stream))
+        client.push(message(b"\x0a\x00" * 100_000 + double(2, 2.0)), stream, 5.0, ends=True)
+    # All are begun, or refused, before the first is answered.
+    client.status(1)
+
+
 def send(client: RawClient, *frames: bytes, seconds: float = 1.0) -> bool:
     """What is taken of it in time; whether all was. A server may stop to read, or hang up."""
     client.socket.settimeout(seconds)

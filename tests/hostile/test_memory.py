@@ -337,6 +337,47 @@ def many_empty_maps(scene: Scene) -> None:
         peer.receive(2)
 
 
+def empty_lists(count: int) -> bytes:
+    """A list of them, a byte each. In Python each takes 64 bytes."""
+    return b"\xdd" + struct.pack(">I", count) + b"\x90" * count
+
+
+def waiting_values(scene: Scene, peer: Peer, count: int, call: int) -> object:
+    return scene.call(peer, "hold_values", b"\x92" + empty_lists(count) + encode(2.0), parts=[], call=call)
+
+
+@TABLE.add()
+def values_of_calls_that_wait(scene: Scene) -> None:
+    """Their bytes are few: what is made of them is sixty times as much."""
+    peer = scene.connect()
+    send(peer, *[waiting_values(scene, peer, 250_000, call) for call in range(scene.amount(30, 200))], seconds=3)
+    # All are begun, or refused, before the first is answered.
+    with contextlib.suppress(Gone, TimeoutError):
+        peer.receive(3)
+
+
+@TABLE.add()
+def values_of_many_clients_calls(scene: Scene) -> None:
+    for _ in range(scene.amount(30, 100)):
+        peer = scene.connect()
+        send(peer, *[waiting_values(scene, peer, 200_000, call) for call in range(2)])
+
+
+@TABLE.add()
+def values_of_many_short_calls_that_wait(scene: Scene) -> None:
+    peer = scene.connect()
+    calls = [waiting_values(scene, peer, 1000, call) for call in range(scene.amount(8000, 20_000))]
+    send(peer, *calls, seconds=3)
+
+
+@TABLE.add()
+def values_of_items_that_wait(scene: Scene) -> None:
+    peer = scene.connect()
+    for call in range(scene.amount(80, 200)):
+        item = frame(ITEM, empty_lists(250_000), call=call)
+        send(peer, scene.call(peer, "slow_values", encode([2.0]), call=call), item, seconds=0.5)
+
+
 @TABLE.add()
 def deep_nesting(scene: Scene) -> None:
     for body in (b"\x91" * 5_000_000, b"\x91" * 900 + b"\xc0", b"\x81\xa1x" * 1_000_000, b"\x91" * 100_000 + b"\xc0"):

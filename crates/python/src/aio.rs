@@ -232,7 +232,7 @@ impl PendingCall {
         let method = sent.successor.as_ref().unwrap_or(&call.method).get();
         if event.head.kind == Kind::Reply {
             call.calling.succeeded();
-            let decode = |event: &mut Incoming| method.reply.decode(py, event);
+            let decode = |event: &mut Incoming| method.reply.decode(py, event, None);
             let value = decoding(method.reply.references, &sent.core, &call.calling, &mut event, decode)?;
             return Ok(Step::Returns(value.into_bound(py)));
         }

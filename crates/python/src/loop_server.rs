@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
+use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core, ValuesCharge};
 use nearcall_core::{Failure, Incoming, given_in};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
@@ -34,14 +34,16 @@ pub(crate) struct LoopRequest {
     observers: Mutex<Vec<Py<PyAny>>>,
     /// A topic has taken over the call.
     kept: AtomicBool,
+    /// What the last item of the client's stream takes.
+    item_values: ValuesCharge,
 }
 
 impl LoopRequest {
     pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, calling: Calling, mut request: Box<Request>) -> Self {
         let index = usize::from(request.head.method);
         let event = Mutex::new(Some(request.take_event()));
-        let (observers, kept) = (Mutex::default(), AtomicBool::new(false));
-        Self { core, methods, calling, index, request, event, observers, kept }
+        let (observers, kept, item_values) = (Mutex::default(), AtomicBool::new(false), ValuesCharge::default());
+        Self { core, methods, calling, index, request, event, observers, kept, item_values }
     }
 
     fn served(&self) -> &Method {
@@ -139,8 +141,7 @@ impl LoopRequest {
         // The lock is free again before Python runs, which may let others have the interpreter.
         let event = self.event.lock().take();
         let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
-        let (connection, named) = (self.request.connection(), self.request.is_named());
-        arguments(py, &self.core, &self.calling, self.served(), connection, event, named)
+        arguments(py, &self.core, &self.calling, self.served(), &self.request, event)
     }
 
     /// The next item of the client's stream, or `default` if it has not arrived yet; raises `StopAsyncIteration` at the
@@ -149,8 +150,11 @@ impl LoopRequest {
         let call = tracked(&self.request)?;
         match call.try_next_item() {
             NextItem::Pending => Ok(default),
-            next => decode_item(py, &self.core, &self.calling, self.served(), self.request.connection(), next)?
-                .ok_or_else(|| PyStopAsyncIteration::new_err(())),
+            next => {
+                let connection = self.request.connection();
+                decode_item(py, &self.core, &self.calling, self.served(), connection, &self.item_values, next)?
+                    .ok_or_else(|| PyStopAsyncIteration::new_err(()))
+            }
         }
     }
 

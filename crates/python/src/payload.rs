@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::ptr::null;
 use std::sync::Arc;
 
-use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, holds_more_than};
+use nearcall_core::server::ValueBudget;
+use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, count_values, holds_more_than};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -18,6 +19,7 @@ use crate::encoder::Decoder;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::plan::{Arguments, Form, Limit, Method, Value};
+use crate::protobuf::Excess;
 use crate::view::View;
 
 impl Value {
@@ -41,15 +43,22 @@ impl Value {
         encoded.map_err(|error| explain(py, &self.encode_error, error))
     }
 
-    /// Decodes a result or an item.
-    pub(crate) fn decode(&self, py: Python<'_>, event: &mut Incoming) -> PyResult<Py<PyAny>> {
+    /// Decodes a result or an item. A client's item has a `budget` for its values.
+    pub(crate) fn decode(
+        &self,
+        py: Python<'_>,
+        event: &mut Incoming,
+        budget: Option<ValueBudget<'_>>,
+    ) -> PyResult<Py<PyAny>> {
         match self.form {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
                 let len = event.payload.len();
-                self.limit.decode(py, &self.decode, &event.payload, len, &self.decode_error).map(Bound::unbind)
+                self.limit.decode(py, &self.decode, &event.payload, len, &self.decode_error, budget).map(Bound::unbind)
             }
-            Form::Parts => self.limit.decode_parts(py, &self.decode, event, &self.decode_error).map(Bound::unbind),
+            Form::Parts => {
+                self.limit.decode_parts(py, &self.decode, event, &self.decode_error, budget).map(Bound::unbind)
+            }
             form => buffer(py, form, &mut event.payload),
         }
     }
@@ -127,7 +136,8 @@ fn fitting<'py>(py: Python<'py>, len: usize, made: PyResult<Bound<'py, PyAny>>) 
 }
 
 impl Limit {
-    /// The msgpack bytes of a payload, checked: they hold no more values than are allowed, and no keys that collide.
+    /// The msgpack bytes of a payload, checked: they hold no more values than are allowed, and no keys that collide. What
+    /// the values will take is charged to the `budget`.
     #[inline]
     fn body<'py>(
         &self,
@@ -135,9 +145,15 @@ impl Limit {
         payload: &Payload,
         len: usize,
         explainer: &Py<PyAny>,
+        budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let body = bytes(py, payload, 0, len)?;
-        if self.may_exceed(len) && holds_more_than(body.as_bytes(), self.max_values) {
+        if let Some(budget) = budget.filter(|budget| budget.counts(len)) {
+            let values = count_values(body.as_bytes(), self.max_values).ok_or_else(|| self.exceeded(py))?;
+            if !budget.add(values) {
+                return Err(self.too_much_memory(py));
+            }
+        } else if self.may_exceed(len) && holds_more_than(body.as_bytes(), self.max_values) {
             return Err(self.exceeded(py));
         }
         if let Some(hashed) = &self.hashed {
@@ -155,19 +171,26 @@ impl Limit {
         payload: &Payload,
         len: usize,
         explainer: &Py<PyAny>,
+        budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let decoded = match decoder {
             Decoder::Function(decode) => {
-                let body = self.body(py, payload, len, explainer)?;
+                let body = self.body(py, payload, len, explainer, budget)?;
                 decode.bind(py).run([body.as_any()])
             }
             Decoder::Protobuf(codec) => {
-                let decode = |body: &[u8]| codec.get().decode_within(py, body, self.max_values);
+                let budget = budget.filter(|budget| budget.counts(len));
+                let decode = |body: &[u8]| codec.get().decode_within(py, body, self.max_values, budget);
                 let decoded = match payload.inline() {
                     Some(inline) => decode(&inline[..len]),
                     None => decode(bytes(py, payload, 0, len)?.as_bytes()),
                 };
-                decoded.and_then(|value| value.ok_or_else(|| self.exceeded(py)))
+                match decoded {
+                    Ok(Err(Excess::Values)) => Err(self.exceeded(py)),
+                    Ok(Err(Excess::Memory)) => Err(self.too_much_memory(py)),
+                    Ok(Ok(value)) => Ok(value),
+                    Err(error) => Err(error),
+                }
             }
         };
         decoded.map_err(|error| explain(py, explainer, error))
@@ -180,8 +203,9 @@ impl Limit {
         decoder: &Decoder,
         event: &mut Incoming,
         explainer: &Py<PyAny>,
+        budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (body, buffers) = self.divide(py, event, explainer)?;
+        let (body, buffers) = self.divide(py, event, explainer, budget)?;
         let decoded = decoder.function(py)?.run([body.as_any(), buffers.as_any()]);
         decoded.map_err(|error| explain(py, explainer, error))
     }
@@ -204,15 +228,26 @@ impl Limit {
         raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, message))
     }
 
+    #[cold]
+    fn too_much_memory(&self, py: Python<'_>) -> PyErr {
+        let message = format!(
+            "{}: the values in this message, with those of other calls under way, take more memory than this client may \
+             use; make fewer such calls at once, send an array or bytes, or raise max_memory at the server",
+            self.method
+        );
+        raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, message))
+    }
+
     /// Splits a payload into checked msgpack bytes and views of the buffers beside them.
     fn divide<'py>(
         &self,
         py: Python<'py>,
         event: &mut Incoming,
         explainer: &Py<PyAny>,
+        budget: Option<ValueBudget<'_>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
         let (body, ranges) = ranges(py, event)?;
-        let body = self.body(py, &event.payload, body, explainer)?;
+        let body = self.body(py, &event.payload, body, explainer, budget)?;
         let payload = Arc::new(event.take_payload());
         let views = PyList::empty(py);
         for (offset, len) in ranges {
@@ -334,19 +369,22 @@ impl Arguments {
         }
     }
 
-    /// Decodes the arguments of a received call, every parameter in order.
+    /// Decodes the arguments of a received call, every parameter in order. What they take as values is charged to the
+    /// `budget`.
     pub(crate) fn decode<'py>(
         &self,
         py: Python<'py>,
         event: &mut Incoming,
         named: bool,
+        budget: ValueBudget<'_>,
     ) -> PyResult<Bound<'py, PyTuple>> {
+        let budget = Some(budget);
         if named {
             let Some(decode_named) = &self.decode_named else {
                 let message = format!("{}: arguments do not come by name in this codec", self.limit.method);
                 return Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, message)));
             };
-            let (body, buffers) = self.limit.divide(py, event, &self.decode_error)?;
+            let (body, buffers) = self.limit.divide(py, event, &self.decode_error, budget)?;
             return self.decoded(py, decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
         if self.forms.is_empty() && self.decode.has_empty() {
@@ -354,21 +392,27 @@ impl Arguments {
         }
         if self.all_coded {
             let decoded = if self.parts {
-                self.limit.decode_parts(py, &self.decode, event, &self.decode_error)?
+                self.limit.decode_parts(py, &self.decode, event, &self.decode_error, budget)?
             } else {
-                self.limit.decode(py, &self.decode, &event.payload, event.payload.len(), &self.decode_error)?
+                let len = event.payload.len();
+                self.limit.decode(py, &self.decode, &event.payload, len, &self.decode_error, budget)?
             };
             return Ok(decoded.cast_into::<PyTuple>()?);
         }
         if let [form] = self.forms[..] {
             return PyTuple::new(py, [buffer(py, form, &mut event.payload)?]);
         }
-        self.decode_mixed(py, event)
+        self.decode_mixed(py, event, budget)
     }
 
-    fn decode_mixed<'py>(&self, py: Python<'py>, event: &mut Incoming) -> PyResult<Bound<'py, PyTuple>> {
+    fn decode_mixed<'py>(
+        &self,
+        py: Python<'py>,
+        event: &mut Incoming,
+        budget: Option<ValueBudget<'_>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let (body, ranges) = ranges(py, event)?;
-        let body = self.limit.body(py, &event.payload, body, &self.decode_error)?;
+        let body = self.limit.body(py, &event.payload, body, &self.decode_error, budget)?;
         let direct = self.forms.iter().filter(|form| form.is_buffer()).count();
         if ranges.len() < direct {
             let message = "the call's arguments lack a buffer; do client and server have the same service?";

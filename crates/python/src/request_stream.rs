@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::server::{Request, Server as Core, ServerCall, ServerConnection};
+use nearcall_core::server::{Request, Server as Core, ServerCall, ServerConnection, ValuesCharge};
 use pyo3::prelude::*;
 
 use crate::calling::Calling;
@@ -19,6 +19,8 @@ pub(crate) struct RequestStream {
     call: Arc<ServerCall>,
     method: Py<Method>,
     until: Option<Instant>,
+    /// What the last item takes.
+    values: ValuesCharge,
 }
 
 impl RequestStream {
@@ -30,7 +32,8 @@ impl RequestStream {
         call: Arc<ServerCall>,
     ) -> Self {
         let connection = Arc::clone(request.connection());
-        Self { core, calling, connection, call, method, until: request.deadline }
+        let (until, values) = (request.deadline, ValuesCharge::default());
+        Self { core, calling, connection, call, method, until, values }
     }
 }
 
@@ -42,6 +45,6 @@ impl RequestStream {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let next = self.core.next_item(&self.call, self.until);
-        decode_item(py, &self.core, &self.calling, self.method.get(), &self.connection, next)
+        decode_item(py, &self.core, &self.calling, self.method.get(), &self.connection, &self.values, next)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearcall_core::client::Connection as Caller;
-use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection};
+use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection, ValuesCharge};
 use nearcall_core::{Failure, Incoming, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -52,11 +52,12 @@ pub(crate) fn arguments<'py>(
     core: &Arc<Core>,
     calling: &Calling,
     method: &Method,
-    connection: &Arc<ServerConnection>,
+    request: &Request,
     mut event: Incoming,
-    named: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let decode = |event: &mut Incoming| method.arguments.decode(py, event, named);
+    let (connection, named) = (request.connection(), request.is_named());
+    let budget = request.values.of(connection);
+    let decode = |event: &mut Incoming| method.arguments.decode(py, event, named, budget);
     if !method.arguments.references {
         return decode(&mut event);
     }
@@ -149,23 +150,27 @@ pub(crate) fn too_long_failure(name: &str, error: &LinkError) -> Failure {
     Failure::new(code, format!("the reply of {name}: {what}"))
 }
 
-/// Decodes an item for the handler; `None` at the end of the stream.
+/// Decodes an item for the handler; `None` at the end of the stream. `values` is the charge for the stream's items: the
+/// item before is the handler's own matter now.
 pub(crate) fn decode_item(
     py: Python<'_>,
     core: &Arc<Core>,
     calling: &Calling,
     method: &Method,
     connection: &Arc<ServerConnection>,
+    values: &ValuesCharge,
     next: NextItem,
 ) -> PyResult<Option<Py<PyAny>>> {
     match next {
         NextItem::Item(mut item) => {
+            values.clear();
+            let budget = Some(values.of(connection));
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
             if !value.references {
-                return value.decode(py, &mut item).map(Some);
+                return value.decode(py, &mut item, budget).map(Some);
             }
             let caller = caller(py, core, connection)?;
-            decoding(true, &caller, calling, &mut item, |item| value.decode(py, item)).map(Some)
+            decoding(true, &caller, calling, &mut item, |item| value.decode(py, item, budget)).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
         NextItem::Late => Err(raise(py, &late(&method.name))),

@@ -428,8 +428,8 @@ impl Server {
             let _current = Current::enter(request, method);
             return handler.run([argument.bind(py)]);
         }
-        let (named, event) = (request.is_named(), request.take_event());
-        let arguments = arguments(py, &self.core, &self.calling, method, request.connection(), event, named)?;
+        let event = request.take_event();
+        let arguments = arguments(py, &self.core, &self.calling, method, request, event)?;
         let _current = Current::enter(request, method);
         if !method.kind.client_streams() {
             let Some(given) = given else { return handler.run_with(arguments) };

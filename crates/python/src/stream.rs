@@ -206,7 +206,7 @@ impl Stream {
     /// Decodes a result or an item of the server's stream.
     fn decode(&self, py: Python<'_>, mut event: Incoming) -> PyResult<Py<PyAny>> {
         let reply = &self.method.get().reply;
-        decoding(reply.references, &self.leg().core, &self.calling, &mut event, |event| reply.decode(py, event))
+        decoding(reply.references, &self.leg().core, &self.calling, &mut event, |event| reply.decode(py, event, None))
     }
 
     fn encode<'py>(&self, item: Bound<'py, PyAny>) -> PyResult<Encoded<'py>> {

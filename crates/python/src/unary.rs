@@ -199,7 +199,7 @@ impl Unary {
         match event.head.kind {
             Kind::Reply => {
                 self.calling.succeeded();
-                let decode = |event: &mut Incoming| method.reply.decode(py, event);
+                let decode = |event: &mut Incoming| method.reply.decode(py, event, None);
                 decoding(method.reply.references, core, &self.calling, &mut event, decode).map(Attempt::Ended)
             }
             _ => match self.calling.again(core, method, &event, &mut call.tally) {

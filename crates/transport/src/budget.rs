@@ -287,6 +287,58 @@ impl Drop for Charge {
     }
 }
 
+/// Bytes that are charged to an account while this lives, and that threads which share it may add to.
+#[derive(Debug)]
+pub struct SharedCharge {
+    account: Arc<Account>,
+    bytes: AtomicUsize,
+}
+
+impl SharedCharge {
+    /// A charge of no bytes.
+    #[must_use]
+    pub fn new(account: &Arc<Account>) -> Self {
+        Self { account: Arc::clone(account), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Charges `bytes` more. Returns `false` if they are too many: then they are not charged.
+    #[must_use]
+    pub fn add(&self, bytes: usize) -> bool {
+        // Charged before the look, so that of several threads that ask at once each sees the others' bytes.
+        // Relaxed: as in `Account::allows`.
+        self.account.used.fetch_add(bytes, Ordering::Relaxed);
+        self.account.total.used.fetch_add(bytes, Ordering::Relaxed);
+        let allowed = self.account.allows(0);
+        if allowed {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        } else {
+            self.free(bytes);
+        }
+        allowed
+    }
+
+    /// Charges nothing any more.
+    pub fn clear(&self) {
+        // Relaxed: as in `Account::allows`.
+        let bytes = self.bytes.swap(0, Ordering::Relaxed);
+        if bytes > 0 {
+            self.free(bytes);
+        }
+    }
+
+    fn free(&self, bytes: usize) {
+        // Relaxed: as in `Account::allows`.
+        self.account.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.account.total.free(bytes);
+    }
+}
+
+impl Drop for SharedCharge {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// Bytes that are kept between messages, counted while this lives.
 #[derive(Debug)]
 pub(crate) struct Kept {
@@ -380,6 +432,21 @@ mod tests {
         assert!(other.is_full_of_unfinished());
         drop((charge, others, rest));
         assert_eq!((budget.used(), budget.unfinished.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn a_shared_charge_takes_no_more_than_there_is() {
+        let budget = Budget::new(64 << 20);
+        let account = Account::of(&budget, 0);
+        let charge = SharedCharge::new(&account);
+        assert!(charge.add(10 << 20) && charge.add(6 << 20));
+        assert!(!charge.add(1), "a quarter is taken");
+        assert_eq!(budget.used(), 16 << 20);
+        charge.clear();
+        assert_eq!(budget.used(), 0);
+        assert!(charge.add(16 << 20));
+        drop(charge);
+        assert_eq!((budget.used(), account.room()), (0, 16 << 20));
     }
 
     #[test]

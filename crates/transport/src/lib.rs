@@ -41,7 +41,7 @@ mod transports;
 mod url;
 mod wire;
 
-pub use budget::{Account, Budget, Charge};
+pub use budget::{Account, Budget, Charge, SharedCharge};
 pub use dial::{Dial, connect, servers};
 pub use errors::{ConnectError, LinkError};
 pub use handshake::{Connected, Handshake};

@@ -31,4 +31,4 @@ pub use payload::PartsTable;
 pub use probing::{Effort, Kind as TableKind, TooMuch};
 pub use reference::{Giver, Released, references_in};
 pub use shown::shown;
-pub use values::{REFERENCE_VALUES, holds_more_than};
+pub use values::{REFERENCE_VALUES, count_values, holds_more_than};

@@ -12,17 +12,24 @@ pub const REFERENCE_VALUES: usize = 100;
 /// Reads no more than it must, makes nothing, and does not recurse. Returns `false` for a malformed message: the
 /// decoder stops at the same place and describes the error better.
 #[must_use]
-pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
+pub fn holds_more_than(bytes: &[u8], limit: usize) -> bool {
+    count_values(bytes, limit).is_none()
+}
+
+/// How many values a msgpack value holds, counted as in [`holds_more_than`]; `None` if they are more than `limit`. Of a
+/// malformed message, the values before the mistake.
+#[must_use]
+pub fn count_values(mut bytes: &[u8], limit: usize) -> Option<usize> {
     let mut expected: u64 = 1;
     let mut seen: u64 = 0;
     let limit = limit as u64;
     while expected > 0 {
         if bytes.is_empty() {
-            return false;
+            break;
         }
         expected -= 1;
         seen += 1;
-        let Some(step) = step(bytes) else { return false };
+        let Some(step) = step(bytes) else { break };
         if is_reference(bytes) {
             seen += REFERENCE_VALUES as u64 - 1;
         }
@@ -31,10 +38,10 @@ pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
         bytes = &bytes[step.skip..];
         // Values that are claimed but have no byte left are never made.
         if seen.saturating_add(expected.min(bytes.len() as u64)) > limit {
-            return true;
+            return None;
         }
     }
-    false
+    Some(seen as usize)
 }
 
 #[cfg(test)]

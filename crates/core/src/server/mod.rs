@@ -33,6 +33,7 @@ mod request;
 mod session;
 mod shared;
 mod statistics;
+mod values;
 mod work;
 mod worker;
 
@@ -58,6 +59,7 @@ pub use notice::{Notice, OnNotice};
 pub use request::{OnewayTurn, Request};
 pub use session::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
 pub use statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
+pub use values::{ValueBudget, ValuesCharge};
 pub use work::Work;
 pub use worker::{Next, Worker};
 

@@ -15,6 +15,7 @@ use crate::server::call::{CallContext, CallObserver, ServerCall};
 use crate::server::connection::ServerConnection;
 use crate::server::inbound::Inbound;
 use crate::server::statistics::Measured;
+use crate::server::values::ValuesCharge;
 
 /// The status code of a call that ends well. The other codes are failures.
 const OK: u8 = 0;
@@ -34,6 +35,8 @@ pub struct Request {
     pub target: Option<Arc<Export>>,
     /// The bytes of the arguments in the client's account, until the request is dropped.
     pub(in crate::server) _charge: Option<Charge>,
+    /// What the arguments take as values, in the client's account, until the request is dropped.
+    pub values: ValuesCharge,
     /// Present if more frames may come for the call.
     pub call: Option<Arc<ServerCall>>,
     /// When the caller stops waiting.

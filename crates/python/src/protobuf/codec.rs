@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nearcall_core::server::ValueBudget;
 use nearcall_core::{json as texts, protobuf};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -9,11 +10,18 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use super::encode::Encoding;
 use super::json;
-use super::making::Making;
+use super::making::{Budget, Making};
 use super::output::Output;
 use super::plan::Plan;
 use super::trouble::{Trouble, Why};
 use crate::encoded::{Gathered, Lent};
+
+/// What a message has too much of.
+#[derive(Debug)]
+pub(crate) enum Excess {
+    Values,
+    Memory,
+}
 
 /// Bytes that most messages fit in.
 const ROOM: usize = 128;
@@ -82,8 +90,8 @@ impl ProtobufCodec {
         body: &Bound<'py, PyBytes>,
         max_values: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let decoded = self.decode_within(py, body.as_bytes(), max_values)?;
-        decoded.ok_or_else(|| Trouble::new(Why::TooMany).into_exception(py, &self.plan.error))
+        let decoded = self.decode_within(py, body.as_bytes(), max_values, None)?;
+        decoded.map_err(|_| Trouble::new(Why::TooMany).into_exception(py, &self.plan.error))
     }
 }
 
@@ -122,21 +130,24 @@ impl ProtobufCodec {
         matches!(self.format, Format::Binary)
     }
 
-    /// The value of some bytes; `None` if they hold more than `max_values` values.
+    /// The value of some bytes that hold at most `max_values` values. What these take is charged to `memory`.
     pub(crate) fn decode_within<'py>(
         &self,
         py: Python<'py>,
         body: &[u8],
         max_values: usize,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        memory: Option<ValueBudget<'_>>,
+    ) -> PyResult<std::result::Result<Bound<'py, PyAny>, Excess>> {
+        let budget = Budget::new(max_values, memory);
         let decoded = match self.format {
-            Format::Binary => Making::new(py, &self.plan, max_values).message(self.index, &[body], 1),
-            Format::Json { strict } => json::read(py, &self.plan, self.index, body, max_values, strict),
+            Format::Binary => Making::new(py, &self.plan, budget).message(self.index, &[body], 1),
+            Format::Json { strict } => json::read(py, &self.plan, self.index, body, budget, strict),
         };
         match decoded {
-            Ok(value) if self.single => Ok(Some(PyTuple::new(py, [value])?.into_any())),
-            Ok(value) => Ok(Some(value)),
-            Err(trouble) if matches!(trouble.why, Why::TooMany) => Ok(None),
+            Ok(value) if self.single => Ok(Ok(PyTuple::new(py, [value])?.into_any())),
+            Ok(value) => Ok(Ok(value)),
+            Err(trouble) if matches!(trouble.why, Why::TooMany) => Ok(Err(Excess::Values)),
+            Err(trouble) if matches!(trouble.why, Why::TooMuchMemory) => Ok(Err(Excess::Memory)),
             Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
         }
     }

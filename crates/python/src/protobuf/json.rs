@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
 
-use super::making::{Found, Making, int};
+use super::making::{Budget, Found, Making, int};
 use super::plan::{Element, Field, Form, Kind, Members, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, raised, refused};
 use super::{anything, times};
@@ -27,11 +27,11 @@ pub(super) fn read<'py>(
     plan: &Plan,
     index: usize,
     bytes: &[u8],
-    max_values: usize,
+    budget: Budget<'_>,
     strict: bool,
 ) -> Result<Bound<'py, PyAny>> {
     let text = std::str::from_utf8(bytes).map_err(|_| Trouble::misfit("the JSON is not valid UTF-8"))?;
-    let mut reading = Reading { making: Making::of_json(py, plan, max_values, strict), trouble: None };
+    let mut reading = Reading { making: Making::of_json(py, plan, budget, strict), trouble: None };
     let mut tokens = serde_json::Deserializer::from_str(if text.is_empty() { "{}" } else { text });
     // This module counts how deep messages are; the plan limits what is between two messages.
     tokens.disable_recursion_limit();

@@ -1,6 +1,7 @@
 //! Makes Python values from what was read of a message's bytes or its JSON.
 
 use nearcall_core::protobuf::{Number, Scalar};
+use nearcall_core::server::ValueBudget;
 use nearcall_core::{Effort, TableKind, TooMuch};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -13,8 +14,11 @@ use crate::callback::Callback;
 use crate::interpreter::{Turns, detach};
 
 /// How many more values a message may hold.
-pub(super) struct Budget {
+pub(super) struct Budget<'a> {
     left: usize,
+    /// Values that are charged to `memory` and not made yet.
+    paid: usize,
+    memory: Option<ValueBudget<'a>>,
     /// Values and skipped fields since other threads were last thought of.
     steps: usize,
     turns: Turns,
@@ -23,15 +27,25 @@ pub(super) struct Budget {
 /// After this many values the loop asks whether other threads should have their turn.
 const FEW_STEPS: usize = 256;
 
-impl Budget {
-    fn new(max_values: usize) -> Self {
-        Self { left: max_values, steps: 0, turns: Turns::new() }
+/// Values that are charged together, beforehand.
+const CHARGED: usize = 256;
+
+impl<'a> Budget<'a> {
+    pub(super) fn new(max_values: usize, memory: Option<ValueBudget<'a>>) -> Self {
+        Self { left: max_values, paid: 0, memory, steps: 0, turns: Turns::new() }
     }
 
     /// Counts one more value. Other threads have their turn now and then: values are made by the million.
     #[inline]
     pub(super) fn take(&mut self, py: Python<'_>) -> Result<()> {
         self.left = self.left.checked_sub(1).ok_or_else(|| Trouble::new(Why::TooMany))?;
+        if let Some(memory) = &self.memory {
+            self.paid = match self.paid.checked_sub(1) {
+                Some(paid) => paid,
+                None if memory.add(CHARGED) => CHARGED - 1,
+                None => return Err(Trouble::new(Why::TooMuchMemory)),
+            };
+        }
         self.step(py);
         Ok(())
     }
@@ -65,7 +79,7 @@ type Values<'py> = SmallVec<[Bound<'py, PyAny>; 8]>;
 pub(super) struct Making<'a, 'py> {
     pub(super) py: Python<'py>,
     pub(super) plan: &'a Plan,
-    pub(super) budget: Budget,
+    pub(super) budget: Budget<'a>,
     /// What the message's dicts and sets have cost so far.
     effort: Effort,
     /// Fields without a default in Python must be present, even zeros.
@@ -75,13 +89,13 @@ pub(super) struct Making<'a, 'py> {
 }
 
 impl<'a, 'py> Making<'a, 'py> {
-    pub(super) fn new(py: Python<'py>, plan: &'a Plan, max_values: usize) -> Self {
-        Self { py, plan, budget: Budget::new(max_values), effort: Effort::default(), strict: false, distinct: false }
+    pub(super) fn new(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>) -> Self {
+        Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false }
     }
 
     /// For JSON, where no key may occur twice. With `strict`, messages that people write must be complete.
-    pub(super) fn of_json(py: Python<'py>, plan: &'a Plan, max_values: usize, strict: bool) -> Self {
-        Self { strict, distinct: true, ..Self::new(py, plan, max_values) }
+    pub(super) fn of_json(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>, strict: bool) -> Self {
+        Self { strict, distinct: true, ..Self::new(py, plan, budget) }
     }
 
     /// Makes the value of a message that was read completely. `found` is called once for each field, and returns what

@@ -20,4 +20,4 @@ mod strings;
 mod times;
 mod trouble;
 
-pub(crate) use codec::{ProtobufCodec, ProtobufMessages};
+pub(crate) use codec::{Excess, ProtobufCodec, ProtobufMessages};

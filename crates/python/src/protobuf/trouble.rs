@@ -15,6 +15,8 @@ pub(super) enum Why {
     Misfit(String),
     /// The message holds more values than it may.
     TooMany,
+    /// Its values would take more memory than their sender may use.
+    TooMuchMemory,
     /// Python's own error.
     Raised(PyErr),
 }
@@ -78,6 +80,7 @@ impl Trouble {
         let message = match self.why {
             Why::Raised(raised) => return raised,
             Why::TooMany => "holds more values than it may".to_owned(),
+            Why::TooMuchMemory => "holds values that take more memory than they may".to_owned(),
             Why::Misfit(message) => message,
         };
         let mut path = String::new();

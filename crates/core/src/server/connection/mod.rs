@@ -55,6 +55,8 @@ pub struct ServerConnection {
     /// The half that calls.
     caller: OnceLock<Caller>,
     exports: Arc<Exports>,
+    /// What the client's values take, apart from its messages. Made when it is first needed.
+    values: OnceLock<Arc<Account>>,
 }
 
 /// The half of a connection that calls.
@@ -178,6 +180,7 @@ impl ServerConnection {
             side,
             caller,
             exports,
+            values: OnceLock::new(),
         })
     }
 
@@ -215,6 +218,11 @@ impl ServerConnection {
     #[must_use]
     pub fn charge_to_all(&self) -> Charge {
         Account::of(&self.shared.budget, 0).charge_anyway(0)
+    }
+
+    /// The account of the client's values.
+    pub(in crate::server) fn values_account(&self) -> &Arc<Account> {
+        self.values.get_or_init(|| Account::of(&self.shared.budget, 0))
     }
 
     /// The objects that this side has given to the client.

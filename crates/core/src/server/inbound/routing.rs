@@ -10,6 +10,7 @@ use crate::server::call::ServerCall;
 use crate::server::directory::Directory;
 use crate::server::inbound::Inbound;
 use crate::server::request::Request;
+use crate::server::values::ValuesCharge;
 use crate::sync::{AtomicBool, Ordering};
 
 /// What became of a frame.
@@ -132,6 +133,7 @@ impl Inbound<Request> {
             routing: method.unwrap_or_default(),
             target,
             _charge: charge,
+            values: ValuesCharge::default(),
             call: None,
             deadline,
             context,
