@@ -1,4 +1,4 @@
-"""What the clients of a channel and its server agree on, and what becomes of that when another server comes."""
+"""What the clients of a channel and its server agree on, and how that is renewed when another server comes."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from .references import check_passed
 __all__ = ["Agreement", "Agreements"]
 
 Methods: TypeAlias = "dict[str, tuple[MethodPlan, _core.Method]]"
-"""Those of one service, by name."""
+"""The methods of one service, by name."""
 MakeError = Callable[[int, str, bytes], BaseException]
 T = TypeVar("T")
 
 
 class Agreement:
-    """What one client and its server agree on; made anew when another server comes that describes itself differently.
+    """What one client and its server agree on; renewed when another server comes that describes itself differently.
 
-    It lives as long as one of its methods does.
+    Its methods keep it alive.
 
     Args:
         url: Where the server is, for messages.
         cls: The class that the client was made with; without one it is what the first server described.
-        make_error: What makes exceptions of failures, if the class declares some of its own.
+        make_error: Turns failures into exceptions, if the class declares exceptions of its own.
         max_values: Values that a received message may hold.
-        codec: How messages are written where there is a choice.
-        for_loop: Whether the methods of objects that are received are to be awaited.
+        codec: The codec of messages, for URLs that leave a choice.
+        for_loop: Whether the client is used in an event loop, which awaits the methods of objects that it receives.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Agreement:
         self._codec: HttpCodec = codec
         self._for_loop = for_loop
         self._plans: dict[str, ServicePlan] = {}
-        """That of the class, if there is one, by its name."""
+        """The plan of the class, by the service's name; empty without a class."""
         self._described: dict[str, DescribedService] = {}
         """What the first server described, if there is no class."""
         self._methods: dict[str, Methods] = {}
-        """By the services' names: all methods of a class; of a service that is described, those that were asked for."""
+        """By the services' names: all methods of a class, or those of a described service that were asked for."""
         self._state: Description | RpcError = FailedPrecondition(f"{url}: nobody has said what is served")
-        """What the server says of itself, or why no call can go right."""
+        """The server's description of itself, or the error that every call raises."""
         self._ended: Cancelled | None = None
         self.gives = False
         """Whether the client may pass objects of its own, which the server calls."""
@@ -86,7 +86,7 @@ class Agreement:
         return named | {name: list(service.names) for name, service in self._described.items()}
 
     def method(self, service: str, name: str) -> tuple[MethodPlan, _core.Method]:
-        """A method of one of the services. That of a client without a class is made when it is first asked for.
+        """A method of one of the services. For a client without a class it is made when it is first asked for.
 
         Raises:
             FailedPrecondition: the server's description of it is malformed.
@@ -95,14 +95,15 @@ class Agreement:
         return _checked(self._url, lambda: self._late(service, name)) if found is None else found
 
     def begin(self, description: Description | None) -> None:
-        """For the first server.
+        """Agrees with the first server.
 
         Args:
-            description: What it says of itself; ``None`` over gRPC and Connect, where nobody says.
+            description: The server's description of itself; ``None`` over gRPC and Connect, whose servers give none.
 
         Raises:
-            FailedPrecondition: the server does not serve it, or no call of one of the methods could go right.
-            TypeError: one of the methods cannot be called over gRPC or Connect, which is spoken here.
+            FailedPrecondition: the server does not serve the class, or differs so much that every call of some method
+                would fail.
+            TypeError: a method cannot be called over gRPC or Connect, which the URL asks for.
         """
         cls = self.cls
         if description is None:
@@ -112,7 +113,7 @@ class Agreement:
         if cls is not None:
             _checked(self._url, lambda: self._compare(plan_of(cls), description))
         else:
-            # It is as the server says, so there is nothing to compare yet.
+            # Without a class the client takes what the server describes: there is nothing to compare.
             self._described = {service.name: service for service in described_services(description)}
             self._methods = {name: {} for name in self._described}
             self.gives = bool(passed_in(description, self._described).implemented)
@@ -129,8 +130,8 @@ class Agreement:
         self._methods = {plan.name: self._make(plan, agreed)}
 
     def _take(self, cls: type | None) -> None:
-        """Takes for granted that the server serves a class: over gRPC and Connect nobody says, and what it lacks it
-        refuses when it is called.
+        """Assumes that the server serves the class: servers of gRPC and Connect do not describe themselves. They refuse
+        calls of methods that they lack.
         """
         if cls is None:
             whose = "Connect" if speaks_http(self._url) else "gRPC"
@@ -148,28 +149,28 @@ class Agreement:
         self._methods = {plan.name: self._make(plan, agreed)}
 
     def _late(self, service: str, name: str) -> tuple[MethodPlan, _core.Method]:
-        """A method of a service that is described, made now."""
+        """Makes a method of a described service, when it is first asked for."""
         described = self._described[service]
         plan = for_caller(described.with_methods([described.method(name)]), self._for_loop)
         state = self._state
-        # Of two threads that make the same one is first.
+        # If two threads make the same method, both get the one that was entered first.
         found = self._methods[service].setdefault(name, self._make(plan, _agreed(plan, state))[name])
         while state is not self._state:
-            # Another server has come meanwhile, and may not have seen this one.
+            # The state has changed meanwhile, and `_turn` may have missed this method.
             state = self._state
             self._succeed(plan, {name: found}, state)
         return found
 
     def renew(self, description: Description) -> None:
-        """For a later server, before the first call reaches it. What no longer fits is refused call by call: the rest
-        of a client that runs shall go on, and so shall the other clients of its channel.
+        """Agrees with a later server, before the first call reaches it. Methods that no longer fit refuse each call, so
+        that the client's other methods go on working, and so do the channel's other clients.
         """
         self._turn(description)
-        if self._ended is not None:  # meanwhile
+        if self._ended is not None:  # the client was closed meanwhile
             self._turn(self._ended)
 
     def end(self) -> None:
-        """Calls that are made from now on are refused: the client was closed, and others use its connection."""
+        """Refuses every call from now on: the client was closed, while other clients use its connection."""
         self._ended = Cancelled(f"this client of {self._url} was closed")
         self._turn(self._ended)
 
@@ -208,10 +209,11 @@ def _agreed(plan: ServicePlan, state: Description | RpcError) -> dict[str, Agree
 
 
 class Agreements:
-    """Those of all clients of one channel.
+    """The agreements of all clients of one channel.
 
-    Any thread may add one while another, which has just connected, renews them all. There is no lock, which a fork
-    could leave locked: who adds one looks at the description afterwards, who renews them changes it before.
+    Any thread may add an agreement while another thread, which has just connected, renews them all. There is no lock,
+    because a fork could leave it locked. Instead :meth:`add` enters the agreement before it looks at the description,
+    and :meth:`renew` changes the description before it looks at the agreements.
     """
 
     def __init__(self, url: str, max_values: int, codec: HttpCodec = "protobuf", *, for_loop: bool = False) -> None:
@@ -220,9 +222,11 @@ class Agreements:
         self._for_loop = for_loop
         self._max_values = max_values
         self._description: Description | None = None
-        """Of the last server, once one has come after the first."""
+        """The description of the latest server; ``None`` until :meth:`renew` is called."""
         self._last: tuple[str, Description | FailedPrecondition] | None = None
-        """What was read last, or why it could not be. The clients of a channel have one server."""
+        """The text that was read last, with its description or the error in it. All clients of a channel have the same
+        server.
+        """
         # Weak: a channel may outlive any number of clients. A dict, because it is copied in one step.
         self._agreements: dict[weakref.ref[Agreement], None] = {}
 
@@ -230,18 +234,19 @@ class Agreements:
         """An agreement for one more client.
 
         Args:
-            cls: The client's class; ``None`` for one that takes what there is.
-            description: What the server of the last connection says of itself.
+            cls: The client's class; ``None`` for a dynamic client.
+            description: The description that the server of the last connection gave.
 
         Raises:
-            FailedPrecondition: the server does not serve the class, or no call of one of the methods could go right.
+            FailedPrecondition: the server does not serve the class, or differs so much that every call of some method
+                would fail.
         """
         maker = None if cls is None else error_maker(plan_of(cls))
         agreement = Agreement(self._url, cls, maker, self._max_values, self._codec, for_loop=self._for_loop)
         ref = weakref.ref(agreement, self._forget)
         self._agreements[ref] = None
         try:
-            # A connection that is being renewed shows the earlier server for a moment longer.
+            # While a connection is being renewed, it still shows the earlier server's description.
             seen = None if speaks_protobuf(self._url) else self._description or self._read(description)
             agreement.begin(seen)
             while self._description not in (None, seen):
@@ -253,13 +258,13 @@ class Agreements:
         return agreement
 
     def renew(self, description: str) -> None:
-        """For a later server, before the first call reaches it.
+        """Renews all agreements for a later server, before the first call reaches it.
 
         Raises:
             FailedPrecondition: the description is malformed; all stays as it was.
         """
         if speaks_protobuf(self._url):
-            return  # it has none
+            return  # such servers have no description
         self._description = read = self._read(description)
         for ref in list(self._agreements):
             agreement = ref()
@@ -267,8 +272,8 @@ class Agreements:
                 agreement.renew(read)
 
     def foresee(self, description: str) -> None:
-        """Reads a description for clients to come, which takes long if it is long: for a thread whose time that may
-        take. What is wrong with it they are told.
+        """Reads a description ahead of the clients that will need it. A long description takes long to read, so this is
+        called where blocking does no harm. If the description is malformed, those clients raise the error.
         """
         if not speaks_protobuf(self._url):
             self._last = description, self._looked_at(description)
@@ -288,7 +293,7 @@ class Agreements:
             return error
 
     def end(self, agreement: Agreement) -> None:
-        """Ends that of one client, for good. Harmless when repeated."""
+        """Ends the agreement of one client, for good. Harmless when repeated."""
         self._forget(weakref.ref(agreement))
         agreement.end()
 
@@ -307,7 +312,7 @@ def _codec_of(name: HttpCodec) -> Codec:
 
 
 def _checked(url: str, read: Callable[[], T]) -> T:
-    """What comes of reading a description, whatever a server may write into it."""
+    """Calls ``read``; whatever a malformed description makes it raise becomes ``FailedPrecondition``."""
     try:
         return read()
     except FailedPrecondition as error:

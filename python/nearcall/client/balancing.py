@@ -14,7 +14,7 @@ Balancing: TypeAlias = Literal["pick_first", "round_robin"]
 """Which of several servers are called."""
 
 Proxied: TypeAlias = "tuple[str, int, str | None, list[str] | None]"
-"""As :class:`nearcall._core.Connection` takes it."""
+"""Host, port, credentials, and hosts that are reached directly, as :class:`nearcall._core.Connection` takes them."""
 
 _NETWORK: Final = frozenset({"tcp", "tls", "grpc", "grpcs", "http", "https"})
 """Schemes of URLs that name hosts."""
@@ -24,8 +24,8 @@ def check_balancing(url: str, balancing: object) -> Balancing:
     """The option ``balancing``.
 
     Raises:
-        InvalidArgument: there is no such way.
-        ValueError: there is one server only at such a URL.
+        InvalidArgument: it is neither of these.
+        ValueError: the URL can only mean one server.
     """
     if balancing == "pick_first":
         return "pick_first"
@@ -47,8 +47,8 @@ def check_proxy(url: str, proxy: object) -> Proxied | None:
     """The option ``proxy``: the proxy to connect through, and for which hosts it is.
 
     Raises:
-        InvalidArgument: it, or a variable of the environment, is no URL of a proxy.
-        ValueError: there is no host at such a URL.
+        InvalidArgument: the option, or the variable of the environment, is no URL of a proxy.
+        ValueError: the URL names no host.
     """
     scheme = _scheme(url)
     if proxy is None or (proxy == "environment" and scheme not in _NETWORK):
@@ -71,7 +71,7 @@ def check_proxy(url: str, proxy: object) -> Proxied | None:
 
 
 def _in_environment(scheme: str) -> tuple[str, str]:
-    # HTTP_PROXY in capitals is not among them: to a CGI program, that is a header that its client has sent.
+    # HTTP_PROXY in capitals is not read: in a CGI program it holds the header "Proxy" of the program's client.
     names = ["https_proxy", "HTTPS_PROXY", "http_proxy"]
     if scheme in ("grpc", "grpcs"):
         names = ["grpc_proxy", "GRPC_PROXY", *names]
@@ -86,7 +86,7 @@ def _variable(name: str) -> str:
 
 
 def _read(option: str, proxy: str) -> tuple[str, int, str | None]:
-    """Host, port, and who asks."""
+    """Host, port, and the value of ``Proxy-Authorization``, if the URL names a user."""
     import base64  # few have a proxy
     from urllib.parse import unquote, urlsplit
 
@@ -107,7 +107,7 @@ def _read(option: str, proxy: str) -> tuple[str, int, str | None]:
 
 
 def _refused(option: str, what: str) -> Exception:
-    # Not what it is: there may be a password in it.
+    # The message does not show the URL, which may contain a password.
     error = InvalidArgument(f"{option} names {what}: write http://host:port, or http://user:password@host:port")
     return with_option(error, "proxy")
 

@@ -13,7 +13,7 @@ __all__ = ["make_callable"]
 
 
 def make_callable(calls: Calls, plan: MethodPlan, method: _core.Method) -> Any:
-    """What calls a method of what a server serves, or of one object."""
+    """The callable for a method of a service, or of one object."""
     if plan.kind == ONEWAY:
         return calls.oneway(method, for_loop=False)
     if plan.kind == SERVER_STREAM:

@@ -1,7 +1,7 @@
 """Runs the calls that servers make of this process's objects: one server without a URL, for all clients.
 
-It is made when the first client comes whose service takes objects, and ends with the process. Its threads receive for
-the connections of those clients, and run what is called, as those of any server do.
+The server is made for the first client whose service takes objects, and ends with the process. Its threads receive on
+the connections of those clients and run the objects' methods, as the threads of any server do.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Callbacks:
         self._loop.finish(work)
 
     def stop(self) -> None:
-        """The process ends: no thread of ours must meet an interpreter that is being taken down."""
+        """Stops before the process ends: none of these threads may run while the interpreter is taken down."""
         self.core.stop(0.0, in_hook=False)
         if self._loop is not None:
             self._loop.cut_off()
@@ -111,7 +111,7 @@ class _Callbacks:
         if self._loop is not None:
             self._loop.stop()
         for thread in list(self._threads):
-            # One that is being started just now finds that there is nothing left to do.
+            # A thread that is only being started cannot be joined yet; it will find nothing left to do.
             if thread is not threading.current_thread() and thread.is_alive():
                 thread.join(0.05)
         self.failures.flush()
@@ -125,18 +125,18 @@ class _Process:
         self._making = threading.Lock()
 
     def callbacks(self) -> _Callbacks:
-        """Those of this process."""
+        """The callbacks of this process."""
         with self._making:
             if self._callbacks is None or self._callbacks.process != os.getpid():
                 self._callbacks = _Callbacks()
             return self._callbacks
 
     def forked(self) -> None:
-        """In a child: another thread of the parent may have held the lock."""
+        """Called in a forked child: another thread of the parent may have held the lock."""
         self._making = threading.Lock()
 
     def stop(self) -> None:
-        """The process ends."""
+        """Called when the process ends."""
         if self._callbacks is not None and self._callbacks.process == os.getpid():
             self._callbacks.stop()
 
@@ -147,7 +147,7 @@ atexit.register(_process.stop)
 
 
 def callback_server() -> _core.Server:
-    """What receives for the connections of clients that pass objects, and runs the calls of these."""
+    """The server that receives on the connections of clients that pass objects, and runs the calls of these objects."""
     return _process.callbacks().core
 
 

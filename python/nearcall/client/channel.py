@@ -1,4 +1,6 @@
-"""``nearcall.Channel``: one connection for the clients of several services. ``nearcall.connect`` makes one with one."""
+"""``nearcall.Channel``: one connection for the clients of several services. ``nearcall.connect`` makes a channel with
+one client.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ class ChannelBase(Connected):
     _for_threads = "with nearcall.Channel(...)"
     _for_loops = "async with nearcall.aio.Channel(...)"
     _around: Around | None = None
-    """What is around methods that are awaited in another event loop than their own."""
+    """Wraps the methods, so that they can be awaited in another event loop than the channel's own."""
     _explain: Callable[[str], str] | None = None
-    """From the reason why there is no server to what users are to read in its place."""
+    """Takes the reason why there is no server, and returns what users read in its place."""
 
     _by_item = False
-    """The timeout is not that of a whole stream, but that until its next item."""
+    """Whether a stream's timeout counts until its next item, and not for the whole stream."""
 
     def __init__(self, url: str, sync: str | None, options: ChannelOptions, *, for_loop: bool) -> None:
         self._url = url
@@ -54,7 +56,7 @@ class ChannelBase(Connected):
         self._for_loop = for_loop
 
     def _make_connection(self) -> _core.Connection:
-        """One that does not connect yet."""
+        """A connection that does not connect yet."""
         return _core.Connection(
             self._url,
             on_change=self._agreements.renew,
@@ -80,7 +82,7 @@ class ChannelBase(Connected):
         try:
             return self._agreements.add(cls, self._opened().description)
         except FailedPrecondition:
-            # What the server has said of itself counts as long as it is there.
+            # The description is up to date while the connection lives, so another try would fail alike.
             if self._opened().connected:
                 raise
         self._reconnect()
@@ -96,24 +98,24 @@ class ChannelBase(Connected):
 
     @abstractmethod
     def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-        """What calls a method, without interceptors."""
+        """The callable of a method, without interceptors."""
 
     @abstractmethod
     def _make_passages(self) -> Passages:
-        """What makes the passages of connections; it must not know the channel."""
+        """Makes the passages of connections; it must not refer to the channel."""
 
     @abstractmethod
     def _reconnect(self) -> None:
         """Connects anew.
 
         Raises:
-            Unavailable: it cannot do so now.
+            Unavailable: there is no server now.
         """
 
     @abstractmethod
     def close(self) -> Awaitable[None] | None:
         """Ends the connection; calls of all clients that are under way fail with :class:`~nearcall.Cancelled`, and so
-        does what is called from now on. Harmless when repeated.
+        do all further calls. Harmless when repeated.
         """
 
     @property
@@ -139,8 +141,8 @@ class Channel(ChannelBase, ForThreads):
 
     A connection that is lost is renewed by the next call, for all clients. A call that was under way when it was lost
     fails with :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is
-    repeated. What each client's class says is compared again with a server that describes itself differently; what no
-    longer fits fails call by call.
+    repeated. If the new server describes itself differently, each client's class is compared with it again; calls of
+    methods that no longer fit fail one by one.
 
     Args:
         url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``grpc://host:port``,
@@ -158,7 +160,7 @@ class Channel(ChannelBase, ForThreads):
         ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB; 256 KiB.
         handshake_timeout: Seconds that connecting may take; 5.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
-            until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+            until its deadline. Otherwise both raise :class:`~nearcall.Unavailable` at once.
         balancing: Which servers are called where a URL lists several hosts, or a name has several addresses:
             ``"pick_first"``, the first that can be reached, until its connection is lost; ``"round_robin"``, all of
             them in turn, each over a connection of its own.
@@ -181,14 +183,15 @@ class Channel(ChannelBase, ForThreads):
         allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
             pretend to be the server.
         tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
-        allow_users: Users, by name or id, whose servers at ``unix://`` may be used besides the own user's and root's.
+        allow_users: Users, by name or id, whose servers at ``unix://`` may be used, besides this process's user and
+            root.
         allow_groups: Groups, by name or id, whose members' servers may be used, too.
 
     Raises:
-        Unavailable: nobody listens there; says whether the name was never served or its server died.
-        DeadlineExceeded: somebody does, and has not answered within ``handshake_timeout``.
-        PermissionDenied: the server does not want this user, or is another user's.
-        Unauthenticated: a certificate does not satisfy the other side; says what mends it.
+        Unavailable: no server listens there; the message says whether the name was never served or its server died.
+        DeadlineExceeded: a server listens there, and has not answered within ``handshake_timeout``.
+        PermissionDenied: the server does not admit this user, or belongs to another user.
+        Unauthenticated: one side refuses the other's certificate; the message says what to change.
         InvalidArgument: the URL or an option is malformed.
         TypeError: there is no such option.
     """
@@ -216,7 +219,7 @@ class Channel(ChannelBase, ForThreads):
         """A client of one service, over this connection. It costs no round trip, and no connection of its own.
 
         To compare what both sides declare takes some milliseconds for a service of many methods: make a client once,
-        and not for each request. Closing it leaves the channel open. A client need not be closed: it goes with the
+        and not for each request. Closing it leaves the channel open. A client need not be closed: it ends with the
         channel.
 
         Args:
@@ -224,7 +227,8 @@ class Channel(ChannelBase, ForThreads):
                 server's own description, and values are plain data.
 
         Raises:
-            FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+            FailedPrecondition: the server's service differs; the message names the method, the parameter and both
+                types.
             Unavailable: the connection was lost, and there is no server now.
             Cancelled: the channel is closed.
         """
@@ -264,8 +268,8 @@ def connect(url: str, service: Callable[..., T], **options: Unpack[ChannelOption
 @overload
 def connect(url: str, service: None = None, **options: Unpack[ChannelOptions]) -> Client[Any]: ...
 def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpack[ChannelOptions]) -> Client[Any]:
-    """Connects to a server and makes sure that it serves what the class says: a :class:`Channel` with one client, which
-    closes it.
+    """Connects to a server and makes sure that it serves what the class says. The result is the only client of a
+    :class:`Channel`, and closes that channel.
 
     Args:
         url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``grpc://host:port``,
@@ -281,11 +285,11 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
 
     Raises:
-        Unavailable: nobody listens there; says whether the name was never served or its server died.
-        DeadlineExceeded: somebody does, and has not answered within ``handshake_timeout``.
-        FailedPrecondition: the server's service differs; says which method and parameter, and both types.
-        PermissionDenied: the server does not want this user, or is another user's.
-        Unauthenticated: a certificate does not satisfy the other side; says what mends it.
+        Unavailable: no server listens there; the message says whether the name was never served or its server died.
+        DeadlineExceeded: a server listens there, and has not answered within ``handshake_timeout``.
+        FailedPrecondition: the server's service differs; the message names the method, the parameter and both types.
+        PermissionDenied: the server does not admit this user, or belongs to another user.
+        Unauthenticated: one side refuses the other's certificate; the message says what to change.
         InvalidArgument: the URL or an option is malformed.
         TypeError: the class is no service, or there is no such option.
     """
@@ -303,7 +307,7 @@ def check_service(service: object) -> type | None:
     """The class to connect with.
 
     Raises:
-        TypeError: it is no service.
+        TypeError: ``service`` is no service.
     """
     if service is None:
         return None

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     """Where a child's output goes, as :class:`subprocess.Popen` takes it."""
 
 _LAST_WORDS = 0.2
-"""Seconds that a child which hung up has to end, so that a message can say how."""
+"""Seconds to wait for the end of a child that has hung up, so that a message can say how it ended."""
 
 
 class SpawnOptions(ChannelOptions, total=False):
-    """The options of :func:`spawn` by name, for type checkers; it says what each means."""
+    """The options of :func:`spawn` by name, for type checkers; see there for what each means."""
 
     cwd: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
@@ -73,7 +73,7 @@ class ChildBase(ClientBase):
         handshake_timeout: float = 30.0,
         **options: Any,
     ) -> Self:
-        """Starts a process, and ends it again if there cannot be a client of it."""
+        """Starts a process and makes its client; ends the process again if there can be no client."""
         grace, checked = check_seconds("grace", grace), check_service(service)
         child = _start(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, pipes=pipes)
         try:
@@ -100,7 +100,8 @@ class Child(ChildBase, Client[T]):
     def close(self) -> None:
         """Ends the connection, and by that the process. Harmless when repeated.
 
-        One that has not ended by itself within ``grace`` seconds is sent ``SIGTERM``, and killed after as long again.
+        A process that has not ended by itself within ``grace`` seconds is sent ``SIGTERM``, and killed after ``grace``
+        more seconds.
         """
         super().close()
         self._child.end(self._grace)
@@ -144,8 +145,8 @@ def spawn(
 
     Raises:
         OSError: there is no such program, or it cannot be started.
-        Unavailable: it ended before it served; says how.
-        DeadlineExceeded: it did not serve at ``stdio:`` in time.
+        Unavailable: the process ended before it served; the message says how.
+        DeadlineExceeded: the process did not serve at ``stdio:`` in time.
         FailedPrecondition, InvalidArgument: as for :func:`connect`.
         TypeError, ValueError: the command is no list of texts, or an argument does not fit.
     """
@@ -153,7 +154,7 @@ def spawn(
 
 
 class _ChildChannel(Channel):
-    """A channel to a process that was spawned: there is no server after it."""
+    """A channel to a spawned process, which no other server can replace."""
 
     def __init__(self, child: ChildProcess, **options: Unpack[ChannelOptions]) -> None:
         self._explain = lambda _: child.explain(_LAST_WORDS)
@@ -166,7 +167,7 @@ class ChildProcess:
     Args:
         command: What was started.
         process: The process.
-        ours: This process's end of the connection. The client has a copy: it can be closed once that is connected.
+        ours: This process's end of the connection. A connected client has a copy, so this one can be closed then.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class ChildProcess:
         self._owner = os.getpid()
 
     def explain(self, patience: float = 0.0) -> str:
-        """Why it cannot be called, for users: they know nothing of the descriptor.
+        """Why the process cannot be called, in words for users, who know nothing of the descriptor in the URL.
 
         Args:
             patience: Seconds to wait for the end of a process that hung up.
@@ -193,10 +194,12 @@ class ChildProcess:
         return f"{self._name} ended {_how(self.process.returncode)}: spawn another one"
 
     def give_up(self, error: BaseException) -> RpcError | None:
-        """Ends a process that nobody could connect to. What to raise in place of that error, where more is known."""
+        """Ends a process after connecting to it has failed. Returns what to raise in place of ``error``, if more is
+        known.
+        """
         status = None
         if isinstance(error, Unavailable):
-            # It is ending, and how is what the user wants to know.
+            # The process is ending. Users want to know how it ended.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = self.process.wait(1.0)
         if status is None:
@@ -210,7 +213,9 @@ class ChildProcess:
         return None
 
     def end(self, grace: float) -> None:
-        """Waits until a process has ended that nobody talks to any more, and sees to it that it does."""
+        """Waits for the end of a process whose connection is closed; terminates it if that takes too long, then kills
+        it.
+        """
         for insist in (self.process.terminate, self.process.kill):
             try:
                 self.process.wait(grace)
@@ -262,7 +267,7 @@ def _check_command(command: object) -> list[str | os.PathLike[str]]:
     """The program and its arguments.
 
     Raises:
-        TypeError, ValueError: they are none; says what to write.
+        TypeError, ValueError: these are no such list; the message says what to write.
     """
     if isinstance(command, (str, bytes, os.PathLike)):
         written: list[object] = [*shlex.split(command)] if isinstance(command, str) else [cast("object", command)]
@@ -277,7 +282,9 @@ def _check_command(command: object) -> list[str | os.PathLike[str]]:
 
 
 def numbered(end: socket.socket) -> socket.socket:
-    """The same socket by a number that means nothing else: 0 to 2 are free in a process that has closed them."""
+    """The same socket with a descriptor above 2: where a process has closed 0 to 2, new sockets get these numbers,
+    which programs take for the standard streams.
+    """
     if end.fileno() > 2:
         return end
     with end:

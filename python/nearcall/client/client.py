@@ -34,7 +34,7 @@ class ClientBase(Connected, HasService):
         self._closed = False
 
     def _begin(self) -> Proxy:
-        """Makes sure that the server serves what the class says; the service."""
+        """Makes sure that the server serves what the class says, and returns the service's proxy."""
         channel = self._channel
         agreement = channel._agree(self._cls)
         service = make_proxy(channel.url, agreement, channel._make_method, channel._around)
@@ -62,7 +62,7 @@ class ClientBase(Connected, HasService):
         return self._closed or self._channel.closed
 
     def __getattr__(self, name: str) -> Any:
-        if name == "service":  # while this is being made
+        if name == "service":  # not set yet: the client is still being made
             raise AttributeError(name)
         if name.startswith("_"):
             raise AttributeError(f"'{name}': names that begin with an underscore are not served")

@@ -1,4 +1,4 @@
-"""What can be asked about a connection: the same of channels and clients, for threads and for event loops."""
+"""What channels and clients tell of their connection, for threads and for event loops alike."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["Connected", "ForLoops", "ForThreads"]
 
 
 class Connected(ABC):
-    """Something that has a connection to a server, perhaps together with others."""
+    """A channel or a client: it has a connection to a server, which it may share."""
 
     _kind: str
-    """What it is: a client or a channel."""
+    """``"client"`` or ``"channel"``, for messages."""
     _for_threads: str
-    """What to write where it is for threads."""
+    """How it is used in threads, for messages."""
     _for_loops: str
-    """What to write where it is for an event loop."""
+    """How it is used in an event loop, for messages."""
 
     @abstractmethod
     def _opened(self) -> _core.Connection:
         """The connection.
 
         Raises:
-            RuntimeError: there was none yet.
+            RuntimeError: there has been no connection yet.
         """
 
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:
@@ -92,7 +92,7 @@ class Connected(ABC):
 
 
 class ForThreads(Connected):
-    """What is used in a ``with`` statement."""
+    """A channel or client that is used in a ``with`` statement."""
 
     def ping(self, timeout: float | None = None) -> float:
         """Seconds that a round trip to the server takes without any handler.
@@ -119,7 +119,7 @@ class ForThreads(Connected):
 
 
 class ForLoops(Connected):
-    """What is used in an ``async with`` statement, or awaited."""
+    """A channel or client that is used in an ``async with`` statement, or awaited."""
 
     @abstractmethod
     def close(self) -> Awaitable[None]:  # noqa: D102 - inherited

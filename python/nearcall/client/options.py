@@ -68,16 +68,16 @@ class ChannelOptions(TypedDict, total=False):
 
 
 class Settings(NamedTuple):
-    """Options that were checked, for those who need them."""
+    """The checked options, sorted by where they are needed."""
 
     of_connection: dict[str, Any]
     """For :class:`nearcall._core.Connection`."""
     max_values: int
-    """For each method."""
+    """For each method: values that a received message may hold."""
     max_references: int
-    """For the server, of objects of this client."""
+    """How many objects of this client the server may hold references to."""
     interceptors: tuple[ClientInterceptor, ...]
-    """Around each call."""
+    """Functions around each call."""
 
 
 def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:

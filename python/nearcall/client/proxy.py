@@ -1,4 +1,4 @@
-"""Makes what a client calls."""
+"""Makes the proxies that a client's users call."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MakeMethod = Callable[[MethodPlan, _core.Method], Callable[..., object]]
 
 
 def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Around | None = None) -> Proxy:
-    """A proxy for the service of a class; without one, for all that the server describes. ``home`` is what is around
-    methods that are awaited in another event loop than their own.
+    """A proxy for the service of a class; without a class, for all services that the server describes. ``home`` wraps
+    the methods, so that they can be awaited in another event loop than their own.
 
     The proxy of a server with several services has one attribute for each service, and those methods that only one of
-    them has. Of services that are described, a method is made when it is first asked for.
+    them has. A method of a described service is made when it is first asked for.
     """
 
     def maker(service: str, name: str) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""What a client knows of the services whose objects it passes and gets: agreed on with the server it talks to."""
+"""What a client knows of the services whose objects it passes and gets, as agreed on with its server."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["ClientCatalogue", "Passages", "check_passed"]
 
 
 def check_passed(passed: Passed, description: Description) -> None:
-    """Compares what is passed with a service as client and server declare it.
+    """Compares how client and server declare the services of the objects that are passed.
 
     Raises:
-        FailedPrecondition: no call of one of the methods could go right; says why.
+        FailedPrecondition: every call of some method would fail; the message says why.
     """
     for cls in passed.called:
         for agreed in agree_on_reference(plan_of(cls), description).values():
@@ -43,11 +43,11 @@ class ClientCatalogue(Catalogue):
     """What a client and one server have agreed on.
 
     Args:
-        make_callable: Makes what calls a method of an object.
+        make_callable: Makes the callable for a method of an object.
         max_values: Values that a received message may hold.
-        description: What the server says of itself.
-        failures: Where exceptions of the client's own objects are told.
-        around: What is around their methods: an asyncio client's run in its event loop.
+        description: The server's description of itself.
+        failures: Reports the exceptions of the client's own objects.
+        around: Wraps the methods of these objects: those of an asyncio client run in its event loop.
     """
 
     def __init__(
@@ -86,14 +86,15 @@ def _arrange(around: Around, method: ImplementedMethod) -> Callable[[Handler], H
 
 
 class Passages:
-    """Makes the passages of a channel's connections, one for each; all that have one server share what was agreed on.
+    """Makes a passage for each connection of a channel. Connections whose servers describe themselves alike share one
+    catalogue.
 
-    It must not know the channel: the connection keeps it, and the channel keeps the connection.
+    It must not refer to the channel: the channel keeps the connection, and the connection keeps this object.
 
     Args:
-        make_callable: Makes what calls a method of an object.
+        make_callable: Makes the callable for a method of an object.
         max_values: Values that a received message may hold.
-        around: What is around the methods of objects that the client passes.
+        around: Wraps the methods of objects that the client passes.
     """
 
     def __init__(self, make_callable: MakeCallable, max_values: int, around: Around | None = None) -> None:

@@ -17,7 +17,7 @@ _MOST_ATTEMPTS = 100
 _MOST_TOKENS = 1_000_000.0
 
 Retried: TypeAlias = tuple[int, float, float, float, list[int], float, float]
-"""As :class:`nearcall._core.Connection` takes it."""
+"""A :class:`Retry` as :class:`nearcall._core.Connection` takes it: its fields, in their order here."""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Retry(msgspec.Struct, frozen=True):
         initial_backoff: Seconds before the second time.
         max_backoff: Seconds of the longest pause.
         multiplier: By how much a pause is longer than the one before; 1 or more.
-        codes: Statuses after which a call is sent again. One whose connection was lost always is.
+        codes: Statuses after which a call is sent again. A call whose connection was lost is sent again in any case.
         max_tokens: The budget's size; ``0``: there is no budget.
         token_ratio: What a success brings back.
 

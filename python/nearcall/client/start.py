@@ -21,21 +21,21 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
         sums = [nearcall.start(calc.add, number, number) for number in range(10)]
         print([each.result() for each in sums])
 
-    ``result()`` waits, and raises what the call raises; ``exception()`` waits and returns that; ``done()`` looks.
-    ``cancel()`` gives the call up, and so does letting go of what this returns. The call's deadline is that of the
-    blocks around ``start``, not of those around ``result()``. Of several calls :func:`as_completed` gives the first
-    that has ended.
+    ``result()`` waits, and raises what the call raises; ``exception()`` waits and returns that; ``done()`` tells at
+    once whether the call has ended. ``cancel()`` gives the call up, and so does dropping the last reference to what
+    this returns. The call's deadline is that of the blocks around ``start``, not of those around ``result()``. For
+    several calls, :func:`as_completed` yields each as it ends.
 
     Args:
         method: A method of a client for threads, or of an object that came from one, that takes and returns single
             values.
         args: Its arguments.
-        kwargs: Those by name.
+        kwargs: Its arguments by name.
 
     Raises:
         TypeError: it is no such method, or the client has interceptors, which wait for their calls.
         InvalidArgument: the arguments do not fit.
-        RpcError: it cannot be sent.
+        RpcError: the call cannot be sent.
     """
     if not isinstance(method, _core.Unary):
         raise TypeError(_advice(method))
@@ -43,7 +43,7 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
 
 
 def as_completed(calls: Iterable[StartedCall[R]], timeout: float | None = None) -> Iterator[StartedCall[R]]:
-    """The calls, each as soon as it has ended, whatever servers they are made of::
+    """Yields each call as soon as it has ended. The calls may be of any number of servers::
 
         asked = [nearcall.start(replica.find, "ada") for replica in replicas]
         first = next(nearcall.as_completed(asked)).result()
@@ -54,7 +54,7 @@ def as_completed(calls: Iterable[StartedCall[R]], timeout: float | None = None) 
 
     Raises:
         TypeError: something else is among them.
-        TimeoutError: from the iterator: there are some left, and the time is over. They go on.
+        TimeoutError: from the iterator: the time is over before all calls have ended. The remaining calls go on.
     """
     pending = list(dict.fromkeys(calls))
     for call in pending:

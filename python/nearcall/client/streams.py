@@ -18,7 +18,9 @@ __all__ = ["BidiStream", "call_bidi_stream", "call_client_stream", "call_server_
 
 
 def call_server_stream(connection: Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-    """The callable of a method that returns a stream: it returns an iterator, and the items come as they are taken."""
+    """The callable of a method that returns a stream: it returns an iterator, which receives the items as they are
+    taken.
+    """
     bind = plan.arguments.bind
 
     def call(*args: Any, **kwargs: Any) -> _core.Stream:
@@ -92,7 +94,7 @@ class BidiStream:
 
     def __init__(self, stream: _core.Stream, items: Iterator[Any], name: str) -> None:
         self._stream = stream
-        # The thread must not hold this object: when nobody else does any more, the call is given up.
+        # The thread must not refer to this object: when its user drops it, `__del__` gives the call up.
         self._sending = _Sending(stream, items)
         context = contextvars.copy_context()
         sender = threading.Thread(
@@ -133,11 +135,11 @@ _senders: weakref.WeakKeyDictionary[threading.Thread, _core.Stream] = weakref.We
 
 @atexit.register
 def _end_senders() -> None:
-    # A thread of ours must not meet an interpreter that is being taken down. In a forked child there is none.
+    # None of these threads may run while the interpreter is taken down. In a forked child none is alive.
     for sender, stream in list(_senders.items()):
         if sender.is_alive():
             stream.cancel()
-            # One that waits for an item of the caller's cannot be ended.
+            # A sender that waits for the caller's next item cannot be ended.
             sender.join(0.2)
 
 
