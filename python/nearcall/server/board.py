@@ -12,13 +12,13 @@ from ..log import WARNING, log
 __all__ = ["ParentsBoard", "WorkersBoard", "new_board"]
 
 _LONGEST = 1 << 14
-"""Bytes of a message: a name of 1000 characters in JSON, and some."""
+"""Longest message, bytes: a name of 1000 characters in JSON, and some room."""
 _PATIENCE = 5.0
 """Seconds that a worker waits for a parent that does not read."""
 
 
 def new_board() -> tuple[ParentsBoard, WorkersBoard]:
-    """Two ends. Messages keep their boundaries, and stay in order."""
+    """The two ends of a board. Messages keep their boundaries, and stay in order."""
     parents, workers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parents.setblocking(False)
     workers.settimeout(_PATIENCE)
@@ -26,15 +26,15 @@ def new_board() -> tuple[ParentsBoard, WorkersBoard]:
 
 
 class _Board:
-    """One end."""
+    """One end of a board."""
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
         self.open = True
-        """Whether there is anything to be heard."""
+        """Whether messages may still arrive."""
 
     def heard(self) -> Iterator[tuple[str, bool]]:
-        """What the other end has said meanwhile."""
+        """The messages that have arrived."""
         while True:
             try:
                 message = self.end.recv(_LONGEST, socket.MSG_DONTWAIT)
@@ -55,10 +55,10 @@ class _Board:
 
 
 class WorkersBoard(_Board):
-    """The end of a worker."""
+    """The worker's end."""
 
     def tell(self, service: str, serving: bool) -> None:
-        """Tells the parent, which tells the others. Any thread may call it."""
+        """Tells the parent, which tells the other workers. Any thread may call it."""
         try:
             self.end.send(_message(service, serving))
         except TimeoutError:
@@ -68,20 +68,20 @@ class WorkersBoard(_Board):
 
 
 class ParentsBoard(_Board):
-    """The end of the parent, which never waits."""
+    """The parent's end, which never waits."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__(end)
         self.untold: dict[str, bool] = {}
-        """What the worker is still to hear: of each name the last."""
+        """The states that were not sent yet: for each name the latest."""
 
     def tell(self, service: str, serving: bool) -> None:
-        """Tells the worker, as soon as it listens."""
+        """Tells the worker, as soon as there is room for the message."""
         self.untold[service] = serving
         self.flush()
 
     def flush(self) -> None:
-        """Tells what there is room for. A signal's handler may call :meth:`tell` in the middle of it."""
+        """Sends as many states as there is room for. A signal's handler may call :meth:`tell` in the middle of it."""
         while self.open and self.untold:
             service, serving = next(iter(self.untold.items()))
             try:

@@ -27,16 +27,16 @@ class Entry(NamedTuple):
     """``/package.Service/Method``"""
     plan: MethodPlan
     handler: Any
-    """That of the same method in msgpack."""
+    """The handler, which is that of the same method in msgpack."""
     kind: str
-    """The method's own kind: one that goes one way answers over HTTP, and counts as the same method."""
+    """The method's own kind. A one-way method answers over HTTP, and is still measured as the same method."""
     errors: tuple[type[Exception], ...]
     """The service's own exceptions."""
     measured: bool = True
-    """Whether it is among what is measured; the server's own is not."""
+    """Whether its calls are measured; those of the server's own services are not."""
 
     def named(self, number: int) -> tuple[int, bool, bool, bool, bool]:
-        """What the core is to know of it, if it is the server's entry of that number."""
+        """This entry for the core, with its number among the server's methods."""
         streams_in = self.plan.request_item is not None
         streams_out = self.kind in (SERVER_STREAM, BIDI_STREAM)
         return (
@@ -58,7 +58,8 @@ def codecs_for(urls: Sequence[str]) -> dict[str, Codec]:
         return {"proto": Protobuf()}
     from ..codec.protobuf.json import Json
 
-    # Programs leave zeros out, and may know more names than the server. People misspell names.
+    # Programs write "json": they leave zeros out, and may know more names than the server. People write "plain json":
+    # it is strict, because they misspell names.
     return {"proto": Protobuf(), "json": Json(), "plain json": Json(strict=True)}
 
 
@@ -71,7 +72,8 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
         codec: The codec.
 
     Raises:
-        TypeError: a method has no counterpart in it; one line that names it and the parameter.
+        TypeError: a method has no counterpart in the codec; the message is one line that names the method and the
+            parameter.
     """
     found = list[Entry]()
     rest = iter(handlers)
@@ -85,10 +87,10 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
 
 
 def own_entries(own: Sequence[Served], chain: tuple[ServerInterceptor, ...]) -> list[Entry]:
-    """The same, in Protobuf, for the services that a server answers by itself at its gRPC URLs.
+    """The entries, in Protobuf, of the services that a server itself provides at its gRPC URLs.
 
     Args:
-        own: The services. What is answered in the core has no interceptors around it.
+        own: The services. A method that the core answers has no interceptors around it.
         chain: The server's interceptors.
     """
     from ..codec.protobuf.service import Protobuf  # only where it is needed

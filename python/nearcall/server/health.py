@@ -11,7 +11,7 @@ from ..types.hints import short_repr
 __all__ = ["HEALTH", "ServerHealth"]
 
 HEALTH = "grpc.health.v1.Health"
-"""The service that tells it (:mod:`nearcall.health`)."""
+"""The service that answers health checks (:mod:`nearcall.health`)."""
 
 
 LONGEST_NAME = 1000
@@ -19,21 +19,21 @@ LONGEST_NAME = 1000
 
 
 class ServerHealth:
-    """What a server says of its health, as :attr:`nearcall.Server.health` and :attr:`nearcall.Workers.health`.
+    """What a server tells health checks; :attr:`nearcall.Server.health` and :attr:`nearcall.Workers.health`.
 
     From the start each service serves, and so does the server as a whole, whose name is empty. When the server begins
-    to stop, none of it serves any more. The names are independent of each other. Of several workers it is what they
-    all say, whichever of them a client asks, and whichever of them was told.
+    to stop, none of it serves any more. The names are independent of each other. All workers of one server say the
+    same, whichever of them was told.
 
     Args:
-        change: Changes what is said of a name.
+        change: Sets the state of a name.
     """
 
     def __init__(self, change: Callable[[str, bool], object]) -> None:
         self._change = change
 
     def set(self, service: str, serving: bool) -> None:
-        """Says from now on whether a service is to be given calls. Calls are answered all the same.
+        """Sets what health checks are told: whether clients should call a service. Calls are answered all the same.
 
         Args:
             service: Its name; that of the server as a whole is empty. It may be one that is not served, such as

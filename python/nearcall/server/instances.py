@@ -22,13 +22,13 @@ class Served(NamedTuple):
     plan: ServicePlan
     cls: type
     instance: object | None
-    """The object that answers all clients, or ``None``:"""
+    """The object that answers all clients; ``None`` if each client has one of its own."""
     make: Callable[[], object] | None
-    """then this makes one for each."""
+    """Makes the object of one client; ``None`` if all have the same."""
 
     @property
     def ends_in_loop(self) -> bool:
-        """Whether an object's end is to be awaited."""
+        """Whether the end of a client's object is to be awaited."""
         return self.make is not None and inspect.iscoroutinefunction(end_of(self.cls))
 
 
@@ -38,7 +38,7 @@ def end_of(instance: object) -> Any:
 
 
 def handler_of(served: Served, method: str) -> Callable[..., Any]:
-    """What runs a method of something that is served: the object's own, or that of the calling client's object."""
+    """The handler of a method: the served object's own, or that of the calling client's object."""
     make = served.make
     if make is None:
         handler: Callable[..., Any] = getattr(served.instance, method)
@@ -52,10 +52,10 @@ def handler_of(served: Served, method: str) -> Callable[..., Any]:
 
 
 def look_at(item: object) -> Served:
-    """What a server was given to serve.
+    """Reads one thing that a server was given to serve.
 
     Raises:
-        TypeError: it cannot be served; says what to give instead.
+        TypeError: it cannot be served; the message says what to give instead.
     """
     made = _made_by(item)
     if made is None:
@@ -89,7 +89,7 @@ def look_at(item: object) -> Served:
 
 
 def _checked(make: Callable[[], object], made: type) -> Callable[[], object]:
-    """What makes an object, and says so if it made something else."""
+    """``make``, checked: raises if the object is not of the class ``made``."""
 
     def checked() -> object:
         instance = make()
@@ -101,7 +101,7 @@ def _checked(make: Callable[[], object], made: type) -> Callable[[], object]:
 
 
 def is_made_per_client(item: object) -> bool:
-    """Whether a server makes an object for each client of it."""
+    """Whether a server is to make an object for each client with it."""
     try:
         made = _made_by(item)
     except TypeError:
@@ -110,10 +110,10 @@ def is_made_per_client(item: object) -> bool:
 
 
 def _made_by(item: object) -> type | None:
-    """The class of what calling it makes; ``None`` if it is an object to be served itself.
+    """The class of the objects that calling ``item`` makes; ``None`` if ``item`` is itself the object to serve.
 
     Raises:
-        TypeError: it is a function that does not say what it makes.
+        TypeError: the result of the function is not annotated with a class.
     """
     if isinstance(item, type):
         return item

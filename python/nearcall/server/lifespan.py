@@ -27,9 +27,9 @@ LifespanFunction: TypeAlias = Callable[
 """A generator function that yields once, or a function that gives a context manager; asynchronous or not."""
 
 _PATIENCE = 5.0
-"""Seconds that the end may take."""
+"""Seconds that leaving a lifespan may take."""
 _LOOK = 0.5
-"""Seconds after which a thread that waits looks whether it was told to end: a signal may not wake it."""
+"""Seconds after which a waiting thread wakes up to run signal handlers: a signal may not wake it."""
 
 
 class Lifespan:
@@ -56,7 +56,7 @@ class Lifespan:
             pass  # written in C: there is no signature to look at
         self.function = function
         self.failure: BaseException | None = None
-        """What has gone wrong after it was entered."""
+        """What the lifespan has raised after it was entered."""
         self._value: object = None
         self._begun: Future[None] = Future()
         self._is_over = threading.Event()
@@ -64,25 +64,25 @@ class Lifespan:
         self._leaving = False
 
     def value(self) -> object:
-        """What it has yielded.
+        """What the lifespan has yielded.
 
         Raises:
-            Unavailable: it is over; the server is about to stop.
+            Unavailable: the lifespan is over; the server is about to stop.
         """
         if self._is_over.is_set():
             raise Unavailable("the server is about to stop: its lifespan has ended")
         return self._value
 
     def begin(self, server: Server, loop: Callable[[], asyncio.AbstractEventLoop], ended: Callable[[], object]) -> None:
-        """Enters it, and waits until it is entered.
+        """Enters the lifespan, and waits until that is done.
 
         Args:
             server: The server.
             loop: Starts the server's event loop, if it does not run yet.
-            ended: Called if it ends before it is left.
+            ended: Called if the lifespan ends before :meth:`end` is called.
 
         Raises:
-            Exception: what it raises instead.
+            Exception: what the lifespan raises on entering.
         """
         manager = self._manager(server)
         if hasattr(manager, "__aenter__"):
@@ -101,7 +101,7 @@ class Lifespan:
             raise
 
     def end(self) -> None:
-        """Leaves it, and waits for its end, for some seconds. Harmless when it is over, or was never begun."""
+        """Leaves the lifespan, and waits some seconds for its end. Harmless when it is over, or was never begun."""
         self._leaving = True
         if self._leave is _nothing:
             return

@@ -30,11 +30,11 @@ class ServerCatalogue(Catalogue):
         numbers: The numbers of methods, by the names of service and method.
         max_values: Values that a received message may hold.
         interceptors: Functions around every call.
-        failures: Where exceptions of handlers are told.
-        injector: What fills in what methods depend on.
+        failures: Reports exceptions of handlers.
+        injector: Fills in the dependencies of methods.
         tracebacks: Whether clients see the traceback of an exception.
-        need_loop: What to call before something is given away whose methods run in the server's event loop. The core
-            keeps this catalogue, and the server keeps the core.
+        need_loop: Starts the server's event loop, before an object is passed whose methods run there. A weak reference,
+            because the server keeps the core, and the core keeps this catalogue.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ServerCatalogue(Catalogue):
         self._need_loop = need_loop
 
     def passage(self, _references: _core.References) -> ConnectionPassage:
-        """The references of a new connection."""
+        """The passage of a new connection."""
         return ConnectionPassage(self)
 
     def agreed(self, plan: ServicePlan) -> Mapping[str, Agreed]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["serve", "serve_with_workers"]
 
 _LOOK = 0.5
-"""Seconds after which the main thread looks whether it was told to end."""
+"""Seconds after which the main thread checks whether a signal told it to end."""
 
 
 @overload
@@ -48,7 +48,7 @@ def serve(
             the objects: each worker process makes objects of its own.
         workers: Serve with so many processes. This one accepts the clients, hands them to the workers in turn, and
             starts another worker when one dies.
-        grace: Seconds that calls under way have to finish when it ends.
+        grace: Seconds that calls under way have to finish when serving ends.
         on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then. With
             ``workers`` it is called with the :class:`~nearcall.Workers`, once all of them serve.
         options: As for :class:`Server`.
@@ -67,7 +67,8 @@ def serve(
         server.start()
         if on_ready is not None:
             on_ready(server)
-        # A signal that comes as this thread falls asleep, or that the system gives to another, does not wake it.
+        # A signal does not wake this thread if it comes just as the thread falls asleep, or if the system gives it to
+        # another thread.
         while not (told.to_end or server.wait(_LOOK)):
             pass
     except (KeyboardInterrupt, Terminated):
@@ -91,15 +92,15 @@ def serve_with_workers(
     """:func:`serve` with worker processes.
 
     Args:
-        services_and_urls: As there.
-        workers: As there.
-        grace: As there.
-        on_ready: As there.
-        late_options: Called in each worker: makes the options that must not come into being before the fork.
-        options: As there.
+        services_and_urls: As for :func:`serve`.
+        workers: As for :func:`serve`.
+        grace: As for :func:`serve`.
+        on_ready: As for :func:`serve`.
+        late_options: Called in each worker: makes the options that must not exist before the fork.
+        options: As for :func:`serve`.
 
     Raises:
-        WorkerFailed: as there.
+        WorkerFailed: as for :func:`serve`.
     """
     from .workers import Workers  # only where they are wanted
 

@@ -57,7 +57,9 @@ DEFAULT_MAX_PENDING = 65_536
 DEFAULT_MAX_STREAMS = 1_000
 """Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
 DEFAULT_MAX_MEMORY = 1 << 30
-"""Bytes that a server keeps for its clients, unless the user says otherwise or four of its messages need more."""
+"""Bytes that a server keeps for its clients, unless the user says otherwise, or four messages of the greatest size need
+more.
+"""
 
 
 class Server:
@@ -69,13 +71,13 @@ class Server:
             print(server.urls)
 
     Args:
-        services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order. Of a
-            service with ``instance="session"`` the class in place of an object, or what makes one without arguments: a
-            ``functools.partial`` of the class, or a function whose result is annotated.
+        services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order. For a
+            service with ``instance="session"`` give the class in place of an object, or something that makes one
+            without arguments: a ``functools.partial`` of the class, or a function whose result is annotated.
         max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
             counted. Streams may take three quarters of them, so that their clients leave some for other calls.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
-            One-way calls wait at their client instead: the server reads no more from it.
+            One-way calls wait at their client instead: the server stops reading from that client.
         max_streams: Calls with a stream that one connection may have under way at once; further ones fail with
             ``RESOURCE_EXHAUSTED``.
         max_memory: Bytes kept for all clients together: calls and items that have arrived and are not handled yet, and
@@ -83,8 +85,8 @@ class Server:
             beyond it nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``.
             The values in calls under way count 64 bytes each, and are limited likewise: beyond it the call fails.
             ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
-        max_references: Objects that one client may hold references to at once; what would pass it one more fails with
-            ``RESOURCE_EXHAUSTED``.
+        max_references: Objects that one client may hold references to at once; a call that would pass one more fails
+            with ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -94,11 +96,11 @@ class Server:
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
             first is the outermost.
         tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
-        allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
-            method, and anybody on the way can read along.
-        introspection: Whether whoever may call methods may also watch what calls there are, with ``nearcall top``.
-        reflection: Whether whoever may call methods over gRPC may also ask what there is to call, with ``grpcurl`` and
-            the like. At nearcall's own URLs every client is told.
+        allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: anybody there can call
+            every method, and anybody on the way can read along.
+        introspection: Whether clients that may call methods may also watch the server's calls, with ``nearcall top``.
+        reflection: Whether clients that may call methods over gRPC may also ask which methods there are, with
+            ``grpcurl`` and the like. At nearcall's own URLs every client gets that description.
         compression: For ``grpc://`` and ``http://``: compress what is sent to clients that can read it, from 1 KiB,
             with ``"gzip"`` or ``"zstd"``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
@@ -108,15 +110,16 @@ class Server:
             ``https://app.example.org``; ``"*"`` stands for all pages that there are. Without it, none may.
         on_connect: Called with each client's :class:`~nearcall.ServerConnection` before its first call, in a thread of
             the server. Nothing is read from that client meanwhile; others are served.
-        on_disconnect: The same after its last call, when the client has closed its connection or died, or the server
-            has stopped: then :meth:`stop` calls it. Exactly once for each client that ``on_connect`` was called with.
+        on_disconnect: Called with the same object after the client's last call: when the client has closed its
+            connection or died, or when the server stops; then :meth:`stop` calls it. Exactly once for each client that
+            ``on_connect`` was called with.
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
         lifespan: Called with the server when it starts: a generator function that yields once, or one that gives a
             context manager. It is entered before the first call, when the server listens already, and left after the
-            last one, within 5 seconds. If it is asynchronous, that happens in the event loop of the coroutine
-            handlers, otherwise in a thread of its own. What it yields is for :func:`nearcall.depends`. If it ends
-            earlier, :meth:`wait` returns.
+            last one, within 5 seconds. If it is asynchronous, it runs in the event loop of the coroutine handlers,
+            otherwise in a thread of its own. What it yields is for :func:`nearcall.depends`. If it ends earlier,
+            :meth:`wait` returns.
         error_handlers: What clients are sent in the place of an exception, by its class: functions that take it, and
             return or raise another one, such as :class:`nearcall.NotFound`. The nearest class counts.
         overrides: For tests: what to call in the place of functions that handlers name in :func:`nearcall.depends`.
@@ -248,7 +251,7 @@ class Server:
         self._listeners = make_listeners(
             self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups
         )
-        # Made by the process that serves: it has descriptors that must not be shared with others.
+        # The process that serves makes the core, whose descriptors must not be shared with other processes.
         self._make_core = partial(
             _core.Server,
             methods,
@@ -275,7 +278,7 @@ class Server:
         self._ends_in_loop = any(each.ends_in_loop for each in served)
         self._loop_factory = loop_factory
         self._host_loop: AbstractEventLoop | None = None
-        """One that runs in another thread's care, for :mod:`nearcall.grpcio.aio`: set before the start, in the loop."""
+        """An event loop that is already running, for :mod:`nearcall.grpcio.aio`: set before the start, in that loop."""
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._numbers = itertools.count(1)
@@ -284,18 +287,18 @@ class Server:
         self._change = threading.Lock()
         self._stopped = threading.Event()
         self._over = threading.Event()
-        """Set when nobody is left to serve, or it was stopped."""
+        """Set when no client can come any more, or when the server was stopped."""
         self._finished = True
 
     @property
     def urls(self) -> list[str]:
-        """Where it listens; a TCP port of 0 has become the one that the system chose."""
+        """Where the server listens. A TCP port of 0 is replaced by the port that the system chose."""
         return list(self._urls)
 
     @property
     def health(self) -> ServerHealth:
-        """What it tells gRPC's health checks: ``server.health.set("shop.v1.Shop", False)``. If a service of yours is
-        called ``grpc.health.v1.Health``, that one answers, and nobody sees this.
+        """What the server tells gRPC's health checks: ``server.health.set("shop.v1.Shop", False)``. If you serve a
+        service named ``grpc.health.v1.Health``, it answers instead, and this has no effect.
         """
         return self._health
 
@@ -303,7 +306,7 @@ class Server:
         """Listens at every URL without serving yet: clients wait. :meth:`start` does it, too.
 
         For programs that fork: bind in the parent, then start the same server in each child. The children share the
-        sockets, and a client is served by whichever takes it first.
+        sockets, and a client is served by the child that accepts it first.
 
         Raises:
             AlreadyExists: a URL is served already; the message says by whom.
@@ -358,7 +361,7 @@ class Server:
         return self
 
     def _undo(self, listeners: _core.Listeners) -> None:
-        """It could not begin to serve."""
+        """Takes back what a start has done that failed."""
         if self._lifespan is not None:
             self._lifespan.end()
         with self._change:
@@ -394,7 +397,7 @@ class Server:
                 self._loop = loop
 
     def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
-        """Serves the clients of these listeners, which somebody else has made, and not at its own URLs."""
+        """Serves the clients of these listeners, which the caller has made, and not at its own URLs."""
         self._urls = urls
         self._begin(listeners, self._over.set)
 
@@ -410,11 +413,11 @@ class Server:
         Args:
             listeners: Where clients come from.
             urls: What to show as its URLs.
-            tell_health: Told what this process says of its health, for the other workers.
+            tell_health: Called with each change of this process's health, to tell the other workers.
             ended: Called if the lifespan ends before the server is stopped.
 
         Returns:
-            What it says of its health, to be changed when another worker is told.
+            The server's health, to be changed when another worker's health is set.
         """
         states = self._states
 
@@ -444,9 +447,9 @@ class Server:
     def stop(self, grace: float = 5.0) -> bool:
         """Stops: takes no new calls, finishes those under way for at most ``grace`` seconds, then closes.
 
-        What ``on_disconnect`` and the ends of clients' objects do for the clients that are left has 5 more seconds;
-        what takes longer is named in the log and not waited for. Called in such a function itself, it does not wait
-        for that one.
+        For the remaining clients, ``on_disconnect`` and the ends of clients' objects then have 5 more seconds; the log
+        names functions that take longer, and they are not waited for. Neither is such a function that itself calls
+        ``stop``.
 
         Returns:
             Whether every call was finished. Harmless when repeated.
@@ -456,7 +459,7 @@ class Server:
             before, self._state = self._state, "stopped" if self._state in ("new", "bound", "stopped") else "stopping"
         core = self._core
         if before == "stopping":
-            # Somebody else stops it already, perhaps with more patience.
+            # Another thread stops the server already, perhaps with a longer grace.
             self._stopped.wait(None if math.isinf(grace) else grace)
             return self._stopped.is_set() and self._finished
         if before == "running" and core is not None and self._process == os.getpid():
@@ -470,16 +473,16 @@ class Server:
             if self._lifespan is not None:
                 self._lifespan.end()
             with self._change:
-                # The core's descriptors go with it, and no loop is started for it any more.
+                # Dropping the core closes its descriptors, and `_start_loop` starts no loop without a core.
                 self._core, loop, self._loop = None, self._loop, None
-                self._sessions.finish = None  # it would keep the core, which keeps the sessions
+                self._sessions.finish = None  # a method of the loop, which keeps the core, which keeps the sessions
             if loop is not None:
                 loop.stop()
             self._join()
             what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
             self._failures.flush()
             log(INFO, "stopped serving at %s; %s", ", ".join(self._urls), what)
-        # Of a server that a forked child has inherited only the sockets' descriptors go.
+        # A forked child only closes the sockets' descriptors of a server that it has inherited.
         self._listeners.close()
         self._state = "stopped"
         _open.discard(self)
@@ -489,20 +492,21 @@ class Server:
 
     def _join(self) -> None:
         for thread in list(self._threads):
-            # One that is being started just now finds that there is nothing left to do.
+            # A thread that is only being started cannot be joined yet; it will find nothing left to do.
             if thread is not threading.current_thread() and thread.is_alive():
-                # A handler that does not return cannot be ended; it is a daemon, and holds nobody up.
+                # A handler that does not return cannot be ended. Its thread is a daemon, and does not hold up the
+                # process's end.
                 thread.join(0.5 if self._finished else 0.05)
 
     @property
     def failure(self) -> BaseException | None:
-        """What the lifespan has raised since it was entered, if it has."""
+        """What the lifespan has raised since it was entered, if anything."""
         return None if self._lifespan is None else self._lifespan.failure
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Whether that is over.
+        """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Returns whether the server has ended.
 
-        A server at ``fd://`` or ``stdio:`` only is through as well when its client is gone: no other will come.
+        A server at ``fd://`` or ``stdio:`` only ends as well when its client is gone, because no other can come.
         """
         return self._over.wait(timeout)
 
@@ -545,7 +549,7 @@ _open: weakref.WeakSet[Server] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    # Worker threads must not meet an interpreter that is being taken down.
+    # Worker threads must not run while the interpreter is taken down.
     for server in list(_open):
         server.stop(grace=0)
 

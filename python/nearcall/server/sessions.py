@@ -25,7 +25,7 @@ def check_hook(option: str, hook: Hook | None) -> Hook | None:
     """The options ``on_connect`` and ``on_disconnect``.
 
     Raises:
-        TypeError: it is no ordinary function of one argument.
+        TypeError: the hook is no ordinary function of one argument.
     """
     if hook is not None and not callable(hook):
         raise with_option(
@@ -52,12 +52,12 @@ def check_hook(option: str, hook: Hook | None) -> Hook | None:
 
 
 class Sessions:
-    """Deals with the clients of one server that come and go. Any of its threads may call it.
+    """Runs what is to be done when a client of one server comes or goes. Any thread of the server may call it.
 
     Args:
         on_connect: Called before a client's first call.
         on_disconnect: Called after a client's last call.
-        failures: Where what these raise is told.
+        failures: Reports what these functions raise.
     """
 
     def __init__(self, on_connect: Hook | None, on_disconnect: Hook | None, failures: Failures) -> None:
@@ -66,7 +66,7 @@ class Sessions:
         self._failures = failures
         self._at_work: dict[int, str] = {}
         self.finish: Callable[[Awaitable[object]], object] | None = None
-        """Waits for something in the server's event loop, if it has one."""
+        """Awaits something in the server's event loop; ``None`` while there is no loop."""
 
     def for_core(self) -> dict[str, Any]:
         """Options of :class:`nearcall._core.Server`."""

@@ -1,4 +1,4 @@
-"""Being told to end."""
+"""Signals that tell a process to end: ``SIGTERM`` and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ __all__ = ["Terminated", "Told", "raise_when_told"]
 
 
 class Terminated(BaseException):
-    """``SIGTERM`` arrived. Raised as Ctrl-C is: the handler may have interrupted the very lock it would need."""
+    """``SIGTERM`` arrived. The signal's handler raises it, as Ctrl-C does, and stops nothing itself: it may have
+    interrupted code that holds a lock which stopping needs.
+    """
 
 
 class Told:
@@ -18,24 +20,24 @@ class Told:
 
     def __init__(self) -> None:
         self.to_end = False
-        """A signal was here. What it raised may have been swallowed: a finalizer's exceptions are."""
+        """A signal has arrived. What its handler raised may be lost: Python swallows exceptions in finalizers."""
         self._terminated = False
         self._before: dict[int, Any] = {}
 
     def watch(self) -> None:
-        """Begins with it. In the main thread only."""
+        """Installs the handlers of the signals. In the main thread only."""
         self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._on_sigterm)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
 
     def restore(self) -> None:
-        """Undoes it."""
+        """Puts the earlier handlers back."""
         for number, before in self._before.items():
             signal.signal(number, before)
 
     def _on_sigterm(self, number: int, frame: object) -> None:
         self.to_end = True
-        if not self._terminated:  # a second one must not interrupt what the first has begun
+        if not self._terminated:  # a second signal must not interrupt what the first has begun
             self._terminated = True
             raise Terminated
 
@@ -45,7 +47,7 @@ class Told:
 
 
 def raise_when_told() -> Told:
-    """Lets ``SIGTERM`` raise in the main thread, as Ctrl-C does; says whether one of them was here."""
+    """Lets ``SIGTERM`` raise in the main thread, as Ctrl-C does. The result knows whether one of them has arrived."""
     told = Told()
     if threading.current_thread() is threading.main_thread():
         told.watch()

@@ -1,4 +1,4 @@
-"""Server push: what is published once goes to all who have subscribed, without a thread or a coroutine for them."""
+"""Server push: what is published once goes to all subscribers, without a thread or a coroutine for each."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Subscription(Iterator[T_co], AsyncIterator[T_co]):
-    """What a method returns whose callers are to get the items of a :class:`Topic`.
+    """What a method returns to stream the items of a :class:`Topic` to its caller.
 
-    It fits ``-> Iterator[T]`` and ``-> AsyncIterator[T]`` alike. To iterate over it here raises :class:`TypeError`: it
-    is for the caller of the method.
+    It fits ``-> Iterator[T]`` and ``-> AsyncIterator[T]`` alike. To iterate over it in the server raises
+    :class:`TypeError`: the items are for the method's caller.
     """
 
 
@@ -38,9 +38,9 @@ class Topic(Generic[T]):
             def prices(self) -> Iterator[Price]:
                 return self._prices.subscribe()
 
-    The method's handler is through then: a subscription takes no thread and no coroutine, only a place among
+    The method's handler has returned by then: a subscription takes no thread and no coroutine, only a place among
     ``max_streams`` and ``max_pending`` of the server. Items are encoded once for each method and codec that somebody
-    listens to, and a client that reads slowly keeps nobody else waiting.
+    listens to, and a client that reads slowly keeps no other client waiting.
 
     A subscription ends when the client stops it, is gone or past its deadline; when the topic is closed or nothing
     refers to it any more; and with ``UNAVAILABLE`` when the server begins to stop. Each process of
@@ -48,12 +48,12 @@ class Topic(Generic[T]):
 
     Args:
         max_buffer: Bytes of encoded items that are kept for clients which read too slowly: for all clients of a method
-            together, in each codec. They count among the server's ``max_memory``. What is on the way to a client comes
-            on top, as for any stream. The last item is kept however long it is.
+            together, in each codec. They count among the server's ``max_memory``. Items that are already on the way to
+            a client are not among them, as for any stream. The last item is kept however long it is.
         when_full: What becomes of a client that falls further behind. ``"end"``: its stream ends with
             ``RESOURCE_EXHAUSTED``, so that nothing is lost without a word. ``"drop_oldest"``: it misses the oldest
             items, and learns how many from the trailing metadata ``nearcall-missed`` when its stream ends.
-        keep_last: Whether who subscribes gets at once what was published last.
+        keep_last: Whether a new subscriber gets the last published item at once.
 
     Raises:
         InvalidArgument: ``max_buffer`` is no whole number from 1.
@@ -78,7 +78,7 @@ class Topic(Generic[T]):
     def publish(self, item: T) -> int:
         """Sends an item to all subscribers; from any thread or event loop. Waits for none of them.
 
-        Of two items that are published one after the other nobody gets the second one first.
+        Subscribers get items that were published one after the other in this order.
 
         Args:
             item: What to send. It is encoded before this returns, and may be changed afterwards.
@@ -95,13 +95,15 @@ class Topic(Generic[T]):
     def subscribe(self) -> Subscription[T]:
         """What a method returns to its caller: the items that are published from now on.
 
-        The method must stream to its caller, with items of the topic's type that hold no references. After the topic
-        was closed the stream ends at once.
+        The method must stream to its caller, with items of the topic's type that hold no references. If the topic is
+        closed, the stream ends at once.
         """
         return cast("Subscription[T]", self._core.subscribe())
 
     def close(self) -> None:
-        """Ends all streams well; slow clients get first what is kept for them. Harmless when repeated."""
+        """Ends all streams without an error; slow clients first get the items that are kept for them. Harmless when
+        repeated.
+        """
         self._core.close()
 
     @property

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["SLACK", "Task", "Worker", "start_worker"]
 
 SETTLED = 5.0
-"""Seconds of serving after which a worker counts as one that works."""
+"""Seconds of serving after which a worker counts as settled: it works."""
 SLACK = 2.0
-"""Seconds beyond the grace that a worker has to end."""
+"""Seconds beyond ``grace`` that a worker has to end."""
 READY = b"ready\n"
 
 
@@ -69,11 +69,13 @@ class Worker:
 
     @property
     def takes_clients(self) -> bool:
-        """Whether it serves, and not only finishes what it has begun."""
+        """Whether it serves, and is not about to end with only its calls to finish."""
         return self.ready and not self.leaving
 
     def load(self) -> tuple[int, int]:
-        """How many clients it has, and when it was given the last: who is next is the one with the least."""
+        """How many clients it has, and the turn in which it got its last. The worker with the least load gets the next
+        client.
+        """
         with contextlib.suppress(BlockingIOError):
             self.clients -= os.eventfd_read(self.returned)
         return self.clients, self.turn
@@ -96,7 +98,7 @@ class Worker:
         os.close(self.returned)
 
     def listen(self) -> None:
-        """Hears whether it serves, or why it cannot."""
+        """Reads from the lifeline whether the worker serves, or why it cannot."""
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while more := self.lifeline.recv(65536):
                 self.heard += more
@@ -104,12 +106,14 @@ class Worker:
             self.ready_since = time.monotonic()
 
     def failure(self) -> tuple[str, str] | None:
-        """What it said of why it cannot serve: a line and a traceback."""
+        """Why the worker cannot serve, as it said itself: a line and a traceback. ``None`` if it has said nothing of
+        the kind.
+        """
         if not self.heard or self.heard == READY:
             return None
         try:
             line, trace = json.loads(self.heard)
-        except ValueError:  # it died in the middle of the sentence
+        except ValueError:  # it died in the middle of the message
             return None
         return str(line), str(trace)
 
@@ -128,7 +132,9 @@ class Worker:
 def start_worker(
     context: ForkContext, number: int, task: Task, inherited: Callable[[], Iterable[Callable[[], object]]]
 ) -> Worker:
-    """Forks a worker. What ``inherited`` returns closes what the worker must not keep of its parent's."""
+    """Forks a worker. The functions that ``inherited`` returns close the parent's descriptors that the worker must not
+    keep.
+    """
     lifeline, its_lifeline = socket.socketpair()
     pairs = [socket.socketpair() for _ in task.urls]
     returned = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -160,34 +166,34 @@ class _Inside:
     returned: int
 
     def ends(self) -> list[socket.socket | WorkersBoard]:
-        """Its ends of what connects it with its parent."""
+        """Its ends of the sockets that connect it with its parent."""
         return [self.lifeline, self.board, *self.channels]
 
     def run(self, inherited: Iterable[Callable[[], object]]) -> NoReturn:
-        """The process, from its first moment to its last."""
+        """Runs the worker process, from its first moment to its last."""
         server, failed = None, False
         try:
             raise_when_told()
-            # The terminal sends Ctrl-C to all; the parent decides what becomes of it.
+            # The terminal sends Ctrl-C to parent and workers alike; the parent decides what happens then.
             signal.signal(signal.SIGINT, lambda number, frame: None)
             awake = _woken_by_signals()
             try:
                 for close in inherited:
                     close()
                 os.environ["NEARCALL_WORKER"] = str(self.number)
-                # Nobody would be left who could kill it, should a handler hold it up.
+                # If the parent dies, nobody is left to kill this process should a handler keep it from ending.
                 _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
                 self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
                 server = self._make()
                 states = server.serve_as_worker(self.task.listeners, self.task.urls, self.board.tell, _end_this)
-                # A parent that is gone needs no word: what `end_with` watches ends this process.
+                # If the parent is gone, the message does not matter: `end_with` ends this process.
                 with contextlib.suppress(OSError):
                     self.lifeline.sendall(READY)
                 self._listen(awake, states)
             except Exception as error:
                 failed = True
                 self._fail(error)
-            # Told to end while it ends.
+            # A further SIGTERM must not interrupt the end.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         except Terminated:
             pass
@@ -225,15 +231,15 @@ class _Inside:
 
 
 def _end_this() -> None:
-    """The parent starts another one."""
+    """Ends this worker; the parent starts another one."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _woken_by_signals() -> socket.socket:
     """A socket that can be read after a signal, whichever thread it interrupts.
 
-    If two come at the same time, the system may give one of them to another thread: a main thread that waits for
-    anything else would then sleep on, and its handler would not run.
+    If two signals come at the same time, the system may give one of them to another thread. A main thread that does not
+    wait for this socket would then sleep on, and the signal's handler, which only it can run, would not run.
     """
     awake, told = socket.socketpair()
     told.setblocking(False)

@@ -1,10 +1,10 @@
 """``nearcall.serve(..., workers=N)``: several processes behind one URL (docs/adr/0011-workers.md).
 
-The parent binds the sockets, accepts the clients, and hands each to the worker that has the fewest. It has no threads
-and runs no code of the services, so that it can fork another worker at any time. Between the parent and a worker there
-are
+The parent binds the sockets, accepts the clients, and hands each to the worker with the fewest clients. It has no
+threads and runs no code of the services, so that it can fork another worker at any time. Between the parent and a
+worker there are
 
-- the lifeline, a socket pair: the worker says once through it that it serves, or why it cannot; when the parent closes
+- the lifeline, a socket pair: through it the worker says once that it serves, or why it cannot; when the parent closes
   its end, or dies, the worker finishes its calls and ends;
 - a channel for each URL, a socket pair through which the clients come;
 - a counter of the clients that the worker is through with.
@@ -43,9 +43,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 MOST_DEATHS = 5
 """How often in a row a worker may die unsettled while no other has settled."""
 AT_ONCE = 64
-"""Clients accepted before the workers are looked after again."""
+"""Clients accepted at most before the parent looks after the workers again."""
 ACCEPT_PAUSE = 0.1
-"""Seconds without accepting after the system refused to."""
+"""Seconds without accepting after the system refused to accept a client."""
 
 
 class WorkerFailed(RuntimeError):
@@ -56,7 +56,7 @@ class WorkerFailed(RuntimeError):
 
 
 class _WorkersTraceback(Exception):
-    """Shows what was printed of a traceback in another process."""
+    """Shows the text of a traceback from another process."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -64,7 +64,7 @@ class _WorkersTraceback(Exception):
 
 @dataclass
 class _Slot:
-    """A worker's place: who has it, and how those before it fared."""
+    """A worker's place: the worker that has it now, and how often its predecessors have died."""
 
     number: int
     worker: Worker | None = None
@@ -113,7 +113,7 @@ class Workers:
         self._signals = 0
         self._waker: tuple[socket.socket, socket.socket] | None = None
         self._said: dict[str, bool] = {}
-        """What was said of the health: a new worker is told."""
+        """The health that was set, by name: a new worker is told."""
         self._health = ServerHealth(self._say)
 
     @property
@@ -125,7 +125,7 @@ class Workers:
 
     @property
     def urls(self) -> list[str]:
-        """Where they listen; a TCP port of 0 has become the one that the system chose."""
+        """Where the workers listen. A TCP port of 0 is replaced by the port that the system chose."""
         return list(self._urls)
 
     @property
@@ -140,7 +140,7 @@ class Workers:
         """Serves until told to end.
 
         Raises:
-            WorkerFailed: see there.
+            WorkerFailed: a worker could not begin to serve, or workers die at once again and again.
             AlreadyExists, InvalidArgument, OSError: as for :meth:`Server.start`.
         """
         try:
@@ -188,7 +188,9 @@ class Workers:
                     slot.not_before = now + LONGEST_PAUSE
 
     def _inherited(self) -> list[Callable[[], object]]:
-        """What a worker that was just forked must close: it would keep the others alive when this process dies."""
+        """What a newly forked worker must close: with these descriptors it would keep the other workers alive when the
+        parent dies.
+        """
         return [*(worker.forget for worker in self._living()), *(end.close for end in self._waker or ())]
 
     # --- waiting and accepting ---
@@ -201,7 +203,7 @@ class Workers:
         return max(0.0, min(times) - now) if times else None
 
     def _wait(self, seconds: float | None) -> None:
-        """Waits for clients, workers and signals, and lets clients in. What became of workers is for the caller."""
+        """Waits for clients, workers and signals, and accepts clients. The caller looks after the workers."""
         assert self._waker is not None
         poll = select.poll()
         poll.register(self._waker[0], select.POLLIN)
@@ -217,7 +219,7 @@ class Workers:
                 poll.register(worker.channels[0], 0)  # only to see that it was closed
         doors: dict[int, int] = {}
         if time.monotonic() >= self._not_accepting_until and takers:
-            # While there is nobody to serve them, clients wait in the system's queue.
+            # While no worker takes clients, they wait in the system's queue.
             doors = {fileno: index for index, fileno in enumerate(self._listeners.filenos())}
             for fileno in doors:
                 poll.register(fileno, select.POLLIN)
@@ -296,14 +298,14 @@ class Workers:
     # --- stopping ---
 
     def _stop(self) -> None:
-        """Lets no more clients in, gives the workers the grace to finish, and ends those that do not."""
+        """Accepts no more clients, gives the workers the grace to finish, and kills those that do not end."""
         self._listeners.close()
         for worker in self._living():
             worker.let_go()
         signals = self._signals
         deadline = time.monotonic() + self._task.grace + SLACK
         for worker in self._living():
-            # A second signal means that there is no time for this.
+            # A further signal ends the waiting: the workers are killed at once.
             while worker.process.exitcode is None and self._signals == signals and time.monotonic() < deadline:
                 poll = select.poll()
                 poll.register(worker.pidfd, select.POLLIN)
