@@ -1,4 +1,4 @@
-"""What the blocks around calls have in common: they nest, and count in the thread or task that entered them."""
+"""What the blocks around calls have in common: they nest, and apply to the thread or task that entered them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Block(ABC, Generic[V]):
     __slots__ = ("_token",)
 
     _variable: ContextVar[V | None]
-    """Has the value of the innermost block; the core reads it with every call."""
+    """Holds the value of the innermost block; the core reads it with every call."""
 
     def __init__(self) -> None:
         self._token: Token[V | None] | None = None
 
     @abstractmethod
     def _inside(self, outer: V | None) -> V:
-        """What holds inside the block, from what holds around it."""
+        """The variable's value inside the block, from its value outside."""
 
     def __enter__(self) -> Self:
         if self._token is not None:

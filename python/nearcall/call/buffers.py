@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["buffer", "empty"]
 
 _SHORTEST = 32 * 1024
-"""Bytes. What is shorter is cheaper to copy, and gets ordinary memory."""
+"""Bytes. Shorter buffers are cheaper to copy, and get ordinary memory."""
 
 
 def buffer(nbytes: int) -> memoryview:
     """Memory for bytes that will be sent: over shared memory it is handed over and not copied, and so is a part of it.
 
-    Until every receiver has dropped what it got, write to it only if they may see that. Ask for another buffer instead:
-    that costs about a microsecond, because memory that nobody has any more is used again.
+    Until every receiver has dropped what it got, write to it only if they may see the change. Ask for another buffer
+    instead: that costs about a microsecond, because memory that nobody has any more is used again.
 
     Args:
         nbytes: Bytes, zero or more.
 
     Returns:
-        A writable ``memoryview`` of bytes. What is in it at first is left over. If it has less than 32 KiB, or the
+        A writable ``memoryview`` of bytes. It is not cleared. If it has less than 32 KiB, or the
         system has no descriptor left or not as much memory available, it is ordinary memory, which is copied when it is
         sent.
 
@@ -85,7 +85,7 @@ def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = flo
         dtype: Anything that numpy takes for a dtype, but no Python objects.
 
     Returns:
-        A writable array in C order. What is in it at first is left over.
+        A writable array in C order. It is not cleared.
 
     Raises:
         ImportError: numpy is not installed.

@@ -1,4 +1,4 @@
-"""How calls compress what they send: a block that says so, in the place of their channel's option."""
+"""A block that sets how calls compress what they send, in place of their channel's option."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["compression"]
 
 class compression(Block["compression"]):  # noqa: N801 - reads as a word: with nearcall.compression("gzip")
     """Says how every call inside the block compresses what it sends over gRPC and HTTP, whatever its channel's option
-    ``compression`` says. Elsewhere nothing is compressed, and this says nothing.
+    ``compression`` says. Over other transports nothing is compressed, and the block has no effect.
 
-    Blocks nest; the nearest one counts. The server must be able to read it: gRPC's and Connect's read gzip. Works in
+    Blocks nest; the nearest one counts. The server must be able to decompress: gRPC's and Connect's read gzip. Works in
     threads and in tasks alike, for single messages and for streams::
 
         with nearcall.compression("gzip"):
             archive.store(document)
 
-    What the block is bound to chooses for single messages: see :attr:`compress`.
+    To choose message by message, bind the block with ``as``, and set :attr:`compress`.
 
     Args:
-        encoding: ``"gzip"``, ``"zstd"``, or ``None`` for calls whose messages all go as they are.
+        encoding: ``"gzip"``, ``"zstd"``, or ``None`` for calls that compress nothing.
 
     Raises:
         InvalidArgument: there is no such compression.
@@ -40,20 +40,21 @@ class compression(Block["compression"]):  # noqa: N801 - reads as a word: with n
 
     @property
     def encoding(self) -> Compression | None:
-        """What compresses."""
+        """The compression, as given."""
         return self._encoding
 
     @property
     def compress(self) -> bool | None:
-        """Whether the messages that are sent from here on are compressed: of a call that sends a stream, what its
-        iterator yields next. ``None``, as it is at first: those of 1 KiB and more. ``True``: short ones as well.
-        ``False``: none. What would become longer never is.
+        """Whether the messages that are sent from now on are compressed; in a call that sends a stream, the items that
+        its iterator yields from now on. ``None``, the initial value: those of 1 KiB and more. ``True``: short ones as
+        well. ``False``: none. A message that would become longer is never compressed.
 
-        The calls inside the block share it: one whose messages are chosen singly takes a block of its own.
+        All calls inside the block share this value: give a call whose messages you choose one by one a block of its
+        own.
 
         Raises:
-            TypeError: it is set to something else.
-            ValueError: it is set to ``True`` in a block that compresses nothing.
+            TypeError: the value is none of these.
+            ValueError: the value is ``True``, and the block compresses nothing.
         """
         return self._compress
 

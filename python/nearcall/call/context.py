@@ -36,7 +36,7 @@ class Context:
     @property
     def peer(self) -> dict[str, Any]:
         """Who called, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A client with
-        a certificate also has ``subject`` and ``names``, which that is for.
+        a certificate also has ``subject`` and ``names``, those of the certificate.
         """
         return self._call.peer
 
@@ -44,17 +44,17 @@ class Context:
     def session(self) -> Session:
         """A place for what belongs to this client, the same in all calls of one connection: set any attribute.
 
-        It begins empty, and goes when the connection is gone and its last call is through.
+        It begins empty, and is dropped when the connection is closed and its last call has ended.
 
         Raises:
-            RuntimeError: the call is over, and the connection gone.
+            RuntimeError: the call has ended, and the connection is closed.
         """
         connection: ServerConnection = self._call.belongings(ServerConnection)
         return connection.session
 
     @property
     def metadata(self) -> Metadata:
-        """What the caller sent beside the arguments."""
+        """The metadata that the caller sent with the arguments."""
         return Metadata(self._call.metadata)
 
     @property
@@ -64,10 +64,11 @@ class Context:
 
     @property
     def compress(self) -> bool | None:
-        """Whether the result, or the items that are sent from here on, are compressed for a caller over gRPC or HTTP
-        that reads it. ``None``, as it is at first: as the server's option ``compression`` says. ``True``: short ones as
-        well, with the server's compression or one that the caller reads, and to be said before the first item or any
-        metadata is sent. What would become longer is never compressed, and nothing is elsewhere.
+        """Whether the result, or the items that are sent from now on, are compressed, for a caller over gRPC or HTTP
+        that can decompress them. ``None``, the initial value: as the server's option ``compression`` says. ``True``:
+        short ones as well, with the server's compression or one that the caller reads; set it before the first item or
+        any metadata is sent. A message that would become longer is never compressed, and over other transports nothing
+        is.
         """
         return self._call.compress
 
@@ -81,8 +82,8 @@ class Context:
 
     @property
     def received_compressed(self) -> bool:
-        """Whether what the caller sent came compressed: the item of its stream that was taken last, else the arguments.
-        Only over gRPC and HTTP can it be; by GET it is not told.
+        """Whether the caller compressed the item of its stream that was taken last, or else the arguments. Only calls
+        over gRPC and HTTP can be compressed; for a call by GET this is not known.
         """
         return self._call.received_compressed
 
@@ -93,11 +94,12 @@ class Context:
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
         """Calls ``callback``, once and without arguments, when nobody waits for the call any more although its handler
-        is not through: the caller gave it up or is gone, or its deadline has passed. At once if that is so already.
+        still runs: the caller gave it up or is gone, or its deadline has passed. If that has happened already, it is
+        called at once.
 
-        What a coroutine handler asks for is called in its event loop. Else a thread calls that does it for all calls:
-        ``callback`` should only set an event or give something else up, and not wait. What it raises goes to the log.
-        Once the handler is through it is not called any more.
+        For a coroutine handler, ``callback`` is called in its event loop. For others, one thread calls the callbacks of
+        all calls: ``callback`` should only set an event or give something else up, and not wait. What it raises goes to
+        the log. After the handler has ended it is not called any more.
 
         Raises:
             TypeError: ``callback`` is no function, or an ``async def``.
@@ -107,7 +109,7 @@ class Context:
         if current_request.get() is None:
             watch_early_end(call, partial(copy_context().run, callback))
             return
-        # Imported already: this is a task.
+        # asyncio is imported already, because this is a task.
         import asyncio
 
         loop, context = asyncio.get_running_loop(), copy_context()
@@ -122,7 +124,7 @@ class Context:
         """Calls ``observer`` with the number of the status code with which the call ends, once that is sent.
 
         Returns:
-            Whether it will: not in a thread to which an interceptor has passed the call.
+            Whether ``observer`` will be called: not in a thread to which an interceptor has passed the call.
         """
         request = current_request.get()
         if request is not None:
@@ -146,7 +148,7 @@ class Context:
     @overload
     def add_trailing_metadata(self, items: Iterable[MetadataPair]) -> None: ...
     def add_trailing_metadata(self, items: MetadataItems) -> None:
-        """Adds metadata that goes back with the end of the call, well or not."""
+        """Adds metadata that is sent with the end of the call, whether it succeeds or fails."""
         self._call.add_trailing(encode_metadata(items))
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ class timeout(Block[float]):  # noqa: N801 - reads as a word: with nearcall.time
         seconds: Seconds from now, zero or more.
 
     Raises:
-        InvalidArgument: it is no such number.
+        InvalidArgument: ``seconds`` is no such number.
     """
 
     __slots__ = ("_seconds",)

@@ -1,4 +1,4 @@
-"""What is left to do for clients that have gone, and for objects that were let go of, when a server stops."""
+"""When a server stops: the hooks that are still to run for clients that have gone, and for released objects."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from .. import _core
 __all__ = ["end_departures"]
 
 _PATIENCE = 5.0
-"""Seconds that a server that stops waits, after its grace, for what its user does when clients leave."""
+"""Seconds that a stopping server waits, after its grace, for the functions that its user runs when clients leave."""
 _AT_ONCE = 8
-"""Departures that are told of at the same time."""
+"""Departures that are handled at the same time."""
 
 
 def end_departures(core: _core.Server) -> bool:
-    """Tells of what no worker of a closed server has told of: in threads, because what a user does then may hang.
+    """Handles the departures that no worker of a closed server has handled, in threads, because the user's functions
+    may hang.
 
     Returns:
-        Whether all is through. What takes longer than 5 seconds is not waited for.
+        Whether all have ended. Those that take longer than 5 seconds are not waited for.
     """
     if core.departures_ended():
         return True  # the usual case, without threads
@@ -32,7 +33,7 @@ def end_departures(core: _core.Server) -> bool:
                 continue
             if core.departures_ended() or time.monotonic() >= until:
                 return
-            time.sleep(0.001)  # a worker that ends just now may still bring some
+            time.sleep(0.001)  # a worker thread that is just ending may still add some
 
     try:
         for number in range(_AT_ONCE):

@@ -1,4 +1,4 @@
-"""What is to be done when nobody waits for a call any more, although its handler is not through."""
+"""Functions that are run when nobody waits for a call any more, although its handler still runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from ..log import ERROR, log
 __all__ = ["watch_early_end"]
 
 _IDLE = 1.0
-"""Seconds for which the thread stays when no call is watched."""
+"""Seconds for which the thread stays while no call is watched."""
 
 
 class _EarlyEnds:
-    """Those of one process, and the thread that runs what is to be done: there is one only while calls are watched."""
+    """The early ends of one process, and the thread that runs the errands: there is one only while calls are
+    watched.
+    """
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Begins without any."""
+        """Begins with no calls and no thread."""
         self._lock = threading.Lock()
         self._core = _core.EarlyEnds()
         self._thread: threading.Thread | None = None
@@ -33,7 +35,7 @@ class _EarlyEnds:
             if watched and self._thread is None:
                 thread = threading.Thread(target=self._run, name="nearcall-early-ends", daemon=True)
                 thread.start()
-                self._thread = thread  # one that could not be started is none
+                self._thread = thread  # only now: starting it may have failed
         return watched
 
     def _run(self) -> None:
@@ -42,9 +44,9 @@ class _EarlyEnds:
             if errand is not None:
                 try:
                     errand()
-                except (Exception, SystemExit) as error:  # the thread is everybody's
+                except (Exception, SystemExit) as error:  # the thread serves all calls
                     log(ERROR, "a callback for the early end of a call raised %s", type(error).__name__, error=error)
-                # Until the next one, what it holds is not held here.
+                # While waiting for the next errand, this thread must not keep alive what the last one refers to.
                 del errand
                 continue
             with self._lock:
@@ -54,15 +56,15 @@ class _EarlyEnds:
 
 
 _ends = _EarlyEnds()
-# In a child by fork there is no thread, and none of the calls.
+# A forked child has no such thread, and none of the calls.
 os.register_at_fork(after_in_child=_ends.begin)
 
 
 def watch_early_end(call: _core.Call, errand: Callable[[], object]) -> bool:
     """Runs ``errand``, once and in a thread of its own, if the caller gives the call up or is gone, or its deadline
-    passes, before the handler is through. At once if that is so already. What it raises goes to the log.
+    passes, before the handler has ended. If that has happened already, it runs at once. What it raises goes to the log.
 
     Returns:
-        Whether it may: not if the handler is through.
+        Whether ``errand`` may still run: not if the handler has ended.
     """
     return _ends.watch(call, errand)

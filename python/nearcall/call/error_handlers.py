@@ -11,14 +11,14 @@ from ..options.checked import with_option
 __all__ = ["ErrorHandlers", "check_error_handlers", "replaced"]
 
 ErrorHandlers: TypeAlias = "Mapping[type[Exception], Callable[[Any], Exception]]"
-"""From a class of exceptions to a function that gives, or raises, what is sent in the place of one."""
+"""From a class of exceptions to a function that returns, or raises, the exception to send in place of one."""
 
 
 def check_error_handlers(handlers: ErrorHandlers) -> ErrorHandlers:
     """The option as given, copied.
 
     Raises:
-        TypeError: it is no mapping from exception classes to ordinary functions.
+        TypeError: the option is no mapping from exception classes to ordinary functions.
     """
     if not isinstance(cast(object, handlers), Mapping):
         raise _wrong(f"must be a dict from exception classes to functions, not {handlers!r}")
@@ -34,7 +34,7 @@ def check_error_handlers(handlers: ErrorHandlers) -> ErrorHandlers:
 
 
 def replaced(error: BaseException, handlers: ErrorHandlers) -> BaseException:
-    """What the handler for the nearest class of an exception makes of it; itself if there is none."""
+    """What the error handler for the exception's nearest class makes of it; the exception itself if there is none."""
     handler = next((handlers[cls] for cls in type(error).__mro__ if cls in handlers), None)
     if handler is None:
         return error

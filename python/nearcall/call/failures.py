@@ -24,15 +24,15 @@ Describe = Callable[[BaseException, "_core.Call"], "tuple[int, str, bytes]"]
 """From a handler's exception and its call to the status that is sent: code, message, details."""
 
 BURST = 5
-"""Lines with a traceback that are written of the same fault within :data:`WINDOW`."""
+"""Lines with a traceback that are written about the same fault within :data:`WINDOW`."""
 WINDOW = 10.0
-"""Seconds after which what was left out is counted up."""
+"""Seconds after which a line tells how many were left out."""
 MOST_FAULTS = 256
-"""Faults that are told apart at once; the others of a method count as one."""
+"""Faults that are told apart at the same time; further faults of a method count as one."""
 
 
 class _Seen:
-    """How often a fault came since the window was opened."""
+    """How often a fault was written and left out since its window began."""
 
     __slots__ = ("left_out", "since", "written")
 
@@ -46,7 +46,7 @@ class Failures:
     """The faults of a server's handlers. One object for each server; any thread may use it.
 
     Args:
-        handlers: What the server's user makes of some exceptions.
+        handlers: The server's option ``error_handlers``.
     """
 
     def __init__(self, handlers: ErrorHandlers | None = None) -> None:
@@ -56,12 +56,12 @@ class Failures:
         self._timer: threading.Timer | None = None
 
     def describer(self, plan: MethodPlan, declared: Collection[type[Exception]], tracebacks: bool) -> Describe:
-        """What the core calls with each exception of a method's handler.
+        """The function that the core calls with each exception of a method's handler.
 
         Args:
             plan: The method.
             declared: The application's exceptions that travel as themselves.
-            tracebacks: Whether tracebacks travel.
+            tracebacks: Whether tracebacks are sent to clients.
         """
         status_of = partial(describe_error, declared=declared, tracebacks=tracebacks)
         meant: tuple[type[BaseException], ...] = (RpcError, *declared)
@@ -74,8 +74,9 @@ class Failures:
                 self._tell(plan, error, call, status[0], isinstance(error, meant))
                 return status
             finally:
-                # One that a handler raised knows its frame, and that this one: nobody collects cycles in a server at
-                # rest, and what the first exception holds would live on.
+                # An exception that an error handler raised refers to that handler's frame, and the frame refers to this
+                # one. An idle server collects no cycles, so the first exception, and all that it refers to, would live
+                # on.
                 del error
 
         return describe
@@ -83,7 +84,7 @@ class Failures:
     def _tell(self, plan: MethodPlan, error: BaseException, call: _core.Call, code: int, meant: bool) -> None:
         level = ERROR
         if meant and code != StatusCode.INTERNAL:
-            # A status, raised on purpose, and its caller gets it; unless there is nobody to get it.
+            # A status that was raised on purpose: the caller gets it, unless the call is one-way.
             level = WARNING if plan.kind == ONEWAY else DEBUG
         if not is_logged(level):
             return
@@ -99,7 +100,7 @@ class Failures:
         log(level, text, plan.full_name, name, known_peer(call.peer), error=error)
 
     def tell(self, what: str, error: BaseException, peer: dict[str, Any]) -> None:
-        """Writes what was raised by something of the server's user that is no handler: ``on_connect``, for instance."""
+        """Logs what a function of the server's user raised that is no handler: ``on_connect``, for instance."""
         name = type(error).__name__
         left_out = self._count(what, name, _place(error)) if is_logged(ERROR) else None
         if left_out is not None:
@@ -109,7 +110,7 @@ class Failures:
             log(ERROR, text, what, name, known_peer(peer), error=error)
 
     def _count(self, method: str, name: str, place: str) -> int | None:
-        """How many lines were left out before this one; ``None`` if this one is left out, too."""
+        """How many lines were left out before this one; ``None`` if this one is to be left out, too."""
         now = time.monotonic()
         with self._lock:
             key: tuple[str, ...] = (method, name, place)
@@ -131,7 +132,9 @@ class Failures:
             return left_out
 
     def _set_timer(self) -> None:
-        """Called with the lock: what is left out is told even if the fault does not come again."""
+        """Called with the lock held. The timer writes how many lines were left out, even if the fault does not occur
+        again.
+        """
         if self._timer is None:
             self._timer = threading.Timer(WINDOW, self._on_timer)
             self._timer.daemon = True
@@ -139,7 +142,7 @@ class Failures:
             try:
                 self._timer.start()
             except RuntimeError:
-                self._timer = None  # no more threads: the next fault, or the end, tells it
+                self._timer = None  # no more threads: the next fault, or `flush`, writes it
 
     def _on_timer(self) -> None:
         with self._lock:
@@ -147,7 +150,7 @@ class Failures:
         self._tell_left_out(time.monotonic() - WINDOW)
 
     def flush(self) -> None:
-        """The server has ended: tells what was left out."""
+        """Called when the server has ended: writes how many lines were left out."""
         with self._lock:
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -168,7 +171,7 @@ class Failures:
 
 
 def _place(error: BaseException) -> str:
-    """Where an exception was raised: tells apart faults of one class."""
+    """Where an exception was raised, which tells faults of one class apart."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

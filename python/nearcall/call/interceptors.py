@@ -1,6 +1,6 @@
-"""Interceptors: functions of the user's around every call, at the client or at the server.
+"""Interceptors: the user's functions around every call, at the client or at the server.
 
-Where there are none, nothing of this module is on a call's way.
+Without interceptors a call runs no code of this module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Proceed: TypeAlias = "Callable[[Any], Any]"
-"""Goes on with a call: to the next interceptor, in the end to the method itself. Takes the call, returns the result."""
+"""Calls the next interceptor, or at last the method itself. Takes the call, returns the result."""
 Function: TypeAlias = "Callable[..., Any]"
 
 
@@ -82,7 +82,7 @@ class ServerCall(CallInfo):
     __slots__ = ("_target", "context")
 
     context: Context
-    """What surrounds it: who calls, with what metadata, until when."""
+    """The call's context: the caller, its metadata, the deadline."""
 
     def __init__(
         self, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], target: tuple[object, ...] = ()
@@ -104,7 +104,7 @@ def _takes_a_call(interceptor: Callable[..., object]) -> bool:
     except TypeError:
         return False
     except ValueError:
-        pass  # one written in C has no signature to look at
+        pass  # a function written in C has no signature to look at
     return True
 
 
@@ -113,11 +113,11 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> 
 
     Args:
         interceptors: The first is the outermost.
-        synchronous: What an ``async def`` interceptor would meet that does not await; ``None`` if there is no such
-            thing.
+        synchronous: What is not asynchronous here, for the message, so that interceptors must not be ``async def``;
+            ``None`` if they may be.
 
     Raises:
-        TypeError: something is no function, or a coroutine function where nobody awaits it.
+        TypeError: an interceptor is no function, or is a coroutine function where nothing awaits it.
     """
     if not isinstance(cast(object, interceptors), Iterable):
         raise with_option(TypeError(f"interceptors must be a list of functions, not {interceptors!r}"), "interceptors")
@@ -148,7 +148,7 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> 
 def intercept_client(
     interceptors: tuple[ClientInterceptor, ...], plan: MethodPlan, function: Function, *, for_loop: bool
 ) -> Function:
-    """A method's callable with interceptors around it; itself if there are none."""
+    """A method's callable with interceptors around it; the callable itself if there are none."""
     if not interceptors:
         return function
     streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
@@ -177,14 +177,14 @@ def intercept_client(
 
 
 def intercept_handler(interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, handler: Function) -> Function:
-    """A handler with interceptors around it, which takes every parameter by position; as it is if there are none."""
+    """A handler with interceptors around it, if there are any. The result takes every parameter by position."""
     if not interceptors:
         return plan.adapt(handler)
     return _intercepted(interceptors, plan, handler, 0)
 
 
 def intercept_method(interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, method: Function) -> Function:
-    """The same for a method of objects: it takes the object first, of which interceptors learn nothing."""
+    """The same for a method of objects: it takes the object first, which interceptors do not see."""
     if not interceptors:
         return by_position(plan)(method)
     return _intercepted(interceptors, plan, method, 1)
@@ -211,8 +211,8 @@ def _intercepted(
 
 
 def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose: str, *, for_loop: bool) -> Function:
-    """The chain, which speaks of the interceptors where there is no result: one that forgets to return what it was
-    given is easily taken for a mistake of the handler's.
+    """The chain, with a check: if the result is ``None`` and must not be, the error names the interceptors. Otherwise
+    an interceptor that forgets to return the result looks like a mistake in the handler.
     """
     streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
     problem = f"{plan.full_name}(): the result must be a stream, got None" if streams else ""
@@ -222,7 +222,7 @@ def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose
                 plan.reply.check(None)
         except RpcError as error:
             problem = error.message
-    if not problem or (streams and for_loop):  # None is a result; or the chain has looked itself
+    if not problem or (streams and for_loop):  # None is a valid result; or the chain checks it itself
         return chain
     names = ", ".join(getattr(one, "__name__", type(one).__name__) for one in interceptors)
     advice = f"{problem}; {whose} has interceptors ({names}), which must return what proceed(call) returns"
@@ -242,7 +242,7 @@ def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose
 
 
 def _chain(interceptors: Iterable[Any], last: Function, *, for_loop: bool, streams: bool) -> Function:
-    """One function of all: takes the call, returns the result."""
+    """All functions as one, which takes the call and returns the result."""
     wrap = (_stream_of if streams else _awaitable_of) if for_loop else _same
     chain = wrap(last)
     for interceptor in reversed(tuple(interceptors)):
@@ -259,11 +259,12 @@ def _same(function: Proceed) -> Proceed:
 
 
 def _awaitable_of(function: Proceed) -> Proceed:
-    """The result can be awaited, whether the interceptor is ``async def`` or not."""
+    """The same function with a result that can be awaited, whether ``function`` is ``async def`` or not."""
 
     async def proceed(call: Any) -> Any:
         result = function(call)
-        # Twice, if an `async def` returns what it did not await. A subscription is no result, and would never end.
+        # It takes two rounds if an `async def` returns something that it did not await. A subscription can be awaited
+        # as well, but gives itself, so this loop would never end.
         while inspect.isawaitable(result) and not isinstance(result, Subscription):
             result = await result
         return result
@@ -274,16 +275,16 @@ def _awaitable_of(function: Proceed) -> Proceed:
 def _stream_of(function: Proceed) -> Proceed:
     def proceed(call: Any) -> Any:
         given = function(call)
-        # A subscription is the server's to take, and not to be iterated over.
+        # The server takes a subscription as it is: it cannot be iterated over.
         return given if isinstance(given, Subscription) else InterceptedReplies(given)
 
     return proceed
 
 
 class InterceptedReplies:
-    """A stream through an interceptor: an asynchronous iterator, and an awaitable that gives one.
+    """A stream that passes through an interceptor: an asynchronous iterator, and an awaitable that gives one.
 
-    So an interceptor may be ``def``, ``async def`` or an asynchronous generator.
+    That lets an interceptor be ``def``, ``async def`` or an asynchronous generator.
     """
 
     def __init__(self, given: Any) -> None:
@@ -301,7 +302,7 @@ class InterceptedReplies:
         return self._items
 
     async def subscription(self) -> Subscription | None:
-        """What the handler has returned in place of items, if it did: the server takes it as it is."""
+        """The subscription that the handler has returned in place of items, if it did: the server takes it as it is."""
         items: object = self
         while isinstance(items, InterceptedReplies):
             items = await items._opened()
@@ -342,14 +343,14 @@ class InterceptedReplies:
 
 
 class _Added(metadata):
-    """A block inside the user's own, which must still see what comes back."""
+    """An interceptor's metadata, as a block inside the user's own, to which it passes on what the server sends back."""
 
     def __init__(self, items: dict[str, str | bytes]) -> None:
         super().__init__(items)
         self._outer = current_metadata.get()
 
     def received(self, initial: bool, pairs: MetadataPairs) -> None:
-        """Passed on."""
+        """Called by the core with what the server sent; passes it on to the user's block."""
         if self._outer is not None:
             self._outer.received(initial, pairs)
         if initial:

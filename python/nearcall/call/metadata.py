@@ -22,11 +22,12 @@ MetadataItems: TypeAlias = "Mapping[str, str | bytes] | Iterable[tuple[str, str 
 """Metadata as given: a mapping, or pairs if a key comes more than once."""
 
 MetadataPair: TypeAlias = "tuple[str, str | bytes]"
-"""One of them. Functions have an overload for mappings and one for pairs: told of both at once, mypy finds no type for
-``{"a": "b", "c-bin": b"d"}``."""
+"""One key and value. Functions have an overload for mappings and one for pairs: with the union of both, mypy finds no
+type for ``{"a": "b", "c-bin": b"d"}``.
+"""
 
 MetadataPairs: TypeAlias = "list[tuple[str, bytes]]"
-"""Metadata in the form in which it travels."""
+"""Metadata as it is sent: values are bytes."""
 
 _KEY = re.compile(r"[0-9a-z_.\-]+")
 
@@ -93,7 +94,7 @@ class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcal
         super().__init__()
         self._own = encode_metadata(items)
         self.pairs: MetadataPairs = self._own
-        """What is sent, in the form in which it travels."""
+        """The metadata to send, with that of the outer blocks."""
         self.initial = Metadata()
         """What the server sent ahead of the last call's result."""
         self.trailing = Metadata()
@@ -112,7 +113,7 @@ class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcal
 
 
 def encode_metadata(items: MetadataItems) -> MetadataPairs:
-    """Metadata in the form in which it travels.
+    """Metadata as it is sent: values are bytes.
 
     Raises:
         ValueError: a key or a value is malformed.

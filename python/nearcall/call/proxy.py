@@ -1,4 +1,4 @@
-"""What a client calls: an object with one callable for each method of a service."""
+"""Proxies: objects with one callable for each method of a service."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ..service.plan import MethodPlan
 __all__ = ["Around", "HasService", "Proxy", "no_such_attribute", "no_such_method"]
 
 MOST_COMPARED = 100
-"""Names of methods that are looked at to find out which of them was meant; a server may have thousands."""
+"""Names of methods that are compared with a misspelt one, to propose the nearest; a server may have thousands."""
 Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
-"""Makes a method's handler of the one that there is."""
+"""Wraps the handler of a method."""
 
 
 class Proxy:
     """A service at the other end of a connection. Its attributes are the service's methods.
 
-    It passes for an instance of the service's class, if that is known here.
+    ``isinstance`` takes it for an instance of the service's class, if the client has one.
 
     Args:
         name: The service's name.
         url: Where the server is.
-        methods: What makes each of its methods, by name.
+        methods: Functions that make its methods, by name.
         cls: The service's class.
-        home: What is around its methods when another event loop calls them than the one that it belongs to; ``None`` if
-            they are for threads.
+        home: Wraps its methods when they are called in another event loop than the proxy's own; ``None`` if they are
+            for threads.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Proxy:
         cls: type | None = None,
         home: Around | None = None,
     ) -> None:
-        # Names that no service method can have: they begin with an underscore.
+        # No service method can have these names: they begin with an underscore.
         self._nearcall_methods = methods
         self._nearcall_name = name
         self._nearcall_url = url
@@ -54,12 +54,12 @@ class Proxy:
         raise TypeError("the class of a proxy is the service's")
 
     def _nearcall_make_all(self) -> None:
-        """Makes all methods, those as well that nobody has asked for yet."""
+        """Makes all methods that were not asked for yet."""
         for name in self._nearcall_methods:
             getattr(self, name)
 
     def __getattr__(self, name: str) -> Any:
-        # Not setattr: a dynamic client's names are the server's choice.
+        # Not setattr: the server chooses the names of a dynamic client's methods.
         if name in self.__dict__.get("_nearcall_methods", ()):
             return self.__dict__.setdefault(name, self._nearcall_methods[name]())
         known = dict.fromkeys(name for name in (*self._nearcall_methods, *self.__dict__) if not name.startswith("_"))
@@ -83,7 +83,7 @@ class Proxy:
 
 
 _OF_CLIENTS = frozenset({"close", "closed", "connected", "description", "dropped", "peer", "peers", "ping", "service"})
-"""What one may look for at a service, because a ``with`` block of a client gives that."""
+"""Attributes of clients, which users may look for at a proxy: a client's ``with`` block gives the proxy."""
 
 
 class HasService:
@@ -93,8 +93,8 @@ class HasService:
 
 
 def no_such_attribute(service: str, url: str, name: str) -> AttributeError:
-    """The error for setting an attribute that is no method of a service: it would stay here, and nobody would know. A
-    method may be replaced, as tests do.
+    """The error for setting an attribute that is no method of a service: the value would stay in this process,
+    unnoticed. A method may be replaced, as tests do.
     """
     return AttributeError(
         f"{service} at {url} has no method '{name}', and attributes are not sent: call a method that sets it"
@@ -102,7 +102,7 @@ def no_such_attribute(service: str, url: str, name: str) -> AttributeError:
 
 
 def no_such_method(service: str, url: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for an attribute that is no method of a service; proposes one that is."""
+    """The error for an attribute that is no method of a service; proposes the nearest method."""
     if name.startswith("_"):
         return AttributeError(f"'{name}': names that begin with an underscore are not served")
     import difflib  # only on the way to an error

@@ -15,8 +15,8 @@ __all__ = ["ServerConnection", "Session"]
 class Session(SimpleNamespace):
     """A place for what belongs to one client: set any attribute, and read it in later calls of the same client.
 
-    It begins empty with each connection, and goes with it. Calls of one client may run at the same time in several
-    threads, which share it.
+    It begins empty with each connection, and is dropped with it. Calls of one client may run at the same time in
+    several threads, which share it.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -35,20 +35,20 @@ class ServerConnection:
     @property
     def peer(self) -> dict[str, Any]:
         """Who the client is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A
-        client with a certificate also has ``subject`` and ``names``, which that is for.
+        client with a certificate also has ``subject`` and ``names``, those of the certificate.
         """
         return dict(self._peer)
 
     @property
     def session(self) -> Session:
-        """What its handlers find as ``nearcall.context().session``."""
+        """The client's session, which handlers find as ``nearcall.context().session``."""
         return self._session
 
     def _instance(self, make: Callable[[], object]) -> Any:
-        """The object of this client that ``make`` makes, once."""
+        """The object of this client that ``make`` makes; it is made once."""
         instance = self._instances.get(make)
         if instance is None:
-            with self._making:  # of several first calls, one makes it
+            with self._making:  # if several first calls come at once, one makes the object
                 instance = self._instances.get(make)
                 if instance is None:
                     instance = self._instances[make] = make()

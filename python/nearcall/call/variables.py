@@ -1,4 +1,4 @@
-"""The variables that hold what the ``with`` blocks around a call say of it. The core reads them with every call."""
+"""The variables that hold the values of the ``with`` blocks around a call. The core reads them with every call."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ current_deadline: ContextVar[float | None] = ContextVar("nearcall.deadline", def
 current_metadata: ContextVar[Any] = ContextVar("nearcall.metadata", default=None)
 """The innermost ``nearcall.metadata`` block, or ``None``."""
 current_compression: ContextVar[Any] = ContextVar("nearcall.compression", default=None)
-"""The innermost ``nearcall.compression`` block, or ``None``; it is asked before each message of a call."""
+"""The innermost ``nearcall.compression`` block, or ``None``; the core asks the block before each message of a call."""

@@ -1,7 +1,8 @@
-"""What a client and a server agree on: their declarations compared, method by method, and how calls go by that.
+"""What a client and a server agree on: their declarations, compared method by method, and plans of calls that take care
+of the differences.
 
-The rule is one (docs/adr/0023): what both sides declare alike goes through; what only one of them knows may be left
-out, and is refused where it is used. A client with a method that no call could get right does not come to connect.
+The rule is one (docs/adr/0023): what both sides declare alike is sent; what only one of them declares may be left out,
+and is refused where it is used. If every call of some method would fail, the client cannot connect.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ __all__ = [
 
 
 MOST_LISTED: Final = 50
-"""Names of services or methods that a message tells; a server may have thousands."""
+"""Names of services or methods that a message lists; a server may have thousands."""
 
 MALFORMED: Final = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
-"""What reading a description raises that only looks like one."""
+"""What reading a malformed description may raise."""
 
 
 class Sides(NamedTuple):
@@ -48,34 +49,34 @@ class Sides(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One difference of two declarations of a method."""
+    """One difference between two declarations of a method."""
 
     method: str
     """``"Users.email"``"""
     text: str
     """One line that names both declarations."""
     always: bool
-    """No call could go right; else only those that use what differs are refused."""
+    """Whether every call would fail; otherwise only calls that use what differs are refused."""
     user: Literal["client", "server"]
-    """The side that would have to use it: the one that gives the argument or returns the value."""
+    """The side whose use of the difference makes a call fail: it gives the argument or returns the value."""
 
 
 class Agreed(NamedTuple):
     """A method as agreed on."""
 
     number: int
-    """On the wire."""
+    """The method's number on the wire."""
     plan: MethodPlan
-    """The client's own if both sides declare the same, else one that takes care of the differences."""
+    """The client's own plan if both sides declare the same, else a plan that takes care of the differences."""
     problem: str | None = None
-    """Why no call could go right, if so: then each is refused with it."""
+    """Why every call would fail, if so; each call is refused with this message."""
 
 
 def agree(client: ServicePlan, description: Description) -> dict[str, Agreed]:
     """Compares a client's service with that of a server.
 
     Returns:
-        For each of the client's methods what was agreed on.
+        What was agreed on, for each of the client's methods.
 
     Raises:
         FailedPrecondition: the description is malformed.
@@ -119,7 +120,7 @@ def _agree(client: ServicePlan, found: Numbered) -> dict[str, Agreed]:
 
 
 def service_findings(client: ServiceInfo, server: ServiceInfo, sides: Sides) -> list[Finding]:
-    """All differences of two declarations of a service that its client would meet."""
+    """All differences between two declarations of a service that the client's calls could meet."""
     served = {method.name: method for method in server.methods}
     found: list[Finding] = []
     for method in client.methods:
@@ -135,7 +136,7 @@ def service_findings(client: ServiceInfo, server: ServiceInfo, sides: Sides) -> 
 def method_findings(
     service: str, client: MethodInfo, client_types: Types, server: MethodInfo, server_types: Types, sides: Sides
 ) -> Iterator[Finding]:
-    """The differences of two declarations of a method, as far as calls could meet them."""
+    """The differences between two declarations of a method that calls could meet."""
     name = f"{service}.{client.name}"
     if client.kind != server.kind:
         text = f"{sides.client} {name} is {_article(client.kind)} but {sides.server} is {_article(server.kind)}"
@@ -184,7 +185,9 @@ def _differences(
     bare: bool = False,
     reply: bool = False,
 ) -> Iterator[tuple[str, bool]]:
-    """What to add to both types' names, and whether every value meets it. ``bare``: the form decides how it travels."""
+    """For each difference, a text to follow both types' names, and whether every value meets it. ``bare``: the value is
+    sent by itself, so both sides must agree on its form.
+    """
     if bare and _wire_form(sent.form) != _wire_form(expected.form):
         is_buffer = BUFFER_FORMS & {sent.form, expected.form}
         yield " (one is a bare buffer and the other is not)" if is_buffer else "", True
@@ -197,7 +200,7 @@ def _differences(
 
 
 def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: ServiceInfo, server: MethodInfo) -> Agreed:
-    """A method that takes care of what the two sides declare differently."""
+    """A method whose plan takes care of what the two sides declare differently."""
     ours = method_info(plan)
     for finding in method_findings(client.name, ours, client.types, server, service.types, Sides()):
         if finding.always:
@@ -213,7 +216,7 @@ def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: Service
             what = f"an item of '{ours.stream.name}'"
             coding = watch_sent(plan.request_item.coding, what, finder, where.refuse_sent)
             plan = msgspec.structs.replace(plan, request_item=msgspec.structs.replace(plan.request_item, coding=coding))
-    if client.plain:  # it takes all fields that come
+    if client.plain:  # a plan without a class takes all fields that arrive
         return Agreed(number, plan)
     finder = field_finder(server.returns.schema, service.types, ours.returns.schema, client.types)
     if finder is not None:
@@ -223,7 +226,7 @@ def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: Service
 
 
 class _Where(NamedTuple):
-    """The method, its two declarations, and how to complain about them."""
+    """A method, its two declarations, and the errors about their differences."""
 
     method: str
     client: ServicePlan
@@ -269,7 +272,7 @@ class _Arguments:
                     finders[each.name] = finder
         same = [_place(each) for each in ours.parameters] == [_place(each) for each in server.parameters]
         self.differ = not same or bool(self._needed or finders)
-        # Only plans in msgpack are compared, and that has names.
+        # Only plans in msgpack are compared, and msgpack can encode arguments by name.
         encode: Any = plan.arguments.encode_named
         self._encode = watch_named(encode, finders, where.refuse_sent)
 
@@ -292,12 +295,12 @@ class _Arguments:
 
 
 def _place(parameter: ParameterInfo) -> tuple[str, bool]:
-    """What must be the same, in the same order, for arguments to go by position."""
+    """For arguments to be sent by position, both sides must have the same of these, in the same order."""
     return parameter.name, parameter.form in BUFFER_FORMS
 
 
 def refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Agreed:
-    """A method whose calls end here, with that error."""
+    """A method whose calls raise this error, before anything is sent."""
 
     def refuse(bound: Any) -> NoReturn:
         raise type(error)(error.message)

@@ -1,4 +1,4 @@
-"""The plan of a method's arguments: what may be passed, whatever codec carries it."""
+"""The plan of a method's arguments: what may be passed, in any codec."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def arguments_plan(
     Args:
         method: The method's full name.
         parameters: The parameters in order.
-        coding: How they cross.
+        coding: Encodes and decodes them.
         binder: Binds calls of the method.
-        positional: So many of them may be given by position.
+        positional: How many of them may be given by position.
     """
     finders = {parameter.name: problem_finder(parameter.type) for parameter in parameters}
     check = _checker(method, finders)
@@ -59,7 +59,7 @@ def _named_encoder(
     if encode is None:
         return None
 
-    # Checks the values as well: only here is it known which parameters they are for.
+    # It checks the values as well: the core cannot, because only here it is known which parameter a value is for.
     def encode_named(bound: tuple[Any, ...] | dict[str, Any]) -> Parts:
         values = bound if isinstance(bound, dict) else dict(zip(names, bound, strict=True))
         for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Python's rules for calling, applied before a call leaves: what was given for which parameter.
+"""Python's rules for calling, applied before a call is sent: which argument was given for which parameter.
 
 The errors read like Python's own, and name the method, the argument and the signature.
 """
@@ -36,7 +36,7 @@ class Binder:
         self._stream = stream
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
-        """What was given: a tuple in order if every parameter was, else a dict by name.
+        """The arguments: a tuple in the parameters' order if every parameter was given, else a dict by name.
 
         Raises:
             InvalidArgument: an argument is missing, unexpected, given twice, or there are too many.
@@ -46,7 +46,7 @@ class Binder:
         return tuple(given[name] for name in names) if len(given) == len(names) else given
 
     def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Bound, Any]:
-        """Like :meth:`bind`, with the stream taken out: (the other arguments, the stream).
+        """Like :meth:`bind`, but returns the stream separately: (the other arguments, the stream).
 
         Raises:
             InvalidArgument: as :meth:`bind`; also if the stream cannot be iterated over.

@@ -1,4 +1,4 @@
-"""``nearcall.depends``: parameters of handlers that the server fills in, of which callers know nothing."""
+"""``nearcall.depends``: parameters of handlers that the server fills in, and callers do not see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Provider: TypeAlias = "Callable[..., Any]"
 
 
 class Dependency:
-    """What stands where a server fills in a value; made by :func:`depends`."""
+    """The default of a parameter that the server fills in; made by :func:`depends`."""
 
     __slots__ = ("provider",)
 
@@ -28,7 +28,7 @@ class Dependency:
         return f"nearcall.depends({provider_name(self.provider)})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        # Whoever calls a handler as an ordinary method meets this in the place of a value.
+        # Code that calls a handler as an ordinary method finds this object in place of a value.
         raise AttributeError(
             f"{self!r} has no '{name}': only a server fills it in; give the argument when you call the method yourself"
         )
@@ -55,14 +55,14 @@ def depends(provider: Callable[..., Any], /) -> Any:
 
     Args:
         provider: Called for each call, in the handler's own thread or task, after interceptors. Its result is the
-            value. If it is a generator, that is what it yields, and what comes after the ``yield`` runs when the
-            handler is through, before its reply is sent; an exception of the handler is raised at the ``yield``. It
-            may be ``async def`` for handlers that are. Its own parameters have defaults, which may be dependencies as
-            well; within a call each provider is asked once. The server's ``lifespan`` is a provider, too: it gives what
-            it has yielded when the server started.
+            value. The value of a generator is what it yields; the code after the ``yield`` runs when the handler has
+            ended, before its reply is sent; an exception of the handler is raised at the ``yield``. A provider may be
+            ``async def`` if the handler is. Its own parameters have defaults, which may be dependencies as well; within
+            a call each provider is asked once. The server's ``lifespan`` is a provider, too: its value is what it
+            yielded when the server started.
 
     Raises:
-        TypeError: it cannot be called.
+        TypeError: ``provider`` cannot be called.
     """
     given: Any = provider
     if not isinstance(given, Hashable) or not callable(given):
@@ -80,5 +80,5 @@ def is_asynchronous(provider: Provider) -> bool:
 
 
 def provider_name(provider: Provider) -> str:
-    """How messages speak of it."""
+    """A provider's name for messages."""
     return shown(getattr(provider, "__name__", None) or type(provider).__name__)

@@ -21,7 +21,7 @@ def describe(
 
     Args:
         plans: What it serves.
-        introspection: Its own service.
+        introspection: The server's own service.
         references: The services whose objects travel as references.
     """
     own = msgspec.UNSET if introspection is None else _service_info(introspection)
@@ -35,10 +35,10 @@ def describe(
 def described_as_text(
     plans: Sequence[ServicePlan], introspection: ServicePlan | None = None, references: Sequence[ServicePlan] = ()
 ) -> str:
-    """The same as JSON, for clients.
+    """The description as JSON, for clients.
 
     Raises:
-        ValueError: it is more than clients accept; says what there is too much of.
+        ValueError: the description is more than clients accept; the message says what there is too much of.
     """
     described = describe(plans, introspection, references)
     encoded = msgspec.json.encode(described)

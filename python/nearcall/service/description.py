@@ -1,11 +1,11 @@
-"""What a server tells about itself: the format.
+"""The format in which a server describes itself.
 
 A description is plain data that travels as JSON. A client that has a class compares it with the description when it
-connects (:mod:`nearcall.service.agreement`); a client that has none makes its plans from it
+connects (:mod:`nearcall.service.agreement`); a client without a class makes its plans from it
 (:mod:`nearcall.service.dynamic`).
 
-Methods are numbered in order of appearance over all services of a description: those that are served, those whose
-objects travel as references, the server's own. The number stands for the method on the wire.
+Methods are numbered in order of appearance over all services of a description: the services that are served, those
+whose objects travel as references, and the server's own. The number stands for the method on the wire.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ValueInfo(msgspec.Struct, frozen=True):
 
 
 class ParameterInfo(msgspec.Struct, frozen=True):
-    """A parameter; ``form`` is that of its value, or of its items if it is the stream."""
+    """A parameter; ``form`` is the form of its value, or of its items if it is the stream."""
 
     name: str
     type: str
@@ -91,7 +91,7 @@ class ServiceInfo(msgspec.Struct, frozen=True, dict=True):
 
 
 class Numbered(msgspec.Struct, frozen=True):
-    """A service whose methods have their numbers."""
+    """A service, with the numbers of its methods."""
 
     first: int
     """The number of its first method; the others follow."""
@@ -112,7 +112,8 @@ class Description(msgspec.Struct, frozen=True, dict=True):
     """The server's own service, numbered after all others; left out if it is switched off."""
     references: list[ServiceInfo] | msgspec.UnsetType = msgspec.UNSET
     """The services whose objects travel as references, in either direction, numbered after those that are served; left
-    out if there are none. One that is served as well is numbered here once more."""
+    out if there are none. A service that is served as well is numbered here once more.
+    """
 
     @property
     def passed(self) -> list[ServiceInfo]:
@@ -134,7 +135,7 @@ class Description(msgspec.Struct, frozen=True, dict=True):
         """The services that can be called, by name, the server's own among them."""
         own = [] if self.introspection is msgspec.UNSET else [self.introspection]
         first = _count(self.services) + _count(self.passed)
-        # One of that name that somebody serves comes before the server's own.
+        # If a user serves a service of the same name, it hides the server's own.
         return {**_by_name(first, own), **_by_name(0, self.services)}
 
     @cached_property

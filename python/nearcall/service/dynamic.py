@@ -34,7 +34,8 @@ __all__ = ["DescribedService", "described_services"]
 
 def described_services(description: Description) -> list[DescribedService]:
     """The services of a description, for a client that has no class."""
-    # Each stands for a service whose objects are passed. A class and its plan know each other, and go together.
+    # Each class stands for a service whose objects are passed. A class and its plan refer to each other, so they live
+    # equally long.
     services: dict[str, type] = {service.name: _Described(service.name, (), {}) for service in description.passed}
     for service in description.passed:
         cls = services[service.name]
@@ -48,11 +49,11 @@ class DescribedService:
     may describe thousands, and few are called.
 
     Values are plain data; buffers and arrays cross as everywhere. The arguments' number and names are checked before a
-    call leaves, their types by the server. A dataclass is sent and received as a dict.
+    call is sent; the server checks their types. A dataclass is sent and received as a dict.
 
     Args:
         service: The service.
-        services: The classes that stand for those whose objects are passed, by their names.
+        services: The classes that stand for the services whose objects are passed, by their names.
     """
 
     def __init__(self, service: ServiceInfo, services: Mapping[str, type]) -> None:
@@ -67,7 +68,7 @@ class DescribedService:
 
     @property
     def names(self) -> Iterable[str]:
-        """Those of its methods, in order."""
+        """The names of its methods, in order."""
         return self._service.places.keys()
 
     def method(self, name: str) -> MethodPlan:
@@ -79,7 +80,7 @@ class DescribedService:
         found = self._plans.get(name)
         if found is None:
             described = self._service.methods[self._service.places[name]]
-            # Two threads at once make the same.
+            # If two threads make the same plan at once, both get the one that was entered first.
             found = self._plans.setdefault(name, _dynamic_method(self.name, described, self._known))
         return found
 
@@ -114,16 +115,17 @@ class _Described(type):
     """A service of which only the description is known."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return True  # an object of one's own that comes home: it had the methods when it was passed
+        return True  # an object of this process that comes back: its methods were checked when it was passed
 
 
 MOST_WALKED = 10_000
-"""Types that hold references and are gone through for one service. One that is in itself is gone through for each way
-that leads to it."""
+"""Types with references that are gone through for one service. A type that contains itself is gone through once for
+each way that leads to it.
+"""
 
 
 def _holders(types: Mapping[str, Any]) -> set[str]:
-    """The names of the types in which there are references, in themselves or in types that they name."""
+    """The names of the types that contain references, directly or in the types that they name."""
     users: dict[str, set[str]] = {}
     holders: set[str] = set()
     for name, described in types.items():
@@ -147,21 +149,21 @@ def _holders(types: Mapping[str, Any]) -> set[str]:
 
 
 class _Known:
-    """What the types of a service refer to."""
+    """The types of a service, and annotations made from them for the references that they contain."""
 
     def __init__(self, types: Mapping[str, Any], services: Mapping[str, type]) -> None:
         self.types = types
         self.services = services
         self.senders = DescribedSenders(types, services)
         self._holders = _holders(types)
-        # Of types that do not contain themselves: those are the same wherever they are met.
+        # Annotations whose contents do not depend on the types around them: they are the same wherever the type is met.
         self._made: dict[str, Any] = {}
-        # The outermost type that was met again within itself, by how many are around it.
+        # Of the types that were met again within themselves, the outermost, as the number of types around it.
         self._outermost = MOST_WALKED
         self._walked = 0
 
     def annotation(self, schema: Any, outer: tuple[str, ...] = ()) -> Any:
-        """``Any``, or a type of plain data that has the services' classes in the places of references.
+        """``Any``, or a type of plain data that has the services' classes in place of references.
 
         Raises:
             FailedPrecondition: the types refer to each other in too many ways.
@@ -199,7 +201,7 @@ class _Known:
         before, self._outermost = self._outermost, MOST_WALKED
         made = self._fields(name, (*outer, name))
         if self._outermost >= len(outer):
-            # Nothing in it hangs on what is around it here.
+            # Nothing in it depends on the types around it here.
             self._made[name] = made
         self._outermost = min(before, self._outermost)
         return made
@@ -256,7 +258,7 @@ def _described_type(value: ValueInfo | ParameterInfo | StreamInfo, known: _Known
         services = () if found is Any else services_in(shapes.type_info(found))
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise FailedPrecondition("the server's description of its types is malformed") from None
-    # What it is like is the server's to check.
+    # The server checks the value's type.
     _, shape, outer = _ANY
     return ValueType(found, shape, value.type, value.schema, outer, services, described=True, sender=sender)
 
@@ -270,4 +272,4 @@ _BARE = {
     form: _known(annotation)
     for form, annotation in ((NOTHING, None), (BYTES, bytes), (BYTEARRAY, bytearray), (MEMORYVIEW, memoryview))
 }
-"""What crosses without a codec, by its form."""
+"""Annotation, shape and outer type of values that need no codec, by their form."""

@@ -1,7 +1,7 @@
-"""Services whose messages are bytes that somebody else encodes: no types are known here, and no codec is needed.
+"""Services whose messages are bytes that other code encodes: no types are known here, and no codec is needed.
 
 Servicers and stubs that protoc has generated are such services (:mod:`nearcall.grpcio`). Each method takes one message,
-or a stream of them, and returns one, or a stream of them. Its name in gRPC's paths is the name that it has.
+or a stream of them, and returns one, or a stream of them. The method's name is also its name in gRPC's paths.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EncodedMethod(NamedTuple):
     streams_in: bool
     streams_out: bool
     is_async: bool = False
-    """The handler is a coroutine function or an asynchronous generator; of no concern to clients."""
+    """The handler is a coroutine function or an asynchronous generator; clients ignore this."""
 
 
 def encoded_class(name: str, methods: Sequence[EncodedMethod], handlers: Mapping[str, Callable[..., Any]] = {}) -> type:
@@ -38,10 +38,10 @@ def encoded_class(name: str, methods: Sequence[EncodedMethod], handlers: Mapping
     Args:
         name: The service's name; dots divide it from its package.
         methods: Its methods.
-        handlers: What serves each, by its name. It takes the message as ``bytes``, or an iterator of them.
+        handlers: The handler of each method, by its name. It takes the message as ``bytes``, or an iterator of them.
 
     Raises:
-        ValueError: the service or a method has a name that cannot be served; says which.
+        ValueError: the service or a method has a name that cannot be served; the message says which.
     """
     for part in name.split("."):
         if not part.isidentifier() or part.startswith("_"):

@@ -1,7 +1,8 @@
-"""How a server calls objects that a client passes to it, where the two declare their service differently.
+"""How a server calls objects that a client passes to it, where both declare the objects' service differently.
 
-The roles are those of any call, turned around: the server sends arguments as it declares them. The client compares and
-takes care as ever, because it alone knows both declarations (:mod:`nearcall.service.agreement`).
+The roles are those of any call, turned around: the server sends arguments as it declares them. The client compares the
+declarations and takes care of the differences, as ever, because it alone knows both
+(:mod:`nearcall.service.agreement`).
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from .plan import MethodPlan, ServicePlan
 __all__ = ["Handler", "ImplementedMethod", "agree_to_implement", "by_position"]
 
 Handler = Callable[..., Any]
-"""What runs a method: takes the object, and its arguments as the method itself does."""
+"""Runs a method: takes the object, and the arguments as the method itself takes them."""
 
 
 class ImplementedMethod(NamedTuple):
-    """A method of an object of one's own, as the other side calls it."""
+    """A method of an object of this process, as the other side calls it."""
 
     number: int
-    """On the wire."""
+    """The method's number on the wire."""
     plan: MethodPlan
-    """With the parameters in the other side's order."""
+    """The plan, with the parameters in the other side's order."""
     arrange: Callable[[Handler], Handler]
-    """From a handler to one that takes the object, and every argument by position in the plan's order."""
+    """Turns a handler into a function that takes the object, and every argument by position in the plan's order."""
     problem: str | None = None
-    """Why no call could go right, if so."""
+    """Why every call would fail, if so."""
 
 
 def agree_to_implement(plan: ServicePlan, description: Description) -> list[ImplementedMethod]:
     """Compares a service that a client implements with that of a server, which calls it.
 
-    Methods that only one side has are left out: a call of one is refused when it comes.
+    Methods that only one side has are left out: a call of such a method is refused when it arrives.
 
     Raises:
         FailedPrecondition: the server knows no such service, or its description is malformed.
@@ -97,7 +98,7 @@ def by_position(plan: MethodPlan) -> Callable[[Handler], Handler]:
 
 
 class _Arranged:
-    """Puts arguments into the handler's own order, and refuses those that it does not have."""
+    """Puts arguments into the handler's own order, and refuses arguments that the handler does not have."""
 
     def __init__(self, plan: MethodPlan, theirs: list[str]) -> None:
         self._method = plan.full_name
@@ -125,7 +126,9 @@ class _Arranged:
 def _careful(
     service: ServicePlan, plan: MethodPlan, caller_service: ServiceInfo, caller: MethodInfo, ours: MethodInfo
 ) -> MethodPlan:
-    """The plan, which looks for fields that would vanish if there can be any."""
+    """The plan; where one side has fields that the other lacks, it refuses values in which such a field would be
+    lost.
+    """
     name = plan.full_name
     known = {parameter.name: parameter for parameter in ours.parameters}
     finders = {

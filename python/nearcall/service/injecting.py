@@ -1,4 +1,4 @@
-"""What a handler depends on, filled in around each of its calls."""
+"""Fills in the dependencies of handlers, around each call."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Handler: TypeAlias = "Callable[..., Any]"
 
 
 def check_overrides(overrides: Mapping[Provider, Provider] | None) -> Mapping[Provider, Provider] | None:
-    """The option of that name, as given.
+    """The option ``overrides``, as given.
 
     Raises:
-        TypeError: it is no mapping from functions to functions.
+        TypeError: ``overrides`` is no mapping from functions to functions.
     """
     if overrides is None:
         return None
@@ -51,15 +51,15 @@ class _Step(NamedTuple):
     provide: Provider
     kind: str
     arguments: tuple[tuple[str, int], ...]
-    """Its parameters, and which of the earlier steps gives them."""
+    """The provider's parameters, and the numbers of the earlier steps that give them."""
 
 
 class Injector:
-    """Fills in what handlers depend on.
+    """Fills in the dependencies of handlers.
 
     Args:
         overrides: What to call in the place of some providers.
-        lifespan: The function whose value is the server's, and not made for a call.
+        lifespan: The server's lifespan: a provider whose value is made once for the server, and not for each call.
         value: Gives that value.
     """
 
@@ -74,10 +74,11 @@ class Injector:
         self._value = value
 
     def around(self, plan: MethodPlan, handler: Handler) -> Handler:
-        """A handler that takes what its callers give; itself if it depends on nothing.
+        """The handler with its dependencies filled in, which takes only what callers give; the handler itself if it has
+        none.
 
         Raises:
-            TypeError: something that it depends on cannot be had; the message names the method and the parameter.
+            TypeError: a dependency cannot be filled in; the message names the method and the parameter.
         """
         if not plan.dependencies:
             return handler
@@ -88,8 +89,8 @@ class Injector:
 
         Args:
             provider: The function as it was declared.
-            place: Finds which step gives what a parameter of it depends on.
-            where: What depends on it, for messages.
+            place: Finds the step that gives the value of a dependency of the provider.
+            where: The handler's parameter that needs the provider, for messages.
             in_loop: Whether the handler is asynchronous.
         """
         given = self._overrides.get(provider, provider)
@@ -206,11 +207,13 @@ class _Recipe:
 
 
 _NO_STACK = ExitStack()
-"""For recipes in which nothing surrounds the handler: it stays empty."""
+"""For recipes in which no provider surrounds the handler: this stack stays empty."""
 
 
 class _Given:
-    """A generator's surroundings. One that swallows an exception keeps it neither from others nor from the caller."""
+    """A generator's context manager. If the generator swallows an exception, the other providers and the caller still
+    get it.
+    """
 
     def __init__(self, manager: AbstractContextManager[Any]) -> None:
         self._manager = manager
@@ -225,7 +228,7 @@ class _Given:
 
 
 class _GivenInLoop:
-    """The same of an asynchronous generator."""
+    """The same for an asynchronous generator."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
         self._manager = manager

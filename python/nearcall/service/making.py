@@ -17,7 +17,7 @@ from .values import value_plan
 __all__ = ["in_codec", "make_method"]
 
 _MSGPACK = Msgpack()
-"""What every plan begins with: on nearcall's own transports nothing else is spoken, and descriptions speak of it."""
+"""The codec of every new plan: nearcall's own transports use no other, and descriptions describe plans in it."""
 
 
 def make_method(
@@ -73,11 +73,11 @@ def make_method(
 
 
 def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
-    """The same service in another codec: what is called stays, and how its values cross is the codec's.
+    """The same service in another codec: the same methods with the codec's encoding of their values.
 
     Raises:
-        TypeError: a method has no counterpart in the codec, or only a server's description of the service is known; one
-            line that names the method and the parameter.
+        TypeError: a method has no counterpart in the codec, or only a server's description of the service is known. The
+            message is one line that names the method and the parameter.
     """
     if plan.encoded:
         methods = [msgspec.structs.replace(method, path=f"/{plan.name}/{method.name}") for method in plan.methods]
@@ -96,7 +96,7 @@ def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
         changed.append(
             msgspec.structs.replace(
                 method,
-                # Who is called by a path answers, with nothing if need be.
+                # A one-way method that is called by a path, over HTTP, answers all the same, with nothing.
                 kind=UNARY if method.kind == ONEWAY and coding.path else method.kind,
                 arguments=msgspec.structs.replace(method.arguments, coding=coding.arguments, encode_named=None),
                 request_item=item,

@@ -1,4 +1,4 @@
-"""Plans: everything about a service that is worked out once, so that a call does not have to.
+"""Plans: everything about a service that is worked out once, so that no call has to.
 
 A plan is made from a class when it is declared a service (:mod:`nearcall.service.service`), or from a server's
 description (:mod:`nearcall.service.dynamic`). The compiled core reads a plan's attributes when a method is registered
@@ -40,10 +40,10 @@ ONEWAY: Final = "oneway"
 
 
 class ValuePlan(msgspec.Struct, frozen=True, eq=False):
-    """What is known of one value: a result, or one item of a stream."""
+    """What a call needs to know of one value: a result, or one item of a stream."""
 
     coding: ValueCoding
-    """How it crosses."""
+    """Encodes and decodes it."""
     accepts: tuple[type, ...]
     """A value whose exact type is among these needs no check."""
     check: Callable[[Any], None] | None
@@ -73,19 +73,19 @@ class Parameter(msgspec.Struct, frozen=True, eq=False):
 
 
 class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
-    """What is known of the arguments of a method, its streaming parameter left out."""
+    """What a call needs to know of a method's arguments, its streaming parameter left out."""
 
     coding: ArgumentsCoding
-    """How they cross."""
+    """Encodes and decodes them."""
     names: tuple[str, ...]
     positional: int
-    """So many of the parameters may be given by position; the rest are keyword-only."""
+    """How many of the parameters may be given by position; the rest are keyword-only."""
     accepts: tuple[tuple[type, ...], ...]
     """Per parameter: exact types that need no check."""
     check_at: Callable[[int, Any], None]
     """Checks a value for the parameter of that index; raises :class:`~nearcall.errors.InvalidArgument`."""
     bind: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | dict[str, Any]]
-    """Python's rules for calling: a full tuple if every parameter was given, else what was given, by name."""
+    """Applies Python's rules for calling: gives a full tuple if every parameter was given, else a dict by name."""
     encode_named: Callable[[tuple[Any, ...] | dict[str, Any]], Parts] | None
     """Checks what ``bind`` returned, and encodes it by name. ``None``: the codec's ``encode`` takes it as it is."""
     parameters: tuple[Parameter, ...]
@@ -104,7 +104,7 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     slots: tuple[Slot, ...]
     """All parameters in order, the streaming one among them."""
     stream_position: int
-    """Where among all parameters the streaming one stands, or -1."""
+    """The place of the streaming parameter among all parameters, or -1."""
     reply: ValuePlan
     """The result, or the items of the stream from the server."""
     handler_is_async: bool
@@ -112,23 +112,25 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     split: Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...] | dict[str, Any], Any]]
     """Like ``arguments.bind`` for a method with a streaming parameter: the other arguments, and the stream."""
     adapt: Callable[[Callable[..., Any]], Callable[..., Any]]
-    """From a handler to one that takes every parameter by position, in order, the stream in its place."""
+    """Turns a handler into a function that takes every parameter by position, in order, the stream in its place."""
     signature: str
     """The signature as one would write it: ``add(a: int, b: int = ...) -> int``."""
     always_named: bool = False
     """Always send the arguments by name, through ``encode_named``: the server declares the method differently."""
     idempotent: bool = False
-    no_side_effects: bool = False
     """Calling twice does what calling once does, so the call may be repeated after a broken connection."""
+    no_side_effects: bool = False
+    """A call changes nothing: the method is idempotent, and over HTTP it may be called by GET."""
     doc: str | None = None
     takes: tuple[type, ...] = ()
     """The service classes whose objects travel to the handler as references: in arguments and in the stream to it."""
     gives: tuple[type, ...] = ()
     """The service classes whose objects come back as references: in the result or in the stream from the handler."""
     types: MethodTypes | None = None
-    """What codings in other codecs are made from; ``None`` if only a server's description is known."""
+    """The types from which other codecs make their codings; ``None`` if only a server's description is known."""
     path: str | None = None
-    """Where gRPC's peers call it, ``/package.Service/Method``, if this is the plan for them."""
+    """The path by which peers of gRPC and Connect call it, ``/package.Service/Method``, if this is the plan for them.
+    """
     dependencies: tuple[tuple[str, Dependency], ...] = ()
     """Parameters of the handler that its server fills in, by name; they are not among ``slots``."""
 
@@ -147,10 +149,10 @@ class ServicePlan(msgspec.Struct, frozen=True, eq=False):
     types: dict[str, Any] = {}
     """The named types that the methods' schemas refer to."""
     errors: tuple[type[Exception], ...] = ()
-    """Exception classes of the application that arrive at the caller as themselves."""
+    """Exception classes of the application that the caller catches as these classes."""
     instance: Literal["server", "session"] = "server"
     """Who answers: one object for all clients, or one for each, which the server makes."""
     plain: bool = False
-    """Made from a description: values are plain data, whose fields nobody has declared here."""
+    """Made from a description: values are plain data, and no class here declares their fields."""
     encoded: bool = False
-    """Every message is bytes that somebody else encodes (:mod:`nearcall.service.encoded`): one for all codecs."""
+    """Every message is bytes that other code encodes (:mod:`nearcall.service.encoded`), the same in all codecs."""

@@ -1,6 +1,6 @@
-"""A description that arrived, read and checked: a server may send anything, and its text may have been made to harm.
+"""Reads and checks a description that arrived: a server may send anything, and may mean harm.
 
-What a later version of nearcall may add is let through: unknown fields, and schemas of an unknown kind.
+Whatever a later version of nearcall may add is accepted: unknown fields, and schemas of an unknown kind.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
 __all__ = ["Malformed", "check_limits", "read_description", "read_of_server"]
 
 MOST_METHODS = 4096
-"""Methods of all services of a description. A client goes through all of them whenever it connects."""
+"""Methods of all services of a description. A client goes through all of them each time it connects."""
 MOST_VALUES = 200_000
-"""Values in a description: everything that has a place in its JSON, but names in objects."""
+"""Values in a description: everything in its JSON but the names in objects."""
 LONGEST = 4 << 20
 """Bytes of a description."""
 MOST_MEMBERS = 256
 """Members of a union, which are tried one by one."""
 _MOST_REMEMBERED = 64 * 1024
-"""Bytes of the longest description that is remembered."""
+"""Bytes of the longest description that :func:`read_of_server` remembers."""
 LONGEST_NAME = 1000
 """Characters of a name of a service, method or parameter."""
 DEEPEST = 64
@@ -39,14 +39,14 @@ _STREAMING = frozenset({CLIENT_STREAM, BIDI_STREAM})
 
 
 class Malformed(Exception):
-    """What is wrong, and where, in a line that is fit to be shown."""
+    """A description is malformed; the message says where and how, in one line that is safe to show."""
 
 
 def read_description(data: Mapping[str, Any] | bytes) -> Description:
     """Reads a description that arrived, as JSON or already as plain data.
 
     Raises:
-        FailedPrecondition: it is malformed, or of a version that this library does not know.
+        FailedPrecondition: the description is malformed, or of a version that this library does not know.
     """
     try:
         if isinstance(data, bytes):
@@ -65,17 +65,18 @@ def read_description(data: Mapping[str, Any] | bytes) -> Description:
         raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None
 
 
-_remembered = functools.lru_cache(maxsize=16)(read_description)  # what is refused is not kept
+_remembered = functools.lru_cache(maxsize=16)(read_description)  # a refused description is not remembered
 
 
 def read_of_server(text: str) -> Description:
-    """The same for a client. Its next connection finds the same description as a rule: short ones are remembered."""
+    """The same for a client. Its next connection usually gets the same description, so short ones are remembered."""
     data = text.encode()
     return _remembered(data) if len(data) <= _MOST_REMEMBERED else read_description(data)
 
 
 def check_limits(data: dict[str, Any], length: int) -> None:
-    """Makes sure of a description of one's own, as plain data and so many bytes of JSON, that others can read it.
+    """Makes sure that clients accept this server's own description, given as plain data and as its length in JSON,
+    bytes.
 
     Raises:
         Malformed: there is too much of it.
@@ -100,7 +101,7 @@ def _check_methods(description: Description) -> None:
 
 
 def _check_size(data: Any) -> None:
-    """Makes sure that plain data can be walked through, also by functions that call themselves."""
+    """Makes sure that plain data is neither too deep nor too large, even for recursive functions."""
     level: list[Any] = [data]
     count = 1
     for _ in range(DEEPEST):
@@ -170,7 +171,9 @@ def _distinct(what: str, names: Iterable[str]) -> None:
 
 
 def _check_type(where: str, described: Any) -> None:
-    """A type with fields; an empty description, or one of another layout, is a later version's."""
+    """Checks a type with fields. A type without fields, or of another layout, comes from a later version, and is
+    accepted.
+    """
     if not _is_object(described):
         raise Malformed(f"{where} is described by {_kind_of(described)}")
     fields, tag = described.get("fields"), described.get("tag")

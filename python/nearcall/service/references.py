@@ -1,7 +1,7 @@
-"""Which services travel as references with calls of a service, and who calls whom then.
+"""Which services' objects travel as references with calls of a service, and which side calls them then.
 
-An object that is passed to a server is called by it; one that comes back is called by the client; and so on with what
-is passed in calls of those.
+A server calls an object that is passed to it; a client calls an object that comes back; and so on for objects that are
+passed in calls of these.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Passed(NamedTuple):
     """The service classes whose objects travel between a client and its server, each in the order found."""
 
     called: tuple[type, ...]
-    """Those whose objects the client gets."""
+    """The classes whose objects the client gets."""
     implemented: tuple[type, ...]
-    """Those whose objects it gives."""
+    """The classes whose objects the client gives."""
 
 
 def passed_with(plan: ServicePlan) -> Passed:
-    """What is passed by a client of a service.
+    """What a client of a service and its server pass to each other.
 
     Raises:
-        TypeError: one of the classes cannot be served; says why.
+        TypeError: one of the classes cannot be served; the message says why.
     """
     called: dict[type, None] = {}
     implemented: dict[type, None] = {}
@@ -82,7 +82,7 @@ class PassedNames(NamedTuple):
 
 
 def passed_in(description: Description, names: Iterable[str]) -> PassedNames:
-    """What is passed by clients of the services of these names, as a server describes them."""
+    """What clients of the services of these names and their server pass to each other, as the server describes it."""
     passed = {service.name: service for service in description.passed}
     called: dict[str, None] = {}
     implemented: dict[str, None] = {}
@@ -90,7 +90,7 @@ def passed_in(description: Description, names: Iterable[str]) -> PassedNames:
     waiting = deque([(served[name], True) for name in names])
     while waiting:
         service, by_client = waiting.popleft()
-        # What a type refers to is found when it is met first.
+        # A type is searched for references when it is first met.
         seen: dict[bool, set[str]] = {True: set(), False: set()}
         for method in service.methods:
             takes = [parameter.schema for parameter in method.parameters]

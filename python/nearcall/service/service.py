@@ -65,17 +65,18 @@ def service(
     methods are served beside the interface's.
 
     The annotations are examined at once. Only if one of them names something that is defined further down in the
-    module, the examination waits until the service is first used.
+    module, they are examined when the service is first used.
 
     Args:
         cls: The class, when the decorator is written without parentheses.
         name: The service's name; the class's own if not given. Letters, digits, underscores and dots.
         errors: Exception classes of the application that arrive at the caller as themselves, and their subclasses as
             the nearest of them: with their arguments and attributes, as far as these can be encoded, as plain data.
-        instance: Who answers. ``"server"``: the object that is served, all clients. ``"session"``: each client an
-            object of its own, which the server makes at the first call and drops with the connection; serve the class
-            then. Its ``close`` or ``aclose`` is no method for clients: the server calls it at the end. ``None``: as the
-            service that the class derives from says, and ``"server"`` if it derives from none.
+        instance: Which object answers a client. ``"server"``: the object that is served, for all clients.
+            ``"session"``: an object of each client's own, which the server makes at the first call and drops with the
+            connection; serve the class then. Its ``close`` or ``aclose`` is no method for clients: the server calls it
+            at the end. ``None``: as the service that the class derives from says, and ``"server"`` if it derives from
+            none.
 
     Raises:
         TypeError: the class cannot be served; the message names the method, the annotation and what to do.
@@ -130,7 +131,7 @@ def idempotent(method: F) -> F:
 def no_side_effects(method: F) -> F:
     """Marks a method that changes nothing: it is :func:`idempotent`, and at ``http://`` URLs it can be called by GET.
 
-    Whatever follows links may call such a method, a browser without asking among them, and answers may be kept.
+    Anything that follows links may call such a method, such as a browser without asking, and caches may keep answers.
     """
     setattr(method, NO_SIDE_EFFECTS_MARK, True)
     return idempotent(method)
@@ -158,8 +159,8 @@ def plan_of(cls: type) -> ServicePlan:
 
 
 def plan_of_all(classes: Sequence[type]) -> ServicePlan:
-    """The plan of all that is promised of objects of several classes of one service: every method as the class that
-    introduced it declares it. An interface, one that adds methods to it and one that implements it are such classes.
+    """One plan for objects of several classes of one service, with each method as the class that introduced it declares
+    it. Such classes are an interface, a class that adds methods to it, and a class that implements it.
 
     Raises:
         TypeError: one of the classes cannot be served, or two of them introduce a method of the same name.
@@ -193,7 +194,7 @@ def plan_of_all(classes: Sequence[type]) -> ServicePlan:
 
 
 def _declared_above(cls: type) -> list[type]:
-    """The decorated classes that a class is or derives from, the one that gives the service its name first."""
+    """The class and its bases, as far as they are decorated, beginning with the one that gives the service its name."""
     return [base for base in reversed(cls.__mro__) if base in declared]
 
 
@@ -206,7 +207,7 @@ def _build(cls: type) -> ServicePlan:
     methods: list[MethodPlan] = []
     for method, owner in _methods_of(cls, above).items():
         if instance == "session" and method in ("close", "aclose"):
-            continue  # the object's end is the server's to say
+            continue  # the server calls these at the object's end, and clients may not
         written = read_method(name, method, owner.__dict__[method], _namespace(owner), None)
         plan = method_plan(written, builder)
         implementer = next(base for base in cls.__mro__ if method in base.__dict__)
@@ -260,12 +261,14 @@ def _implementation(interface: MethodPlan, written: ReadMethod, owner: type, bui
     ours, theirs = method_info(interface), method_info(plan)
     for finding in method_findings(interface.service, ours, builder.types, theirs, builder.types, sides):
         raise TypeError(f"{owner.__name__}.{interface.name}() differs from its interface: {finding.text}")
-    # Other codecs must come to the same on both sides, and clients know the interface alone.
+    # Codecs must work out the same coding on both sides, and clients only know the interface.
     return msgspec.structs.replace(plan, types=method_types(written, builder, read))
 
 
 def _mentioned(cls: type, scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Those names of a function's scope that the annotations in a class mention: keeping all would keep them alive."""
+    """The names of a function's scope that the annotations in a class mention. Keeping the whole scope would keep its
+    values alive.
+    """
     functions = [value for value in cls.__dict__.values() if isinstance(value, types.FunctionType)]
     try:
         text = " ".join(str(annotation) for function in functions for annotation in function.__annotations__.values())

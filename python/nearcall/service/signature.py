@@ -34,7 +34,7 @@ NO_SIDE_EFFECTS_MARK = "__nearcall_no_side_effects__"
 
 
 _LISTS = (list, set, frozenset, Sequence, Collection)
-"""What a newcomer writes for the result of a generator."""
+"""Annotations that are mistaken for the result of a generator."""
 
 
 class ReadMethod(NamedTuple):
@@ -43,7 +43,7 @@ class ReadMethod(NamedTuple):
     service: str
     name: str
     parameters: tuple[inspect.Parameter, ...]
-    """With annotations resolved; without ``self``."""
+    """The parameters without ``self``, with annotations resolved."""
     returns: Any
     is_async: bool
     oneway: bool
@@ -69,8 +69,8 @@ def read_method(
         name: The method's name.
         function: The function as found in the class.
         namespace: Names that annotations may use beside the module's.
-        interface: The same method of the interface that this one implements; lends the hints that are not written
-            here, and its parameters are the ones served.
+        interface: The method of the interface that this one implements. It gives the annotations that are missing here,
+            and its parameters are those that are served.
 
     Raises:
         TypeError: the signature is not one that can be served; the message says why and what to do.
@@ -104,7 +104,7 @@ def read_method(
                     f"{where}: parameter '{parameter.name}' is not in the interface {interface.full_name}(); "
                     "give it a default or remove it"
                 )
-            continue  # of no concern to callers
+            continue  # callers do not see it
         parameters.append(_complete(where, parameter, hints, borrowed.get(parameter.name)))
     returns = hints.get("return", inspect.Parameter.empty)
     if returns is inspect.Parameter.empty:
@@ -164,7 +164,7 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
 
 
 def method_types(method: ReadMethod, builder: SchemaBuilder, handler: ReadMethod | None = None) -> MethodTypes:
-    """The types of a method. ``handler``, which implements it, says what the interface leaves open: its defaults.
+    """The types of a method. ``handler`` implements the method and gives the defaults that the interface leaves open.
 
     Raises:
         TypeError, NameError: as :func:`method_plan`.
@@ -236,7 +236,7 @@ def _check_dependency(
 
 
 def _stands_for_itself(annotation: Any) -> bool:
-    """Whether a first parameter may be what others call self."""
+    """Whether a first parameter of another name than ``self`` may still be the object itself."""
     return annotation is None or isinstance(annotation, TypeVar) or type_name(annotation) == "Self"
 
 
@@ -291,7 +291,7 @@ def _check_streams(method: ReadMethod, function: Callable[..., Any], own_hints: 
 
 
 def _item_of(annotation: Any) -> Any:
-    """What a generator yields that was annotated as if it returned a list."""
+    """The type of the items of a generator that was annotated as if it returned a list."""
     arguments = get_args(annotation)
     return arguments[0] if get_origin(annotation) in _LISTS and arguments else annotation
 
@@ -299,7 +299,7 @@ def _item_of(annotation: Any) -> Any:
 def _check_order(where: str, method: ReadMethod, interface: ReadMethod, written: list[inspect.Parameter]) -> None:
     names = [parameter.name for parameter in method.parameters]
     wanted = [parameter.name for parameter in interface.parameters]
-    # Handlers are called by position, so parameters of its own must not come between the interface's.
+    # Handlers are called by position, so the handler's own parameters must not come between the interface's.
     leading = [parameter.name for parameter in written if parameter.kind in POSITIONAL_KINDS]
     by_position = [parameter.name for parameter in method.parameters if parameter.kind in POSITIONAL_KINDS]
     if names != wanted or leading[: len(by_position)] != by_position:

@@ -1,4 +1,4 @@
-"""From an annotation to what is known of its values, and to the check that they pass before they are sent."""
+"""From an annotation to the type of its values, and to the check of a value before it is sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ProblemFinder: TypeAlias = "Callable[[Any], str | None]"
 
 
 def value_type(annotation: Any, builder: SchemaBuilder) -> ValueType:
-    """What is known of an annotation.
+    """The type that an annotation stands for.
 
     Raises:
         UnsupportedTypeError: its values cannot be sent.
