@@ -1,1 +1,1 @@
-"""How values become bytes: msgpack through msgspec, raw buffers and numpy arrays out of band."""
+"""How values become bytes: msgpack through msgspec, with raw buffers and numpy arrays beside the message."""

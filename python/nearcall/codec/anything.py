@@ -1,7 +1,7 @@
-"""Values where the type says ``Any``: they arrive as they left, or the call is refused.
+"""Values where the type says ``Any``: they arrive as they were sent, or the call is refused.
 
-msgpack has lists, maps, numbers, texts and bytes. Other types of Python's own travel in extension types of nearcall's;
-a class is refused, because the receiver would not know it.
+msgpack has lists, maps, numbers, texts and bytes. Python's other built-in types travel in nearcall's own extension
+types. Objects of a class are refused, because the receiver would not know the class.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_+\-]{1,32}(?:/[A-Za-z0-9_+\-]{1,32}){0,3}")
 
 
 class Packed:
-    """Stands for a value that travels as an extension type; the encoder's hook asks what is in it."""
+    """Stands for a value that travels as an extension type; the encoder's hook encodes its content."""
 
     __slots__ = ("code", "content")
 
@@ -45,14 +45,14 @@ class Packed:
 
 
 def pack(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
-    """What to encode for a value, so that :func:`unpack` makes an equal value of the same type of it.
+    """What to encode for a value, so that :func:`unpack` makes an equal value of the same type.
 
     Args:
         value: The value.
-        other: What to encode for a value of another type than those that arrive as they left; ``None`` refuses it.
+        other: Gives what to encode for a value of any other type; ``None``: such a value is refused.
 
     Raises:
-        TypeError: it would arrive as something else; says what to do.
+        TypeError: the value would arrive as something else; the message says what to do.
     """
     kind = cast(Any, type(value))
     if kind in _SCALARS:
@@ -85,7 +85,9 @@ def pack(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
 
 
 def pack_plainly(value: Any) -> Any:
-    """Like :func:`pack`, but objects with fields become dicts, and other types the plain ones they are made of."""
+    """Like :func:`pack`, but objects with fields become dicts, and values of subclasses become values of the plain
+    types that they derive from.
+    """
     return pack(value, _plainly)
 
 
@@ -106,14 +108,14 @@ def _plain_subclass(value: Any) -> Any:
     for base in bases:
         if isinstance(value, base):
             return pack_plainly(base(value))
-    return value  # the encoder's hook knows the rest, or says that it cannot be encoded
+    return value  # the encoder's hook converts other values, or refuses them
 
 
 def unpack(code: int, content: Any) -> Any:
     """The value that a decoded extension stands for.
 
     Raises:
-        ValueError: it stands for nothing.
+        ValueError: the extension is malformed.
     """
     try:
         if code == OBJECT:
@@ -122,7 +124,7 @@ def unpack(code: int, content: Any) -> Any:
         if type(content) is list:
             kind: Any = {TUPLE: tuple, SET: set, FROZENSET: frozenset}[code]
             return kind(content)
-    except Exception as problem:  # of whatever class: the content is a peer's
+    except Exception as problem:  # of any class: a peer chose the content
         raise ValueError(f"a malformed value of extension type {code}: {problem}") from None
     raise ValueError(f"a malformed value of extension type {code}")
 
@@ -172,7 +174,7 @@ def _scalar(value: Any) -> Any:
     return Packed(OBJECT, ["numpy", [code, value.tobytes()]])
 
 
-# By name, because importing all of their modules takes longer than everything else that nearcall does first.
+# By name: importing all of these modules takes longer than anything else that nearcall does at its start.
 _OBJECTS: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "datetime.datetime": _datetime,
     "datetime.time": _time,

@@ -1,7 +1,7 @@
 """NumPy arrays in a message: a small header in the msgpack, the elements as a raw buffer beside it.
 
-numpy is optional. Nothing here imports it before an array was met, which only happens once somebody else has
-imported it or a peer has sent one.
+numpy is optional. This module imports it only when it meets an array: then other code has imported numpy, or a peer has
+sent an array.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["array_header", "dtype_name", "dtype_of_annotation", "is_array_type",
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[Any, tuple[int, ...], str, int]).decode
 
-# numpy's scalar classes that stand for several dtypes, and those whose size or unit is not in the name.
+# numpy's scalar classes that stand for several dtypes, and classes whose name does not tell their size or unit.
 _ABSTRACT = frozenset(
     {
         *("generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating"),
@@ -76,9 +76,9 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
         index: The number of the buffer that will carry the elements.
 
     Raises:
-        TypeError: the elements are Python objects, or of a type that its name does not define.
+        TypeError: the elements are Python objects, or their dtype cannot be described.
     """
-    np: Any = sys.modules["numpy"]  # of whoever has an array
+    np: Any = sys.modules["numpy"]  # imported already, since there is an array
     flat: Any = array
     if type(array) is not np.ndarray:
         if isinstance(array, np.ma.MaskedArray):
@@ -95,9 +95,9 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
     header = _encode((code, array.shape, order, index))
     if array.nbytes == 0:
         return header, memoryview(b"")
-    if flat.ndim == 0:  # a buffer without dimensions has no shape, and many readers want one
+    if flat.ndim == 0:  # a buffer without dimensions has no shape, and many readers need a shape
         flat = flat.reshape(1)
-    if not plain:  # as bytes, because times and records have no format that the buffer protocol knows
+    if not plain:  # as bytes, because the buffer protocol has no format for times and records
         flat = flat.reshape(-1).view(np.uint8)
     return header, memoryview(flat)
 
@@ -105,8 +105,8 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
 def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndarray[Any, Any]:
     """The array that a header describes, as a view of its buffer: writable only if the buffer is.
 
-    Nothing of the header reaches numpy before the bytes that it asks for have been counted, in Python's exact integers,
-    and are those of the buffer: numpy reads more into a dtype than a peer may say.
+    The header is given to numpy only after its bytes were counted, in Python's exact integers, and found to be the
+    buffer's: numpy accepts dtypes that a peer must not send.
 
     Raises:
         ValueError: the header is malformed or does not fit the buffer.
@@ -114,7 +114,7 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
     if len(header) > _MAX_HEADER:
         raise ValueError(f"malformed array header: {len(header)} bytes, at most {_MAX_HEADER} are accepted")
     header = bytes(header)
-    # Arrays that come one after the other are described alike, as the frames of a camera are.
+    # Arrays that arrive one after the other often have the same header, such as the frames of a camera.
     layout = _layout(header) if len(header) <= _CACHED_CODE else _read_layout(header)
     make, dtype, shape, order, index, size = layout
     if index >= len(buffers):
@@ -123,7 +123,7 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
     if buffer.nbytes != size:
         raise ValueError(f"an array of {size} bytes refers to a buffer of {buffer.nbytes} bytes")
     try:
-        # The usual order is not named: a keyword takes numpy four times as long as all the rest.
+        # For the usual order there is no keyword: with one, numpy takes four times as long as everything else here.
         array: np.ndarray[Any, Any] = (
             make(shape, dtype, buffer) if order == "C" else make(shape, dtype, buffer, order="F")
         )
@@ -135,7 +135,7 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
 
 
 def _read_layout(header: bytes) -> tuple[Any, Any, tuple[int, ...], str, int, int]:
-    """numpy's class of arrays; and of this one the dtype, the shape, the order, the number of its buffer, its bytes.
+    """``numpy.ndarray``, and the array's dtype, shape, order, number of its buffer and length in bytes.
 
     Raises:
         ValueError: the header is malformed.
@@ -162,7 +162,7 @@ def _read_layout(header: bytes) -> tuple[Any, Any, tuple[int, ...], str, int, in
     return np.ndarray, dtype, shape, order, index, itemsize * math.prod(shape)
 
 
-_layout = functools.lru_cache(maxsize=_CACHED_DTYPES)(_read_layout)  # what is refused is not kept
+_layout = functools.lru_cache(maxsize=_CACHED_DTYPES)(_read_layout)  # a refused header is not cached
 
 
 def _dtype_code(dtype: Any) -> tuple[Any, bool]:
@@ -184,7 +184,7 @@ def _dtype_code(dtype: Any) -> tuple[Any, bool]:
         raise TypeError(f"an array of dtype {dtype} cannot be sent: convert it with astype() first")
     entry = code, dtype.kind in "biufc"
     if len(encoded) <= _CACHED_CODE:
-        if len(_dtype_codes) >= _CACHED_DTYPES:  # who uses so many can work them out again
+        if len(_dtype_codes) >= _CACHED_DTYPES:  # a program with so many dtypes works them out again
             _dtype_codes.clear()
         _dtype_codes[dtype] = entry
     return entry

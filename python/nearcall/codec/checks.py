@@ -1,7 +1,7 @@
 """The cheap check of a value against its annotation, made before it is sent.
 
-Only the outer type is looked at, so that the cost does not grow with the value: what is inside a container is left to
-the receiver's decoder, which has to look at it anyway.
+Only the outer type is checked, so that the cost does not grow with the value. The receiver's decoder checks what is
+inside a container, as it must in any case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STRINGS = (str, *BUFFERS)
 
 
 class OuterType(NamedTuple):
-    """What may be passed for an annotation."""
+    """The values that may be passed for an annotation."""
 
     accepts: tuple[type, ...]
     """Exact types that always fit."""
@@ -52,7 +52,7 @@ def outer_type(annotation: Any) -> OuterType:
     if is_array_type(cls):
         scalar = dtype_of_annotation(annotation)
         return OuterType((cls,) if scalar is None else (), _array(cls, scalar))
-    if not isinstance(cls, type) or is_service(cls):  # a reference's sender looks at the value itself
+    if not isinstance(cls, type) or is_service(cls):  # the sender of references checks the value itself
         return OuterType((), None)
     return _of_class(cls)
 
@@ -107,7 +107,7 @@ def _of_class(cls: type) -> OuterType:
 
 
 def _has_fields(cls: Any) -> bool:
-    """Whether a subclass may hold more than what is declared."""
+    """Whether a class declares fields, so that a subclass may hold more than these."""
     return any(
         hasattr(cls, mark) for mark in ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "_fields")
     )
@@ -165,7 +165,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def _is_int(value: Any) -> bool:
-    # numbers.Integral so that numpy's integers pass; bool is one, too, and cannot be subclassed.
+    # numbers.Integral so that numpy's integers pass; bool is an Integral, too, and cannot be subclassed.
     return type(value) is not bool and isinstance(value, numbers.Integral)
 
 

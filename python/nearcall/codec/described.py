@@ -1,7 +1,8 @@
-"""Senders for clients that have no class: made from a server's description of its types.
+"""Senders for clients without a class, made from a server's description of its types.
 
-What such a client passes is plain data, whose types need not be those that the server's class names: a list will do for
-a tuple, a text for a date. So less is refused than with a class, but what would be lost is lost for nobody.
+Such a client passes plain data, whose types need not be those of the server's class: a list will do for a tuple, a text
+for a date. So these senders refuse less than those of a class, but they too refuse values in which something would be
+lost.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ Types = Mapping[str, Any]
 
 
 class DescribedSenders:
-    """Makes the senders of one service. Each named type is gone through once, however many methods refer to it.
+    """Makes the senders of one service. Each named type is read once, however many methods refer to it.
 
     Args:
         types: The named types.
-        services: The services whose objects they refer to.
+        services: The classes of the services whose objects the types refer to.
     """
 
     def __init__(self, types: Types, services: Mapping[str, type]) -> None:
@@ -40,7 +41,7 @@ class DescribedSenders:
         self._known: dict[str, Sender] = {}
 
     def sender(self, schema: Any) -> Sender | None:
-        """What is to be seen to in values of a described type; ``None`` if there is nothing.
+        """The sender for values of a described type; ``None`` if they need none.
 
         Raises:
             AttributeError, KeyError, TypeError, ValueError, RecursionError: the description is malformed.
@@ -48,7 +49,7 @@ class DescribedSenders:
         try:
             return self._read(schema)
         except BaseException:
-            self._known.clear()  # some of them are incomplete
+            self._known.clear()  # some senders in it are incomplete
             raise
 
     def _read(self, schema: Any) -> Sender | None:
@@ -104,7 +105,7 @@ def _positions(parts: list[Sender | None]) -> Sender | None:
 
 
 class _Positions(Sender):
-    """A tuple, or a type whose fields go by position."""
+    """A tuple, or a type whose fields are sent by position."""
 
     deep = True
 
@@ -135,7 +136,7 @@ class _Positions(Sender):
 
 
 class _Named(Sender):
-    """A type whose fields go by name."""
+    """A type whose fields are sent by name."""
 
     deep = True
 
@@ -223,5 +224,5 @@ def _rewrite_object(value: Any) -> Any:
 def _object_sender(cls: type) -> Sender | None:
     try:
         return sender(shapes.type_info(cls), cls)
-    except Exception as problem:  # of whatever class: the annotations are the user's
+    except Exception as problem:  # of any class: evaluating annotations runs the user's code
         raise TypeError(f"{describe_value(cls)} cannot be sent: {problem}") from None

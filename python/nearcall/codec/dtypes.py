@@ -1,8 +1,9 @@
-"""The element types of arrays as they travel: a small language of nearcall's own, read before numpy reads it.
+"""The element types of arrays as they are sent: a small language of nearcall's own, which is checked before numpy reads
+it.
 
 numpy accepts far more than it writes: ``"S0"`` becomes ``"S1"``, ``"(1000000000,)i4"`` is an array within an array, and
-names, commas and offsets have meanings of their own. So what a peer sends is first read here, where every element type
-has one spelling and a size that is known from it.
+names, commas and offsets have meanings of their own. So this module first reads what a peer sends. Here every element
+type has one spelling, which tells its size.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def size_of(code: Any) -> int:
     """Bytes of one element.
 
     Args:
-        code: A dtype as it travels: ``"<f8"``, or for a record a list of ``[name, dtype]`` or ``[name, dtype, shape]``.
+        code: A dtype as it is sent: ``"<f8"``, or for a record a list of ``[name, dtype]`` or ``[name, dtype, shape]``.
 
     Raises:
-        ValueError: it is no dtype that nearcall carries, or has elements of no bytes at all.
+        ValueError: nearcall does not send this dtype, or its elements have no bytes.
     """
     return _size(code, 0)[0]
 
@@ -80,7 +81,7 @@ def _size(code: Any, depth: int) -> tuple[int, int]:
     return size, count
 
 
-@functools.lru_cache(maxsize=256)  # of what is refused nothing is kept, and the rest is short
+@functools.lru_cache(maxsize=256)  # refused codes are not cached, and the others are short
 def _plain_size(code: str) -> int:
     if len(code) > 32:
         raise ValueError("no dtype that nearcall carries")
@@ -96,7 +97,7 @@ def _plain_size(code: str) -> int:
 
 
 def _field(field: Any) -> tuple[Any, Any, int]:
-    """A field's name, its dtype, and how many of them it holds."""
+    """A field's name, its dtype, and how many elements it holds."""
     if not is_list(field) or len(field) not in (2, 3):
         raise ValueError("a field is a name, a dtype and perhaps a shape")
     shape: Any = field[2] if len(field) == 3 else []
@@ -117,7 +118,7 @@ def _is_name(name: Any) -> bool:
 
 
 def _tuples(code: Any) -> Any:
-    """A dtype's description with the tuples that msgpack turned into lists; numpy insists on them."""
+    """A dtype's description with tuples where msgpack made lists of them, as numpy requires."""
     if not is_list(code):
         return code
     return [(tuple(name) if is_list(name) else name, _tuples(kind), *map(tuple, shape)) for name, kind, *shape in code]

@@ -1,4 +1,4 @@
-"""One-line errors for what the encoder and the decoder refuse."""
+"""One-line errors for values and messages that the encoder and the decoder refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .senders import MisfitError
 
 __all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
 
-# Compiled where they are used: that takes longer than the import of this file.
+# Compiled where they are used, because compiling takes longer than importing this file.
 _PATH = r" - at `(?:key in )?\$(?P<path>.*)`$"
 _QUOTED = r"`([^`]*)`"
 _NULL = r"\bnull\b"
@@ -71,7 +71,7 @@ def explain_encode_error(
         names: The parameters in the coded group, in order.
         error: What the encoder raised.
         values: What was to be encoded: the tuple, or a dict by name.
-        data: The parameters that hold no references, which can be encoded again to look.
+        data: The parameters that hold no references: these can be encoded again, to find the one at fault.
     """
     if isinstance(error, RpcError):
         return error
@@ -133,7 +133,7 @@ def reason(error: BaseException) -> str:
         return "a str is not valid UTF-8"
     if isinstance(error, BufferError):
         return "the buffer is not C-contiguous: copy it first"
-    # In the library's own quotes a type may be `int | null`.
+    # Between backquotes, msgspec writes types, such as `int | null`.
     words = re.sub(_QUOTED, lambda found: re.sub(_NULL, "None", found[1]), str(error))
     text = " ".join(words.replace("`", "").split())
     return text or type(error).__name__

@@ -1,9 +1,10 @@
-"""Which keys of a type's dicts and sets a peer can choose so that they collide, and how to hash them beforehand.
+"""Finds dicts and sets in a type whose keys a peer could choose so that they collide, and hashes such keys beforehand.
 
-The hashes of text, bytes, dates and naive datetimes hang on a secret of the process. All others can be foreseen: who
-chooses the keys can choose their hashes, and a dict or set of n keys that collide takes n² steps to build, while every
-other thread waits for the interpreter. So the compiled core works out what a message's tables cost before it is
-decoded, and refuses what costs too much. It asks Python for the hashes that the bytes do not show.
+The hashes of text, bytes, dates and naive datetimes depend on a secret of the process. All others can be foreseen: a
+peer that chooses the keys chooses their hashes, and a dict or set of n keys that collide takes n² steps to build, while
+every other thread waits for the interpreter. So the compiled core works out what a message's tables cost before the
+message is decoded, and refuses messages that cost too much. It asks Python for the hashes that it cannot tell from the
+bytes.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from .msgpack.functions import keys_decoder
 __all__ = ["ANYTHING", "HashedKeys", "hashed_keys", "together"]
 
 _SECRET = (shapes.StrType, shapes.BytesType, shapes.MemoryViewType, shapes.DateType)
-"""Nobody can foresee their hashes."""
+"""Types whose hashes nobody can foresee."""
 _FEW = (shapes.NoneType, shapes.BoolType, shapes.LiteralType, shapes.EnumType)
-"""There are only so many of them."""
+"""Types with few values, so that few keys can collide."""
 _AS_SENT = (shapes.AnyType, shapes.IntType, *_SECRET, shapes.NoneType, shapes.BoolType, shapes.LiteralType)
-"""What is an int in msgpack becomes an int, a text something with a secret hash."""
+"""Types that keep the kind of msgpack's value: an int stays an int, and text becomes something with a secret hash."""
 _DEEPEST = 8
-"""The compiled core looks at tuples that are as deep in each other."""
+"""How deep tuples may lie in each other for the compiled core to hash them."""
 _SIMPLE: dict[type, Any] = {
     shapes.IntType: int,
     shapes.FloatType: float,
@@ -51,19 +52,20 @@ Hasher = Callable[[bytes], "list[int] | None"]
 
 
 class HashedKeys(msgspec.Struct, frozen=True, eq=False):
-    """What the compiled core must know to look at a message."""
+    """What the compiled core must know to check the keys in a message."""
 
     lists: bool
     """Lists may become sets."""
     types: tuple[Any, ...]
     """The types of keys."""
     keys: tuple[Any, ...]
-    """For each type what becomes of a key: ``"as sent"``, ``"float"``, ``"uuid"``, ``("tuple", (item, ...))``,
-    ``("tuples", item)`` of any length, or ``"other"``, which only Python can hash."""
+    """For each type, what a key becomes when it is decoded: ``"as sent"``, ``"float"``, ``"uuid"``, ``("tuple", (item,
+    ...))``, ``("tuples", item)`` of any length, or ``"other"``, which only Python can hash.
+    """
 
     @property
     def hashers(self) -> tuple[Hasher, ...]:
-        """For each type a function from a list of dicts of one key each, encoded, to the keys' hashes.
+        """For each type, a function that takes an encoded list of dicts of one key each, and returns the keys' hashes.
 
         It returns ``None`` if one of them cannot be decoded or hashed.
         """
@@ -71,7 +73,7 @@ class HashedKeys(msgspec.Struct, frozen=True, eq=False):
 
 
 def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
-    """What to look at in values of a type; ``None`` if there is nothing."""
+    """The keys to check in values of a type; ``None`` if there are none."""
     lists = False
     types: list[shapes.Type] = []
     for node in walk(shape):
@@ -89,7 +91,7 @@ def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
 
 
 def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
-    """What to look at in a message that holds values of several types."""
+    """The keys to check in a message that holds values of several types."""
     found = [each for each in several if each is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -116,7 +118,7 @@ def _secret(key: shapes.Type) -> bool:
 
 
 def _becomes(key: Any, depth: int = 0) -> Any:
-    """What becomes of a key, as :attr:`HashedKeys.keys` writes it."""
+    """What a key becomes when it is decoded, as :attr:`HashedKeys.keys` writes it."""
     if depth > _DEEPEST:  # a named tuple may hold others of its type
         return "other"
     if isinstance(key, _AS_SENT):
@@ -137,7 +139,9 @@ def _becomes(key: Any, depth: int = 0) -> Any:
 
 
 def _one_becomes(union: shapes.UnionType, depth: int) -> Any:
-    """What becomes of a key of one of several types; what one of them says of ints holds for all."""
+    """What a key becomes that may be of several types. If one of them makes ints of msgpack's ints, ints become
+    ints.
+    """
     kinds = {_becomes(each, depth) for each in union.types if not isinstance(each, shapes.NoneType)}
     if len(kinds) == 1:
         return kinds.pop()
@@ -147,7 +151,7 @@ def _one_becomes(union: shapes.UnionType, depth: int) -> Any:
 
 
 def _annotation(key: Any) -> Any:
-    """The type that msgspec described, without what is only a limit."""
+    """The type that msgspec described, without limits such as a length."""
     kind = cast("type[shapes.Type]", type(key))
     if kind in _SIMPLE:
         return _SIMPLE[kind]
@@ -159,18 +163,18 @@ def _annotation(key: Any) -> Any:
         return tuple[_annotation(key.item_type), ...]  # type: ignore[misc]
     if isinstance(key, shapes.FrozenSetType):
         return frozenset[_annotation(key.item_type)]  # type: ignore[misc]
-    # An Any that is a key is none of those with a class: Structs, dataclasses, NamedTuples, enums.
+    # Structs, dataclasses, NamedTuples and enums have a class; everything else is taken as Any.
     return getattr(key, "cls", Any)
 
 
 @functools.lru_cache(maxsize=256)
 def _hasher(key_type: Any) -> Hasher:
-    decoder = functools.cache(lambda: keys_decoder(key_type))  # made when first needed, which is mostly never
+    decoder = functools.cache(lambda: keys_decoder(key_type))  # made when first needed, which is rare
 
     def hashes(body: bytes) -> list[int] | None:
         try:
             return [hash(key) for single in decoder()(body) for key in single]
-        except Exception:  # the types are users', the bytes a peer's
+        except Exception:  # the user's types run code, and a peer chose the bytes
             return None
 
     return hashes

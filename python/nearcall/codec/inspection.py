@@ -1,4 +1,4 @@
-"""Whether and how a type can be encoded, found by walking msgspec's own description of it."""
+"""Whether and how a type can be encoded, found in msgspec's own description of it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def services_in(shape: shapes.Type) -> tuple[type, ...]:
 
 
 def _let_instances_be_checked(service: type) -> None:
-    # msgspec asks isinstance() of what it decoded, which a Protocol refuses unless it is told otherwise.
+    # msgspec checks what it decoded with isinstance(), which a Protocol refuses unless it is runtime-checkable.
     if getattr(service, "_is_protocol", False) and not getattr(service, "_is_runtime_protocol", False):
         typing.runtime_checkable(service)
 

@@ -1,8 +1,8 @@
-"""What a codec is: a way from the types of a service's methods to functions between their values and bytes.
+"""What a codec is: it takes the types of a service's methods, and gives functions between their values and bytes.
 
-A method's plan (:mod:`nearcall.service.plan`) says who is called and what may be passed, and holds the codings that a
-:class:`Codec` made: how arguments, items and results cross. Who calls, and what surrounds the call, knows no codec by
-name. A URL decides which one is spoken there: :class:`~nearcall.codec.msgpack.service.Msgpack` on nearcall's own
+A method's plan (:mod:`nearcall.service.plan`) says what is called and what may be passed, and holds the codings that a
+:class:`Codec` made: how arguments, items and results are encoded. Callers, and the code around a call, know no codec by
+name. A URL decides which codec is used there: :class:`~nearcall.codec.msgpack.service.Msgpack` on nearcall's own
 transports, Protobuf and JSON over HTTP.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
     "buffer_form",
 ]
 
-# The forms in which a value crosses.
+# The forms in which a value is sent.
 NOTHING: Final = "nothing"
 """No payload; the value is ``None``."""
 BYTES: Final = "bytes"
@@ -49,9 +49,9 @@ BYTEARRAY: Final = "bytearray"
 MEMORYVIEW: Final = "memoryview"
 """The payload is the buffer itself; it arrives as a ``memoryview``, without a copy where the transport can."""
 CODED: Final = "coded"
-"""The payload is what the codec makes of the value."""
+"""The payload is the value as the codec encodes it."""
 PARTS: Final = "parts"
-"""The same, plus raw buffers that travel beside it."""
+"""The same, plus raw buffers beside the payload."""
 
 BUFFER_FORMS: Final = frozenset({BYTES, BYTEARRAY, MEMORYVIEW})
 
@@ -66,9 +66,9 @@ Parts = tuple[bytes, list[memoryview]]
 
 
 def buffer_form(shape: shapes.Type) -> str | None:
-    """The form in which values of a type can cross as they are; ``None`` if they are no buffers."""
+    """The form in which values of a type can be sent as they are; ``None`` if they are no buffers."""
     form, sized = _BUFFER_SHAPES.get(type(shape)), cast(Any, shape)
-    # A length limit (Annotated[bytes, Meta(max_length=...)]) is for a decoder to enforce: not a bare buffer then.
+    # Only a decoder enforces a length limit (Annotated[bytes, Meta(max_length=...)]), so such a type is no bare buffer.
     return form if form is not None and sized.min_length is None and sized.max_length is None else None
 
 
@@ -77,19 +77,19 @@ class ValueType(NamedTuple):
 
     annotation: Any
     shape: shapes.Type
-    """msgspec's description of it."""
+    """msgspec's description of the type."""
     name: str
-    """As written, for messages."""
+    """The type as written, for messages."""
     schema: Any
-    """It as plain data (see :mod:`nearcall.types.schema`)."""
+    """The type as plain data (see :mod:`nearcall.types.schema`)."""
     outer: OuterType
     """The check of values before they are sent."""
     services: tuple[type, ...] = ()
     """The service classes in it, whose objects travel as references."""
     described: bool = False
-    """It is known from a server's description, which says less than a class."""
+    """Whether the type is known from a server's description, which says less than a class."""
     sender: Sender | None = None
-    """If it is described: sees to it that nothing in values is lost; ``None`` if nothing can be."""
+    """If the type is described: makes sure that nothing in a value is lost; ``None`` if nothing can be lost."""
 
 
 class ParameterType(NamedTuple):
@@ -101,7 +101,7 @@ class ParameterType(NamedTuple):
     default: Any
     """What an absent argument stands for; ``...`` if the interface leaves that to the handler."""
     fallback: Any = ...
-    """What the handler says then; ``...`` if it is not known here."""
+    """The handler's default in that case; ``...`` if it is not known here."""
 
 
 class MethodTypes(NamedTuple):
@@ -109,7 +109,7 @@ class MethodTypes(NamedTuple):
 
     name: str
     parameters: tuple[ParameterType, ...]
-    """All but the streaming one."""
+    """All parameters but the streaming one."""
     stream: ParameterType | None
     """The stream from the client; the type is that of its items."""
     result: ValueType
@@ -132,22 +132,24 @@ class Roles(NamedTuple):
 
     @classmethod
     def of_stream(cls, method: str, parameter: str) -> Roles:
-        """Those of the items of a stream from the client."""
+        """The roles for items of a stream from the client."""
         return cls(f"{method}(): an item of '{parameter}'", InvalidArgument, InvalidArgument)
 
     @classmethod
     def of_result(cls, method: str, *, items: bool) -> Roles:
-        """Those of a result, or of its items. A wrong one is the server's fault, whichever side notices."""
+        """The roles for a result, or for its items. A wrong result is the server's fault, whichever side notices."""
         return cls(f"{method}(): {'an item of the result' if items else 'the result'}", Internal, Internal)
 
 
 class ValueCoding(msgspec.Struct, frozen=True, eq=False):
-    """How one value crosses in one codec: a result, or one item of a stream."""
+    """How one codec encodes one value: a result, or one item of a stream."""
 
     form: str
     """``"nothing"``, ``"bytes"``, ``"bytearray"``, ``"memoryview"``, ``"coded"`` or ``"parts"``."""
     encode: Any
-    """From the value to bytes, or to :data:`Parts`: a function, or a codec of the core. ``None``: the form says all."""
+    """From the value to bytes, or to :data:`Parts`: a function, or a codec of the core. ``None``: the form needs no
+    encoding.
+    """
     decode: Any
     """From bytes, or from bytes and a list of memoryview."""
     encode_error: Callable[[BaseException], RpcError]
@@ -155,11 +157,17 @@ class ValueCoding(msgspec.Struct, frozen=True, eq=False):
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` raised into the error to report."""
     hashed: HashedKeys | None = None
-    """What to look at before ``decode``, so that no keys collide; ``None`` if they cannot, or ``decode`` looks."""
+    """The keys to check before ``decode``, so that none collide; ``None`` if they cannot collide, or ``decode`` checks
+    them.
+    """
     references: bool = False
-    """Whether values may hold references: then the core says whose they are while ``encode`` or ``decode`` runs."""
+    """Whether values may hold references: then the core says, while ``encode`` or ``decode`` runs, to which connection
+    they belong.
+    """
     remake: Callable[[bool], ValueCoding] | None = None
-    """Makes it anew, where references are: whether (``True``) the methods of what arrives are to be awaited."""
+    """Makes the coding anew, if values may hold references; ``True``: methods of the objects that arrive are to be
+    awaited.
+    """
 
     def in_loop(self, for_loop: bool) -> ValueCoding:
         """The same for a receiver that awaits, or does not await, the methods of the objects that arrive."""
@@ -167,40 +175,45 @@ class ValueCoding(msgspec.Struct, frozen=True, eq=False):
 
 
 class ArgumentsCoding(msgspec.Struct, frozen=True, eq=False):
-    """How the arguments of a method cross in one codec, its streaming parameter left out.
+    """How one codec encodes the arguments of a method, its streaming parameter left out.
 
     The *coded group* is the parameters whose form is no buffer's, in order. ``encode`` and ``decode`` deal with exactly
-    that tuple; the buffers of the other parameters are the core's to carry.
+    that tuple; the core carries the buffers of the other parameters.
     """
 
     names: tuple[str, ...]
-    """The parameters in the order in which they cross."""
+    """The parameters in the order in which they are sent."""
     forms: tuple[str, ...]
     """Per parameter: ``"coded"``, ``"parts"``, ``"bytes"``, ``"bytearray"`` or ``"memoryview"``. If one has the form
     ``parts``, ``encode`` and ``decode`` have it."""
     encode: Any
-    """From the coded group. A function, or a codec of the core."""
+    """Encodes the coded group: a function, or a codec of the core."""
     decode: Any
-    """And back."""
+    """Decodes the coded group."""
     encode_error: Callable[[BaseException, Any], RpcError]
-    """Turns what ``encode`` or ``encode_named`` raised into the error to report; takes what was to be encoded, too."""
+    """Turns what ``encode`` or ``encode_named`` raised into the error to report; takes the values that were to be
+    encoded, too.
+    """
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
     encode_named: Callable[[dict[str, Any]], Parts] | None = None
-    """Encodes what was given, by name, buffers included. ``None``: ``encode`` takes a dict as well."""
+    """Encodes the given arguments by name, buffers included. ``None``: ``encode`` takes a dict as well."""
     decode_named: Callable[..., tuple[Any, ...]] | None = None
-    """And back, to the full tuple; what was not sent takes the signature's default."""
+    """Decodes them to the full tuple; an argument that was not sent takes the signature's default."""
     hashed: HashedKeys | None = None
     """As in a :class:`ValueCoding`, for all arguments."""
     references: bool = False
-    """Whether arguments may hold references: then the core says whose they are while something here runs."""
+    """Whether arguments may hold references: then the core says, while one of these functions runs, to which connection
+    they belong.
+    """
     remake: Callable[[Sequence[str], bool], ArgumentsCoding] | None = None
-    """Makes it anew, for a caller that declares the parameters in another order, and for a handler that is (or is not)
-    asynchronous. Takes the caller's names in order; those that are not known here take any value."""
+    """Makes the coding anew, for a caller that declares the parameters in another order, and for a handler that is (or
+    is not) asynchronous. Takes the caller's names in order; parameters that are not known here take any value.
+    """
 
 
 class MethodCoding(NamedTuple):
-    """How a method's values cross in one codec."""
+    """How one codec encodes a method's values."""
 
     arguments: ArgumentsCoding
     item: ValueCoding | None
@@ -208,7 +221,7 @@ class MethodCoding(NamedTuple):
     reply: ValueCoding
     """The result, or the items of the stream from the server."""
     path: str | None = None
-    """Where peers call it that know methods by paths: ``/package.Service/Method``. Such a call is always answered."""
+    """The path for peers that call methods by paths: ``/package.Service/Method``. Such a call is always answered."""
 
 
 class Codec(Protocol):
@@ -225,6 +238,6 @@ class Codec(Protocol):
             methods: The types of its methods, in order.
 
         Raises:
-            TypeError: something has no counterpart; one line that names the method and the parameter.
+            TypeError: something has no counterpart; the message is one line that names the method and the parameter.
         """
         ...

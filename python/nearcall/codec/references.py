@@ -1,7 +1,8 @@
-"""References in a message: where a service class is declared, an extension stands for an object that stays where it is.
+"""References in a message: where a service class is declared, a msgpack extension stands for an object that stays in
+its process.
 
-What an object's number means is known to the connection alone. So the codec asks the :class:`Passage` of the
-connection whose message it works on; the core says which that is.
+Only the connection knows which object a number stands for. So the codec asks the :class:`Passage` of the connection
+whose message it encodes or decodes; the core tells which connection that is.
 """
 
 from __future__ import annotations
@@ -25,35 +26,35 @@ receiver's own, and 8 bytes of its number, the lowest first."""
 
 
 class Received(ABC):
-    """A reference that was read, before it is known of what class it is to be."""
+    """A reference that was read, before its declared class is known."""
 
     @abstractmethod
     def as_a(self, cls: type, *, for_loop: bool) -> object:
-        """The object: the receiver's own, or one that calls the sender's.
+        """The object: the receiver's own, or a proxy that calls the sender's.
 
         Args:
             cls: The service class that is declared in its place.
             for_loop: Whether its methods are to be awaited.
 
         Raises:
-            TypeError, ValueError: it is none of those.
+            TypeError, ValueError: the reference cannot stand for an object of this class.
         """
 
 
 class Passage(ABC):
-    """Takes the references of one connection into its messages and out of them."""
+    """Puts references into the messages of one connection, and takes them out."""
 
     @abstractmethod
     def check(self, value: object, cls: type) -> None:
         """Makes sure that a value can be sent where a service class is declared.
 
         Raises:
-            MisfitError: it cannot; says what it lacks.
+            MisfitError: it cannot be sent; the message says what it lacks.
         """
 
     @abstractmethod
     def put(self, references: _core.References, value: object, cls: type) -> bytes:
-        """The data that stands for a value that was checked. From now on the receiver may call it.
+        """The data of the reference to a value that was checked. From now on the receiver may call the object.
 
         Raises:
             ResourceExhausted: too many references were given already.
@@ -61,19 +62,19 @@ class Passage(ABC):
 
     @abstractmethod
     def take(self, references: _core.References, data: memoryview) -> Received:
-        """What the data of a message stands for.
+        """The reference that the data in a message stands for.
 
         Raises:
-            ValueError: it is malformed.
-            InvalidArgument: it stands for an object of the receiver's that there is not.
+            ValueError: the data is malformed.
+            InvalidArgument: the data stands for an object of the receiver's that does not exist.
         """
 
 
 def current() -> tuple[_core.References, Passage]:
-    """Those of the connection whose message the calling thread works on.
+    """The references and the passage of the connection whose message the calling thread encodes or decodes.
 
     Raises:
-        FailedPrecondition: nothing of it may hold references.
+        FailedPrecondition: there is no such connection, so no references can be passed.
     """
     references = _core.current_references()
     if references is None:
@@ -103,8 +104,8 @@ class ReferenceSender(Sender):
 class Incoming:
     """The references of one message that is being decoded.
 
-    They are read before it is known what is declared in their place; a decoder asks for that afterwards. What was read
-    and is asked for nowhere goes with this object.
+    They are read before their declared class is known; the decoder asks for the object afterwards. A reference that was
+    read and not asked for is dropped with this object.
     """
 
     __slots__ = ("_for_loop", "_open", "_passage", "_references")
@@ -115,13 +116,13 @@ class Incoming:
         self._open = 0
 
     def take(self, data: memoryview) -> Received:
-        """A reference that was found."""
+        """Reads a reference that the decoder has found."""
         received = self._passage.take(self._references, data)
         self._open += 1
         return received
 
     def resolve(self, annotation: Any, received: Received) -> object:
-        """The object for a reference, in whose place an annotation stands."""
+        """The object for a reference where an annotation is declared."""
         cls = service_class(annotation)
         if cls is None:
             raise ValueError("got a reference to an object")

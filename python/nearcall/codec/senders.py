@@ -1,7 +1,7 @@
-"""What is to be seen to in values of each kind of type, before they are sent.
+"""Checks that values arrive as they were sent, one class of sender for each kind of type.
 
-Each class looks at values of one declared type: whether something in them would not arrive as it leaves, and what is
-encoded in their place.
+A sender looks at values of one declared type: whether something in them would not arrive as it was sent, and what is to
+be encoded in their place.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 class MisfitError(TypeError):
-    """A value that would not arrive as it left: where in the whole it is, and why."""
+    """A value that would not arrive as it was sent: where it is, and why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.path = ""
         self.argument: str | None = None
-        """The argument of a call that it is in, if it is known."""
+        """The argument that contains the value, if it is known."""
 
     def within(self, path: str) -> MisfitError:
-        """The same, seen from one level further out."""
+        """The same error, with the path as seen from one level further out."""
         self.path = path + self.path
         return self
 
@@ -60,23 +60,23 @@ class MisfitError(TypeError):
 
 
 class Sender:
-    """What is to be seen to in values of one declared type; this one trusts them."""
+    """The check of values of one declared type; this base class accepts all."""
 
     kinds: frozenset[type] | None = None
-    """Exact types of which nothing is lost here; ``None`` if every type is left to the decoder."""
+    """Exact types whose values lose nothing; ``None`` if the decoder checks the type."""
     deep = False
-    """Whether :meth:`look` has anything to look at."""
+    """Whether :meth:`look` has anything to check."""
     expected: Sequence[tuple[str, list[type]]] = ()
-    """Attributes of a value and their exact types, if it is enough that they have one of those."""
+    """Attributes of a value, each with its possible exact types, if checking these types is enough."""
 
     def fit(self, value: Any) -> None:
         """For a value whose exact type is not in ``kinds``; raises :class:`MisfitError` if it must not be sent."""
 
     def look(self, value: Any) -> bool:
-        """Whether the value must be rewritten; its own type is known to fit.
+        """Whether the value must be rewritten. Its own type was checked before.
 
         Raises:
-            MisfitError: something in it would not arrive as it left.
+            MisfitError: something in it would not arrive as it was sent.
         """
         return False
 
@@ -109,7 +109,7 @@ class AnySender(Sender):
 
 
 class DateTimeSender(Sender):
-    """A point in time: its offset travels, the rules of its zone do not."""
+    """A point in time: its offset is sent, the rules of its zone are not."""
 
     deep = True
 
@@ -155,7 +155,7 @@ def _whole_minutes(value: datetime.datetime | datetime.time) -> datetime.timedel
 
 
 class _Exact(Sender):
-    """A type that only values of exactly that class are sent as, or of a subclass that has nothing to lose."""
+    """A type whose values must be of exactly that class, or of a subclass that has nothing to lose."""
 
     def __init__(self, name: str, cls: type) -> None:
         self.name = name
@@ -169,7 +169,7 @@ class _Exact(Sender):
 
 
 def is_record(value: Any) -> bool:
-    """Whether a tuple is a named one, which would arrive without its name."""
+    """Whether a tuple is a NamedTuple, which would arrive as a plain tuple."""
     return hasattr(value, "_fields")
 
 
@@ -286,25 +286,25 @@ class FieldsSender(_Exact):
     def __init__(self, shape: Any, cls: type) -> None:
         super().__init__(type_name(cls), cls)
         self.fields: list[tuple[str, str, Sender]] = []
-        """Name, name on the wire, and what is to be seen to."""
+        """Name, name on the wire, and sender of each field."""
         self.parts: list[tuple[str, Sender]] = []
         self._get: Callable[[Any], Any] = operator.attrgetter("__class__")
         self._expected: Any = ()
         self.by_position = getattr(shape, "array_like", isinstance(shape, shapes.NamedTupleType))
         self.tag = (shape.tag_field, shape.tag) if getattr(shape, "tag", None) is not None else None
         config = getattr(cls, "__struct_config__", None)
-        # Such a class leaves out what is like its default, and the receiver's default may be another one.
+        # Such a class leaves out fields that equal their default, and the receiver's default may differ.
         self.always = config is not None and config.omit_defaults and not self.by_position
         self.unset = _defaults_in_class(cls)
 
     def complete(self, fields: list[tuple[str, str, Sender | None]]) -> None:
-        """Says what the fields are; a type may be one of its own fields' types."""
+        """Sets the fields. They are set later, because a class may be the type of one of its own fields."""
         self.fields = [(name, wire, part or Sender()) for name, wire, part in fields]
         self.parts = [(name, part) for name, _, part in fields if part is not None]
         self.deep = bool(self.parts) or self.always or bool(self.unset)
         kinds = [part.kinds or () for _, part in self.parts]
         if not self.always and not self.unset and not any(part.deep for _, part in self.parts):
-            # Only types are looked at: usually all at once.
+            # Only the types of the fields are checked, usually all at once.
             if all(kinds):
                 self.expected = [(name, list(kind)) for (name, _), kind in zip(self.parts, kinds, strict=True)]
             if len(kinds) == 1:
@@ -336,7 +336,8 @@ class FieldsSender(_Exact):
         return self._look_at_each(value)
 
     def _look_at_each(self, value: Any) -> bool:
-        # A decoder leaves a field that it did not receive to the class; the encoder leaves out what only the class has.
+        # A decoder leaves a field that was not received to the class attribute, and the encoder leaves out what the
+        # instance does not have: so copy the value into the instance.
         for name in self.unset:
             if name not in value.__dict__:
                 value.__dict__[name] = getattr(value, name)
@@ -380,7 +381,7 @@ class TypedDictSender(Sender):
         self.fields: dict[str, Sender] = {}
 
     def complete(self, fields: list[tuple[str, str, Sender | None]]) -> None:
-        """Says what the keys are."""
+        """Sets the keys."""
         self.known = frozenset(name for name, _, _ in fields)
         self.fields = {name: part for name, _, part in fields if part is not None}
 
@@ -409,7 +410,7 @@ class TypedDictSender(Sender):
 
 
 class _Misplaced(Sender):
-    """For values that the decoder would take for something else."""
+    """Refuses values that the decoder would take for something else."""
 
     deep = True
 
@@ -431,7 +432,8 @@ class UnionSender(Sender):
         self.by_kind = {kind: member for member in members for kind in member.kinds or ()}
         if optional:
             self.by_kind[type(None)] = _TRUSTED
-        # What is sent as a dict is the only such in its union: a dict itself would arrive as an object of that class.
+        # Objects that are sent as dicts have no other dict in their union, so a dict itself would arrive as such an
+        # object.
         classes = [member.cls for member in members if isinstance(member, FieldsSender) and not member.by_position]
         if classes:
             self.by_kind[dict] = _Misplaced(" or ".join(map(type_name, classes)))
@@ -446,7 +448,7 @@ class UnionSender(Sender):
         return self.member(value).rewrite(value)
 
     def member(self, value: Any) -> Sender:
-        """Which of the types it is; a subclass is not another member's."""
+        """The sender of the member whose type the value has. A value of a subclass must fit its base's sender."""
         if (member := self.by_kind.get(cast(Any, type(value)))) is not None:
             return member
         for kind, member in self.by_kind.items():

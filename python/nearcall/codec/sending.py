@@ -1,11 +1,11 @@
-"""Whether a value arrives as it leaves, looked at before it is sent.
+"""Checks, before a value is sent, that it will arrive as it is.
 
-msgspec encodes a value by what it is, not by what is declared, and its decoder takes what it understands. Between the
-two a value can change without a word: a subclass loses its fields, a TypedDict a key, a datetime its offset. So each
-declared type gets a :class:`Sender`, made once, which knows where in it that can happen. A type of which nothing can be
-lost has none, and costs nothing.
+msgspec encodes a value by its own type, not by the declared one, and its decoder takes what it understands. Between the
+two a value can change without an error: a subclass loses its fields, a TypedDict a key, a datetime its offset. So each
+declared type gets a :class:`Sender`, made once, which knows where that can happen. A type whose values can lose nothing
+has none, and costs nothing.
 
-What the receiver's decoder checks anyway (that an int is an int) is not looked at here.
+Whatever the receiver's decoder checks in any case (that an int is an int) is not checked here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SEQUENCES: dict[type, type] = {
 
 
 def sender(shape: shapes.Type, annotation: Any) -> Sender | None:
-    """The sender of a declared type, to be asked with :meth:`Sender.look`; ``None`` if there is nothing to look at.
+    """The sender of a declared type, to be called with :meth:`Sender.look`; ``None`` if there is nothing to check.
 
     Args:
         shape: msgspec's description of the type.
@@ -55,12 +55,12 @@ def sender(shape: shapes.Type, annotation: Any) -> Sender | None:
     """
     found = _Builder().build(shape, annotation)
     if isinstance(found, UnionSender) and not any(member.deep for member in found.members):
-        return None  # which of them the value itself is, is checked before
+        return None  # the outer type of the value is checked before
     return found if found is not None and found.deep else None
 
 
 def seen_to(encode: Callable[[Any], Any], what: Sender | None) -> Callable[[Any], Any]:
-    """An encoder of values of one type that sees to it first that they arrive as they leave."""
+    """An encoder of values of one type that first makes sure that they arrive as they are."""
     if what is None:
         return encode
     look, rewrite = what.look, what.rewrite
@@ -82,7 +82,7 @@ def group_seen_to(
     looks = [(index, found.look) for index, _, found in parts]
 
     def encode_group(values: tuple[Any, ...]) -> Any:
-        # The usual case first: all of them arrive as they are.
+        # The usual case first: no argument needs rewriting.
         try:
             for index, look in looks:
                 if look(values[index]):
@@ -90,7 +90,7 @@ def group_seen_to(
             else:
                 return encode(values)
         except TypeError:
-            pass  # it is found again, with the argument's name
+            pass  # the loop below raises it again, with the argument's name
         changed = list(values)
         for index, name, found in parts:
             changed[index] = seen_argument(name, values[index], found)
@@ -105,7 +105,7 @@ def seen_argument(name: str, value: Any, what: Sender) -> Any:
     """What to encode for an argument.
 
     Raises:
-        MisfitError: it would not arrive as it left.
+        MisfitError: the argument would not arrive as it was sent.
     """
     try:
         return what.rewrite(value) if what.look(value) else value
@@ -116,7 +116,7 @@ def seen_argument(name: str, value: Any, what: Sender) -> Any:
 
 
 class _Builder:
-    """Makes the senders of a type and of those in it, each class once, because a class may refer to itself."""
+    """Makes the senders of a type and of the types in it; of each class once, because a class may refer to itself."""
 
     def __init__(self) -> None:
         self.classes: dict[Any, Any] = {}
@@ -172,7 +172,7 @@ class _Builder:
         cls = get_origin(shape.cls) or shape.cls
         found: Any = TypedDictSender(cls) if isinstance(shape, shapes.TypedDictType) else FieldsSender(shape, cls)
         self.classes[shape.cls] = found
-        # Until it is known better: a class within itself has to be looked into.
+        # True until complete() sets it, so that a class within itself is searched.
         found.deep = True
         hints = _hints(cls)
         fields = [
@@ -183,7 +183,7 @@ class _Builder:
 
 
 def _category(kind: Any) -> Any:
-    """What tells the members of a union apart: msgspec allows one of each."""
+    """What tells the members of a union apart: msgspec allows one member of each category."""
     if isinstance(kind, shapes.Type):
         named: Any = getattr(kind, "cls", None)
         shape: Any = type(kind)
@@ -205,5 +205,5 @@ def _arguments(hint: Any, count: int) -> tuple[Any, ...]:
 def _hints(cls: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls, include_extras=True)
-    except Exception:  # of whatever class: evaluating annotations runs code; msgspec has found them well
+    except Exception:  # of any class: evaluating annotations runs code. msgspec has accepted them
         return {}

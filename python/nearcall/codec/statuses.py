@@ -1,6 +1,6 @@
-"""Exceptions as the statuses that travel, and back: a code, a message, and details in msgpack.
+"""Turns exceptions into statuses, and back: a code, a message, and details in msgpack.
 
-The core calls these two functions; a service that declares exceptions of its own binds them to those.
+The core calls these two functions. For a service that declares exceptions, they are bound to these exceptions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .msgpack.functions import decode_any, encode_plainly
 __all__ = ["describe_error", "make_error"]
 
 _ENVELOPE: Final = 3
-"""The msgpack extension type of details that have more beside them (see docs/protocol.md)."""
+"""The msgpack extension type of details with an exception or a traceback beside them (see docs/protocol.md)."""
 _LONGEST_TEXT: Final = 16 * 1024
 """Characters of an exception's text; the core sends as many bytes."""
 _LONGEST_TRACEBACK: Final = 64 * 1024
-"""Characters of a traceback that travel; the end says most."""
+"""Characters of a traceback that are sent, from its end, which says most."""
 
 
 def make_error(
@@ -34,7 +34,7 @@ def make_error(
     Args:
         code: The status code's number. One that gRPC does not define gives :class:`Unknown`.
         message: The status message.
-        details: The details in msgpack; empty for none. Details that cannot be decoded are kept as the bytes they are.
+        details: The details in msgpack; empty for none. Details that cannot be decoded are kept as bytes.
         declared: The application's exceptions that the client knows, by name.
     """
     value: Any = None
@@ -61,7 +61,7 @@ def make_error(
 
 
 def _decoded(details: bytes) -> Any:
-    """Raises whatever there is to raise: the bytes are a peer's."""
+    """Decodes details. It may raise anything, because a peer chose the bytes."""
     check_keys(details, ANYTHING)
     return decode_any(details)
 
@@ -73,7 +73,7 @@ def _restored(described: Any, message: str, details: Any, declared: Mapping[str,
         cls = declared.get(name)
         if cls is None:
             return None
-        # As pickle does, but without the class's __init__: that takes what the class likes, and has run at the server.
+        # As pickle does, without the class's __init__, which may take other arguments and has run at the server.
         error = cls.__new__(cls, *args)
         error.args = args
         # A peer must not replace methods.
@@ -98,8 +98,8 @@ def describe_error(
 
     Args:
         error: The exception.
-        declared: The application's exceptions that travel as themselves.
-        tracebacks: Whether its traceback travels.
+        declared: The application's exceptions that arrive as the same class.
+        tracebacks: Whether its traceback is sent.
     """
     code, message, details = int(StatusCode.UNKNOWN), "", None
     if isinstance(error, RpcError):
@@ -118,7 +118,7 @@ def describe_error(
             if not declared and not tracebacks:
                 return code, message, encoded
             envelope["details"] = msgspec.Raw(encoded)
-    # What a status's own class derives from, such as OSError, says less than the status.
+    # Classes that the status's own class derives from, such as OSError, say less than the status.
     status: type = error_class(code) if isinstance(error, RpcError) else BaseException
     nearest = (
         cls for cls in type(error).__mro__ if cls in declared and not (cls is not status and issubclass(status, cls))
@@ -134,7 +134,7 @@ def describe_error(
 
 
 def _described(error: BaseException, name: str) -> dict[str, Any]:
-    """What makes the same exception of the same class again; what cannot be encoded is left out."""
+    """The data from which the client makes the same exception again. Values that cannot be encoded are left out."""
 
     def raw(value: Any) -> msgspec.Raw | None:
         try:
@@ -152,7 +152,7 @@ def _described(error: BaseException, name: str) -> dict[str, Any]:
 
 
 def _travels(key: Any) -> bool:
-    """Whether an exception's attribute of that name is its own. Its notes and a traceback are the server's business."""
+    """Whether an exception's attribute of that name is sent. Its notes and a traceback stay at the server."""
     return isinstance(key, str) and not key.startswith("_") and key != "remote_traceback"
 
 
@@ -172,7 +172,7 @@ def _text(error: BaseException, *, with_class: bool = True) -> str:
     name = type(error).__name__
     try:
         text = str(error)[:_LONGEST_TEXT]
-        # Lone surrogates can be in a str but not in UTF-8, which is what travels.
+        # A str may hold lone surrogates, which UTF-8, the form that is sent, cannot.
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as problem:
         return f"{name} (its text could not be made: {type(problem).__name__})"

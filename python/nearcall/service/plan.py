@@ -151,7 +151,7 @@ class ServicePlan(msgspec.Struct, frozen=True, eq=False):
     errors: tuple[type[Exception], ...] = ()
     """Exception classes of the application that the caller catches as these classes."""
     instance: Literal["server", "session"] = "server"
-    """Who answers: one object for all clients, or one for each, which the server makes."""
+    """Which object answers: one object for all clients, or one for each client, which the server makes."""
     plain: bool = False
     """Made from a description: values are plain data, and no class here declares their fields."""
     encoded: bool = False

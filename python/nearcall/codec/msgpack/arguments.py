@@ -1,4 +1,4 @@
-"""How the arguments of a method cross in msgpack: those in order as an array, those by name as a map."""
+"""How the arguments of a method are sent in msgpack: in order as an array, or by name as a map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .functions import encode_parts
 __all__ = ["UNKNOWN", "arguments_coding"]
 
 UNKNOWN: Final = msgspec.UNSET
-"""In place of an argument that the caller declares and that is not known here: it was not given."""
+"""In place of an argument that the caller declares and the receiver does not know: the argument was not given."""
 
 
 def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_loop: bool) -> ArgumentsCoding:
@@ -32,14 +32,14 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     """
     crossings = [cross(parameter.type) for parameter in parameters]
     names = tuple(parameter.name for parameter in parameters)
-    # An argument of no payload is a member of the group like others.
+    # An argument without a payload is encoded with the group like the others.
     forms = tuple(CODED if crossing.form == NOTHING else crossing.form for crossing in crossings)
     group = [(name, each) for name, each, form in zip(names, crossings, forms, strict=True) if form not in BUFFER_FORMS]
     coded = tuple(name for name, _ in group)
     annotation: Any = tuple[tuple(each.type.annotation for _, each in group)]  # type: ignore[misc]
     form = PARTS if PARTS in forms else CODED
     references = any(parameter.type.services for parameter in parameters)
-    # Only data can be encoded a second time, to find out which of them cannot.
+    # Only data can be encoded a second time, to find the argument that cannot be encoded.
     data = [parameter.name for parameter in parameters if not parameter.type.services]
 
     def remake(names: Sequence[str], for_loop: bool) -> ArgumentsCoding:
@@ -75,7 +75,8 @@ def _named_encoder(crossings: dict[str, Crossing]) -> Callable[[dict[str, Any]],
     senders = {name: crossing.sender for name, crossing in crossings.items() if crossing.sender is not None}
 
     def encode_named(values: dict[str, Any]) -> Parts:
-        # Any buffer will do for a buffer; an array, say, must not travel as an array here.
+        # Any object with the buffer protocol may be passed for a buffer. An array among them must not be sent as an
+        # array.
         views = {name: memoryview(value) for name, value in values.items() if name in buffers}
         seen = {
             name: sending.seen_argument(name, values[name], senders[name]) for name in senders.keys() & values.keys()
@@ -95,7 +96,7 @@ def _named_decoder(
     def made() -> Callable[..., Any]:
         fields: list[Any] = []
         for number, parameter in enumerate(parameters):
-            # A factory, because the handler shall get the very object that its signature holds, as in Python.
+            # A factory, so that the handler gets the very object in its signature, as in Python.
             default: Any = (
                 {} if parameter.required else {"default_factory": functools.partial(_same, parameter.default)}
             )

@@ -1,4 +1,4 @@
-"""How values of a type cross in msgpack: what is known of it once, for results, items and arguments alike."""
+"""How values of a type are sent in msgpack, worked out once, for results, items and arguments alike."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["Crossing", "cross", "decoder", "encoder"]
 
 
 class Crossing(NamedTuple):
-    """How values of a type cross."""
+    """How values of a type are sent."""
 
     type: ValueType
     form: str
     """One of the forms of :mod:`nearcall.codec.protocol`."""
     sender: Sender | None = None
-    """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
+    """Makes sure that values arrive as they were sent; ``None`` if that needs no check."""
     hashed: HashedKeys | None = None
-    """Keys that must be looked at before a value is decoded; ``None`` if there are none."""
+    """Keys that must be checked before a value is decoded; ``None`` if there are none."""
 
 
 def cross(type_: ValueType) -> Crossing:
-    """How values of a type cross."""
+    """How values of a type are sent."""
     shape = type_.shape
     if isinstance(shape, shapes.NoneType):
         return Crossing(type_, NOTHING)
@@ -42,12 +42,12 @@ def cross(type_: ValueType) -> Crossing:
 
 
 def encoder(form: str) -> Callable[[Any], Any] | None:
-    """What encodes in that form."""
+    """The function that encodes values of a form; ``None`` if the form needs none."""
     return {CODED: functions.encode, PARTS: functions.encode_parts}.get(form)
 
 
 def decoder(annotation: Any, form: str, *, references: bool, for_loop: bool) -> Callable[..., Any] | None:
-    """What decodes a type in that form.
+    """The function that decodes values of a type in a form; ``None`` if the form needs none.
 
     Args:
         annotation: The type.

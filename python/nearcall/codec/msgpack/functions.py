@@ -1,7 +1,7 @@
-"""msgpack through msgspec: the encoder that everything shares, and decoders made for a type.
+"""msgpack through msgspec: one encoder for all types, and a decoder for each type.
 
-Wherever a type holds no arrays, the functions handed out are msgspec's own bound methods, so that a call spends no
-time in Python here. A type that may hold numpy arrays has the form ``parts``: see :func:`parts_encoder`.
+For a type that holds no arrays, these functions are msgspec's own bound methods, so that a call runs no Python code of
+this module. A type that may hold numpy arrays has the form ``parts``: see :func:`parts_encoder`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 BUFFER = 1
-"""msgpack extension: a raw buffer that travels beside the message; the data is its index in msgpack."""
+"""msgpack extension: a raw buffer beside the message; the data is the buffer's index in msgpack."""
 ARRAY = 2
 """msgpack extension: a numpy array; the data is [dtype, shape, order, index of its buffer] in msgpack."""
 
 
 def _convert(value: Any) -> Any:
     """What to send for an object that msgspec does not know: its plain equivalent, if it has one."""
-    # Subclasses of the plain types, among them numpy.float64.
+    # Subclasses of the plain types, such as numpy.float64.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bytes):
@@ -98,12 +98,14 @@ encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_convert_or_re
 
 
 def encode_plainly(value: Any) -> bytes:
-    """Encodes what an exception carries: plain data arrives as it left, objects with fields arrive as dicts."""
+    """Encodes the details of an exception: plain data arrives as it was sent, objects with fields arrive as dicts."""
     return encode(anything.pack_plainly(value))
 
 
 class _Leaving(threading.local):
-    """The buffers of the message that this thread is encoding: msgspec's hooks get no context of their own."""
+    """The buffers of the message that this thread is encoding. They are per thread because msgspec passes its hooks no
+    context.
+    """
 
     buffers: list[memoryview] | None = None
 
@@ -126,9 +128,9 @@ _encode_putting_aside = msgspec.msgpack.Encoder(enc_hook=_convert_or_put_aside).
 
 
 def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
-    """Encodes a value that may hold arrays: the msgpack, and the arrays' elements to travel beside it."""
+    """Encodes a value that may hold arrays: returns the msgpack, and the arrays' elements, which are sent beside it."""
     buffers: list[memoryview] = []
-    outer = _leaving.buffers  # not None if the iterator of a value that is being encoded makes a call of its own
+    outer = _leaving.buffers  # not None if iterating over a value that is being encoded makes a call of its own
     _leaving.buffers = buffers
     try:
         return _encode_putting_aside(value), buffers
@@ -137,7 +139,7 @@ def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
 
 
 class _Arrived(threading.local):
-    """What came with the message that this thread is decoding: msgspec's hooks get no context of their own."""
+    """The buffers and references of the message that this thread is decoding: msgspec passes its hooks no context."""
 
     buffers: list[memoryview] | None = None
     references: Incoming | None = None
@@ -163,7 +165,7 @@ def _read_extension(code: int, data: memoryview) -> Any:
 
 
 decode_any: Callable[[Any], Any] = msgspec.msgpack.Decoder(Any, ext_hook=_read_extension).decode
-"""Decodes a value of any type, with what :mod:`nearcall.codec.anything` makes of it."""
+"""Decodes a value of any type, with the extension types of :mod:`nearcall.codec.anything`."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -173,13 +175,13 @@ def _wanted_array(annotation: Any) -> tuple[Any, Any]:
 
 
 def _read_custom(annotation: Any, value: Any) -> Any:
-    # Services and arrays are the only types beyond msgspec's own that inspect_type() lets pass.
+    # Services and arrays are the only types beyond msgspec's own that inspect_type() accepts.
     if isinstance(value, Received):
         return cast(Incoming, _arrived.references).resolve(annotation, value)
     cls, scalar = _wanted_array(annotation)
     if scalar is not None and isinstance(value, cls) and wrong_dtype(value, scalar):
         raise ValueError(f"expected an array of {scalar.__name__}, got one of {value.dtype}")
-    return value  # if it is of another class, msgspec then says what it expected
+    return value  # if the value is of another class, msgspec then raises and names what it expected
 
 
 def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
@@ -200,7 +202,7 @@ def parts_decoder(annotation: Any) -> Callable[..., Any]:
     decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
-        # Not None if a constructor called from the decoder makes a call of its own.
+        # Kept for the outer message: a constructor that the decoder calls may make a call of its own.
         outer, references = _arrived.buffers, _arrived.references
         _arrived.buffers, _arrived.references = buffers, None
         try:
@@ -236,7 +238,9 @@ def reference_decoder(annotation: Any, *, for_loop: bool) -> Callable[..., Any]:
 
 
 class _NoMatter(list[memoryview]):
-    """Stands for the buffers of a message where only keys are decoded: there are as many as a peer likes."""
+    """Stands for the buffers of a message of which only keys are decoded: every index that a peer may send is
+    accepted.
+    """
 
     def __len__(self) -> int:
         return sys.maxsize

@@ -1,6 +1,7 @@
-"""Looks for fields in encoded values that their reader does not know: with them a value would change without a word.
+"""Looks for fields in encoded values that the reader does not know, and would drop without an error.
 
-What is looked at is what was encoded, not the value: a reference that is encoded once more is given away once more.
+It searches the encoded bytes and does not encode the value again, because each encoding of a reference gives the object
+away once more.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ..protocol import BUFFER_FORMS, PARTS, ArgumentsCoding, Parts, ValueCoding
 __all__ = ["Refuse", "watch_arguments", "watch_named", "watch_received", "watch_sent"]
 
 Refuse: TypeAlias = "Callable[[str, UnknownField], NoReturn]"
-"""Takes the argument's name, or what else the value is, and the field that was found."""
+"""Raises the error; takes a description of the value, such as the argument's name, and the field that was found."""
 
 
 def watch_sent(coding: ValueCoding, what: str, find: Finder, refuse: Refuse) -> ValueCoding:
-    """Looks at each value that leaves."""
+    """A coding that checks each value that is sent."""
     encode = coding.encode
     if encode is None:
         return coding
@@ -36,7 +37,7 @@ def watch_sent(coding: ValueCoding, what: str, find: Finder, refuse: Refuse) -> 
 
 
 def watch_received(coding: ValueCoding, what: str, find: Finder, refuse: Refuse) -> ValueCoding:
-    """Looks at each value that comes."""
+    """A coding that checks each value that arrives."""
     decode = coding.decode
     if decode is None:
         return coding
@@ -47,14 +48,14 @@ def watch_received(coding: ValueCoding, what: str, find: Finder, refuse: Refuse)
             refuse(what, found)
         return value
 
-    # What finds fields decodes without a type.
+    # Searching for fields decodes the value as Any, so its keys must be checked like those of Any.
     return msgspec.structs.replace(coding, decode=decode_watched, hashed=together([coding.hashed, ANYTHING]))
 
 
 def watch_named(
     encode: Callable[[Any], Parts], finders: Mapping[str, Finder], refuse: Refuse
 ) -> Callable[[Any], Parts]:
-    """Looks at the arguments that leave by name."""
+    """An encoder that checks the arguments that are sent by name."""
     if not finders:
         return encode
 
@@ -67,7 +68,7 @@ def watch_named(
 
 
 def watch_arguments(coding: ArgumentsCoding, finders: Mapping[str, Finder], refuse: Refuse) -> ArgumentsCoding:
-    """Looks at the arguments that come."""
+    """A coding that checks the arguments that arrive."""
     group = [name for name, form in zip(coding.names, coding.forms, strict=True) if form not in BUFFER_FORMS]
     decode_all, decode_some = coding.decode, coding.decode_named
 

@@ -1,4 +1,4 @@
-"""Protobuf: which messages Python types become, their ``.proto``, and the compiled codec for them.
+"""Protobuf: the messages that stand for Python types, their ``.proto``, and the compiled codec for them.
 
-The rules are in ``docs/adr/0033-protobuf.md``. Nothing here is imported unless a service is spoken to over gRPC.
+The rules are in ``docs/adr/0033-protobuf.md``. Clients and servers import it only when they use gRPC or HTTP.
 """

@@ -1,4 +1,4 @@
-"""From type hints to messages."""
+"""Makes messages of type hints."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ class Declared(NamedTuple):
     """msgspec's description of the annotation."""
     required: bool = True
     default: Any = msgspec.NODEFAULT
-    """``NODEFAULT``, too, if a factory makes it, or if it is left to who implements it."""
+    """``NODEFAULT`` if there is none, if a factory makes it, or if the interface leaves it to the implementation."""
     factory: Any = msgspec.NODEFAULT
     fallback: Any = msgspec.NODEFAULT
-    """What absence means if no default is known, but must not change what is declared in the ``.proto``."""
+    """The value of an absent field if it has no other default; it must not change what the ``.proto`` declares."""
     may_lack: bool = False
-    """A dict may do without it."""
+    """A dict may lack it."""
     proto_name: str | None = None
 
 
 def numbered(declared: Sequence[Declared], owner: str) -> list[int]:
-    """The number of each field: what is pinned, else its place, from 1.
+    """The number of each field: the number it is pinned to, or else its place, from 1.
 
     Raises:
-        UnsupportedTypeError: two have one number.
+        UnsupportedTypeError: two fields have the same number.
     """
     numbers: dict[int, str] = {}
     for place, each in enumerate(declared, 1):
@@ -76,7 +76,7 @@ def numbered(declared: Sequence[Declared], owner: str) -> list[int]:
 
 
 class Builder:
-    """Makes the messages and enums of one service; a type that is met again is not made again."""
+    """Makes the messages and enums of one service, each type once."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -86,12 +86,12 @@ class Builder:
         self.imports: set[str] = set()
 
     def add(self, message: Message) -> int:
-        """Adds a message; its place."""
+        """Adds a message, and returns its place."""
         self.messages.append(message)
         return len(self.messages) - 1
 
     def fill(self, message: Message, declared: Sequence[Declared], method: str | None = None) -> Message:
-        """Gives a message its fields, which are the parameters of a method if one is named.
+        """Gives a message its fields; if ``method`` is given, these are the parameters of that method.
 
         Raises:
             UnsupportedTypeError: a type has no counterpart in Protobuf, or two fields have one number or one name.
@@ -110,16 +110,16 @@ class Builder:
         return message
 
     def field(self, number: int, declared: Declared) -> Field:
-        """The field for something declared."""
+        """The field of a message for a declared field or parameter."""
         shape, hint, optional, unset = _bare(declared.shape, declared.annotation)
         options = field_options(declared.annotation)
         defaults = not declared.required or declared.may_lack or unset
-        # None and absence may be different things.
+        # Whether ``None`` and absence mean different things.
         apart = optional and (unset or declared.may_lack or (not declared.required and declared.default is not None))
         contained = _CONTAINERS.get(cast(Any, type(shape)))
         if not apart and not optional and (contained or isinstance(shape, shapes.DictType)):
             empty = declared.default in ((), frozenset()) if _is_plain(declared.default) else False
-            factory: Any = get_origin(declared.factory) or declared.factory  # list[int] makes one as well
+            factory: Any = get_origin(declared.factory) or declared.factory  # list[int] makes an empty list as well
             empty = empty or factory in (list, dict, set, frozenset, tuple)
             if not declared.may_lack and not unset and (declared.required or empty):
                 return self._container(number, declared, shape, hint, ZERO)
@@ -181,8 +181,8 @@ class Builder:
         raise UnsupportedTypeError("the keys of a dict are str, int or bool in Protobuf: send a list of pairs")
 
     def alone(self, shape: Any, hint: Any) -> Element:
-        """A value where it can only be there or not, as in a list: containers, and what may be ``None``, need a message
-        around them.
+        """An element for a place that cannot hold a container or ``None``, such as an item of a list: these are wrapped
+        in a message.
         """
         bare, bare_hint, optional, _ = _bare(shape, hint)
         if optional or type(bare) in _CONTAINERS or isinstance(bare, shapes.DictType):
@@ -288,7 +288,9 @@ class Builder:
         return Element(place, message.name, message.proto_name, accepts)
 
     def wrapper(self, shape: Any, hint: Any) -> Element:
-        """A message around what cannot be a field by itself: in a list, in a dict, or where None is something else."""
+        """A message around a value that cannot be a field by itself: in a list, in a dict, or where ``None`` differs
+        from absence.
+        """
         bare, bare_hint, optional, _ = _bare(shape, hint)
         name = "None" if isinstance(shape, shapes.NoneType) else type_name(hint if hint is not None else bare)
         if optional:
@@ -330,7 +332,7 @@ class Builder:
         args = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in UNION_ORIGINS else []
         members = [member for member in shape.types if not isinstance(member, shapes.NoneType)]
         hints: list[Any] = args if len(args) == len(members) else [None] * len(members)
-        # In the order in which they are written, which msgspec keeps.
+        # The members are in the order in which they are written, which msgspec keeps.
         key = _key(("union", hint, shape))
         if key not in self._wrappers:
             place = self._wrappers[key] = self.add(Message("", type_name(hint), "oneof"))
@@ -367,13 +369,15 @@ class Builder:
 
 
 def _key(parts: tuple[str, Any, Any]) -> Any:
-    """A key for a type: annotations are compared as they are shown where they cannot be hashed."""
+    """A key for a type. It uses ``repr``, because not all annotations can be hashed."""
     kind, hint, shape = parts
     return kind, repr(hint), repr(getattr(shape, "cls", "")) if hint is not None else repr(shape)
 
 
 def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
-    """A type without ``None``, ``UNSET`` and limits around it: shape, annotation, and whether each was there."""
+    """A type without ``None``, ``UNSET`` and limits around it: shape, annotation, and whether ``None`` and ``UNSET``
+    were among its types.
+    """
     while isinstance(shape, shapes.Metadata):
         shape = shape.type
     hint = None if hint is None else unwrap(hint)
@@ -399,7 +403,7 @@ def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
 
 
 def _is_zero(default: Any) -> bool:
-    """Whether a default is what Protobuf takes absence for, of a number, a text, bytes or an enum."""
+    """Whether a default is the zero that Protobuf takes an absent number, text, bytes or enum for."""
     value: Any = default.value if isinstance(default, enum.Enum) else default
     return isinstance(value, (bool, int, float, str, bytes)) and not value
 
@@ -457,7 +461,7 @@ def _literal(shape: Any) -> Element:
 
 
 def is_open(cls: type[enum.Enum]) -> bool:
-    """Whether the class itself makes members of values that it has not."""
+    """Whether the enum itself makes members for values that it does not declare."""
     return cls._missing_.__func__ is not enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
@@ -470,7 +474,7 @@ def _enum_type(cls: type[enum.Enum]) -> EnumType:
     if not all(isinstance(number, int) and number in _INT32 for number in numbers):
         if any(isinstance(number, int) for number in numbers):
             raise UnsupportedTypeError(f"the values of {name} are not all ints of 32 bits: make them texts, or smaller")
-        # Texts have no numbers: their places are counted, and 0 is left to what nobody has set.
+        # Texts have no numbers: members are numbered by their places, and 0 stands for a value that is not set.
         numbers = list(range(1, len(members) + 1))
     prefix = upper_snake(name)
     values = [
@@ -505,17 +509,17 @@ def _form(message: Message, shape: Any, cls: Any) -> None:
 def _declared(shape: Any, cls: Any) -> list[Declared]:
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
-    except Exception:  # of whatever class: evaluating annotations runs code; msgspec has found them well
+    except Exception:  # of any class: evaluating annotations runs code. msgspec has accepted them
         hints = {}
     fields: list[Any] = list(shape.fields)
     is_dict = isinstance(shape, shapes.TypedDictType)
-    if is_dict:  # msgspec sorts them
+    if is_dict:  # msgspec sorts its fields
         order = list(hints)
         fields.sort(key=lambda field: order.index(field.name) if field.name in order else len(order))
     found: list[Declared] = []
     for field in fields:
         hint = hints.get(field.name)
-        # By name: older versions of Python have them from typing_extensions.
+        # Compared by name: in older versions of Python they come from typing_extensions.
         while getattr(get_origin(hint), "_name", None) in ("Required", "NotRequired"):
             hint = get_args(hint)[0]
         name, factory = field.name, field.default_factory
@@ -535,13 +539,13 @@ def _declared(shape: Any, cls: Any) -> list[Declared]:
 
 
 def _is_generic(hint: Any) -> bool:
-    """Whether a class's own hint leaves to a type argument what it is: then msgspec's description says it."""
+    """Whether a class's own hint depends on a type argument: then only msgspec's description has the type."""
     return isinstance(hint, typing.TypeVar) or bool(getattr(hint, "__parameters__", ()))
 
 
 def _doc(cls: Any) -> str | None:
     doc = cls.__dict__.get("__doc__")
-    # A dataclass without a docstring gets its signature as one, and an enum something general.
+    # Without a docstring, a dataclass gets its signature as docstring, and an enum a general sentence.
     if not doc or doc.startswith(f"{cls.__name__}(") or doc == "An enumeration.":
         return None
     import inspect

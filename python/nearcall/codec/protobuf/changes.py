@@ -1,4 +1,4 @@
-"""What a new version of a service breaks for peers that were compiled from the old one's ``.proto``."""
+"""Finds what a new version of a service breaks for peers that were compiled from the old version's ``.proto``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALIKE = (
     {"fixed32", "sfixed32"},
     {"fixed64", "sfixed64"},
 )
-"""Types that are read as each other. Where a number does not fit, the receiver refuses it or cuts it off."""
+"""Groups of types that can be read as each other. A receiver refuses or truncates a number that does not fit."""
 
 
 class Change(NamedTuple):

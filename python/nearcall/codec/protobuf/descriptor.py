@@ -2,7 +2,7 @@
 
 It is made of the same messages as the ``.proto`` (:mod:`nearcall.codec.protobuf.text`).
 
-The classes have of descriptor.proto's fields those that a proto3 file of ours needs, under its names and numbers.
+The classes have those of descriptor.proto's fields that nearcall's proto3 files need, with the same names and numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from ..._core import ProtobufCodec, ProtobufMessages
 from ...types.numbers import FieldOptions
-from ...types.numbers import field as numbered  # a message of these has an attribute called field
+from ...types.numbers import field as numbered  # DescriptorProto has an attribute called field
 from ..inspection import inspect_type
 from .building import Builder
 from .errors import CodingError
@@ -129,7 +129,7 @@ class FileDescriptorProto(msgspec.Struct, kw_only=True):
 
 
 def codec_of(cls: type) -> ProtobufCodec:
-    """What encodes and decodes the objects of a class, by the same rules as over gRPC."""
+    """The codec for objects of a class, by the same rules as over gRPC."""
     builder = Builder()
     place = builder.element(inspect_type(cls), cls, FieldOptions()).kind
     assert isinstance(place, int)
@@ -137,8 +137,8 @@ def codec_of(cls: type) -> ProtobufCodec:
 
 
 def file_descriptors(services: Sequence[ServiceMessages]) -> list[FileDescriptorProto]:
-    """The files of some services: one for each package, as services of one package share their messages. One whose
-    messages are others of the same name has a file of its own.
+    """The files of some services: one for each package, because services of one package share their messages. A service
+    with a different message of the same name gets a file of its own.
     """
     files: list[tuple[FileDescriptorProto, dict[str, Any]]] = []
     for service in services:
@@ -184,7 +184,7 @@ def _in_message(scope: str, message: DescriptorProto) -> Iterator[str]:
 
 def _in_enum(scope: str, enum: EnumDescriptorProto) -> Iterator[str]:
     yield scope + enum.name
-    # Values stand beside their enum, as in C++.
+    # The names of values are in the scope around their enum, as in C++.
     yield from (scope + value.name for value in enum.value)
 
 
@@ -193,7 +193,7 @@ def _file_name(service: ServiceMessages) -> str:
 
 
 def _parts(service: ServiceMessages) -> dict[str, DescriptorProto | EnumDescriptorProto]:
-    """Its messages and enums, by name."""
+    """The messages and enums of a service, by name."""
     scope = f".{service.package}." if service.package else "."
     found: dict[str, DescriptorProto | EnumDescriptorProto] = {
         message.proto_name: _message(scope, message) for message in service.messages
@@ -250,7 +250,7 @@ def _field(scope: str, each: Field) -> FieldDescriptorProto:
 
 
 def _entry(scope: str, each: Field, key: Element) -> DescriptorProto:
-    """What one pair of a map is, as protoc names it."""
+    """The message of one entry of a map, with the names that protoc uses."""
     fields: list[FieldDescriptorProto] = []
     for number, (name, element) in enumerate((("key", key), ("value", each.element)), 1):
         type, type_name = _type(scope, element)

@@ -1,4 +1,4 @@
-"""One-line errors for what the Protobuf codec refuses."""
+"""One-line errors for values and messages that the Protobuf codec refuses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..explain import reason
 __all__ = ["ArgumentErrors", "CodingError", "value_error"]
 
 MISSING: Final = "is missing"
-"""What the compiled codec says of a field that must be there."""
+"""The compiled codec's message for a required field that is absent."""
 _FIRST = re.compile(r"^([^.\[]*)(.*)$", re.DOTALL)
 
 
 class CodingError(ValueError):
-    """A value or a message that does not fit: why, and where in the whole it is.
+    """A value or a message that does not fit: why, and where.
 
-    The compiled codec makes it of a text and a path such as ``shapes[3].name``, which may be empty.
+    The compiled codec raises it, with a message and a path such as ``shapes[3].name``, which may be empty.
     """
 
     def __init__(self, message: str, path: str) -> None:
@@ -32,11 +32,11 @@ class CodingError(ValueError):
 
 
 class ArgumentErrors:
-    """Says which argument was at fault.
+    """Makes errors that name the argument at fault.
 
     Args:
         method: The method's full name.
-        parameter: The only parameter, if its message is the whole.
+        parameter: The only parameter, if its message is the whole request.
     """
 
     def __init__(self, method: str, parameter: str | None) -> None:
@@ -44,11 +44,11 @@ class ArgumentErrors:
         self.parameter = parameter
 
     def encoding(self, error: BaseException, _values: object) -> RpcError:
-        """What the encoder raised."""
+        """The error for what the encoder raised."""
         return self._error(error, "cannot be sent")
 
     def decoding(self, error: BaseException) -> RpcError:
-        """What the decoder raised."""
+        """The error for what the decoder raised."""
         return self._error(error, "cannot be decoded")
 
     def _error(self, error: BaseException, what: str) -> RpcError:
@@ -70,7 +70,7 @@ class ArgumentErrors:
 
 
 def value_error(what: str, noun: str, cls: type[RpcError]) -> Callable[[BaseException], RpcError]:
-    """Says where in a result or an item the fault was."""
+    """Makes a function that turns a coding error in a result or an item into the error to raise."""
 
     def explain(error: BaseException) -> RpcError:
         return _other(error, cls, noun, what, "it")

@@ -1,6 +1,6 @@
-"""Functions between Python's values and those that Protobuf has, for types that it does not have itself.
+"""Functions that convert between Protobuf's values and Python's, for types that Protobuf does not have.
 
-What they raise for a value that does not fit is a ``ValueError`` or a ``TypeError``.
+For a value that does not fit they raise ``ValueError`` or ``TypeError``.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ TEXTS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
     uuid.UUID: (_of(uuid.UUID, str), uuid.UUID),
     decimal.Decimal: (_of(decimal.Decimal, str), _decimal),
 }
-"""Types that travel as text: from the value to it, and back."""
+"""Types that are sent as text: the functions from the value to text, and back."""
 
 
 def bounded(cls: type, limits: dict[str, Any]) -> Callable[[Any], None]:
-    """A check of the limits that ``msgspec.Meta`` sets for a number or a text."""
+    """Makes a check of the limits that ``msgspec.Meta`` sets for a number or a text."""
     annotation = Annotated[cls, msgspec.Meta(**limits)]  # type: ignore[valid-type]
 
     def check(value: Any) -> None:
@@ -59,7 +59,7 @@ def bounded(cls: type, limits: dict[str, Any]) -> Callable[[Any], None]:
 
 
 def within(least: int | None, most: int | None) -> Callable[[Sized], None]:
-    """A check of a container's length."""
+    """Makes a check of a container's length."""
 
     def check(value: Sized) -> None:
         if least is not None and len(value) < least:
@@ -71,7 +71,7 @@ def within(least: int | None, most: int | None) -> Callable[[Sized], None]:
 
 
 def allowed(values: tuple[Any, ...]) -> Callable[[Any], None]:
-    """A check that a value is among those of a ``Literal``."""
+    """Makes a check that a value is among those of a ``Literal``."""
     names = ", ".join(map(repr, values))
 
     def check(value: Any) -> None:
@@ -82,7 +82,7 @@ def allowed(values: tuple[Any, ...]) -> Callable[[Any], None]:
 
 
 def array_to(scalar: Any) -> Callable[[Any], tuple[str, tuple[int, ...], bytes]]:
-    """From an array to its dtype, shape and elements."""
+    """Makes a function from an array to its dtype, shape and elements."""
 
     def to(value: Any) -> tuple[str, tuple[int, ...], bytes]:
         import numpy
@@ -103,7 +103,7 @@ def array_to(scalar: Any) -> Callable[[Any], tuple[str, tuple[int, ...], bytes]]
 
 
 def array_from(scalar: Any) -> Callable[[tuple[str, tuple[int, ...], bytes]], Any]:
-    """From dtype, shape and elements to the array, which is read-only."""
+    """Makes a function from dtype, shape and elements to the array, which is read-only."""
 
     def make(parts: tuple[str, tuple[int, ...], bytes]) -> Any:
         code, shape, data = parts
@@ -116,7 +116,7 @@ def array_from(scalar: Any) -> Callable[[tuple[str, tuple[int, ...], bytes]], An
 
 
 def array_of_lists(scalar: Any) -> Callable[[list[Any]], Any]:
-    """From numbers in lists, or lists of lists, to the array, which is read-only."""
+    """Makes a function from numbers in lists, or lists of lists, to the array, which is read-only."""
 
     def make(numbers: list[Any]) -> Any:
         import numpy

@@ -17,9 +17,9 @@ class Json:
     """The codec of JSON over HTTP: see :class:`nearcall.codec.protocol.Codec`.
 
     Args:
-        strict: What a peer sends must be complete and hold no unknown names, as Python has it of arguments: for what
-            people write by hand. Otherwise unknown names are skipped and absence is zero, as generated clients need it.
-            What is written is the same.
+        strict: For JSON that people write by hand: what a peer sends must be complete and have no unknown names, like
+            the arguments of a Python function. Otherwise unknown names are skipped and absence is zero, as generated
+            clients expect. This does not change what is sent.
     """
 
     def __init__(self, *, strict: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What is known of a message: how it is declared in a ``.proto``, and what it becomes in Python.
+"""Describes a message: how a ``.proto`` declares it, and what it becomes in Python.
 
 The compiled codec reads these objects once, by the names of their attributes (``crates/python/src/protobuf/plan.rs``).
 """
@@ -15,8 +15,9 @@ from .names import json_name
 __all__ = ["REQUIRED", "ZERO", "Element", "EnumType", "Field", "Message"]
 
 Absent = tuple[str, Any]
-"""What it means that a field is not there: ``("zero", None)``, ``("value", v)``, ``("factory", f)``, ``("omit", None)``
-or ``("required", None)``."""
+"""What the absence of a field means: ``("zero", None)``, ``("value", v)``, ``("factory", f)``, ``("omit", None)`` or
+``("required", None)``.
+"""
 
 ZERO: Final[Absent] = ("zero", None)
 REQUIRED: Final[Absent] = ("required", None)
@@ -28,7 +29,7 @@ class EnumType(msgspec.Struct, eq=False):
     name: str
     values: list[tuple[str, int]]
     members: dict[int, Any]
-    """Python's members by number."""
+    """Python's members, by their numbers."""
     doc: str | None = None
 
     @property
@@ -53,17 +54,17 @@ class Element(msgspec.Struct, eq=False):
     from_: Callable[[Any], Any] | None = None
     check: Callable[[Any], Any] | None = None
     from_list: Callable[[list[Any]], Any] | None = None
-    """Makes the value of numbers in lists, which JSON may have in place of the message."""
+    """Makes the value from lists of numbers, which JSON may have in place of the message."""
     member_names: list[tuple[int, str, str]] = []
-    """Of an enum: each number with Protobuf's name and Python's."""
+    """If it is an enum: each number with Protobuf's name and Python's."""
     open_class: Any = None
-    """Of an enum that makes members of other numbers, too: its class."""
+    """The class of an enum that makes members for other numbers, too."""
     note: str | None = None
-    """What a reader of the ``.proto`` should know."""
+    """A comment for readers of the ``.proto``."""
 
     @property
     def is_message(self) -> bool:
-        """Whether it can be told from a zero whether it is there."""
+        """Whether Protobuf tells an absent value from a zero without ``optional``."""
         return isinstance(self.kind, int) or self.kind in ("timestamp", "duration", "any")
 
 
@@ -80,9 +81,9 @@ class Field(msgspec.Struct, eq=False):
     key: Element | None = None
     absent: Absent = ZERO
     required: bool = False
-    """Python has no default for it, whatever Protobuf makes of its absence."""
+    """Python has no default for it, whatever its absence means in Protobuf."""
     left_out: list[Any] = []
-    """What is sent by leaving the field out."""
+    """The values that are sent by leaving the field out."""
     check: Callable[[Any], Any] | None = None
     accepts: tuple[type, ...] = ()
 
@@ -108,7 +109,7 @@ class Message(msgspec.Struct, eq=False):
     """A message."""
 
     proto_name: str
-    """Empty for one that only reads or writes some of the fields of another message."""
+    """Empty for a message that only reads or writes some of the fields of another one."""
     name: str
     """The Python type, for people."""
     form: str
@@ -127,6 +128,6 @@ class Message(msgspec.Struct, eq=False):
         return next(name for name in ("value", "choice", "one_of") if name not in taken)
 
     def same_as(self, other: Message) -> bool:
-        """Whether both are declared alike in a ``.proto``."""
+        """Whether a ``.proto`` declares both messages alike."""
         oneof = (self.form == "oneof") == (other.form == "oneof")
         return oneof and [field.declared for field in self.fields] == [field.declared for field in other.fields]

@@ -1,8 +1,9 @@
 """A typed module of Python from ``.proto`` files: a dataclass for each message, an interface for each service.
 
-What the module declares is the same on the wire as what the files do. Names of messages are not on the wire: one that
-is declared in another gets both names. The members of a ``oneof`` are fields that may be ``None``, of which one at most
-is set. Everything is written by its module's name (``typing.Annotated``), so that no message hides what it needs.
+The module and the files declare the same on the wire. Names of messages are not on the wire: the class of a message
+that is declared in another message has both names. The members of a ``oneof`` are fields that may be ``None``, of which
+at most one is set. The module writes every imported name with its module (``typing.Annotated``), so that no message can
+hide it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _SCALARS: Final = {
     17: ("int", "sint32", "0"),
     18: ("int", "sint64", "0"),
 }
-"""By descriptor.proto's numbers: Python's type, ours if it is not the usual one, and zero."""
+"""By descriptor.proto's numbers: Python's type, the ``type`` of :func:`nearcall.field` unless it is the default, and
+zero.
+"""
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14
 _REQUIRED, _REPEATED = 2, 3
 _KNOWN: Final = {
@@ -46,12 +49,12 @@ _TAKEN: Final = frozenset(
     {"bool", "bytes", "collections", "dataclasses", "datetime", "dict", "enum", "float", "int", "list", "msgspec"}
     | {"nearcall", "self", "str", "typing"}
 )
-"""Names that annotations need, which a field would hide from them."""
+"""Names that annotations need, and that a field of the same name would hide."""
 _MIXED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class CannotBeWritten(ValueError):
-    """Something in a file has no counterpart: where, what, and what to do."""
+    """Something in a file has no counterpart in Python; the message says where, what, and what to do."""
 
 
 class _Type(NamedTuple):
@@ -61,7 +64,7 @@ class _Type(NamedTuple):
     path: tuple[int, ...]
     source: Any
     name: str
-    """The class's."""
+    """The name of its class."""
 
 
 class _Writer:
@@ -135,7 +138,7 @@ class _Writer:
         interfaces = [line for each in services for line in self._service(*each)]
         bodies: dict[str, list[str]] = {}
         waiting = list(self._used)
-        while waiting:  # a message uses others
+        while waiting:  # writing a message may add others
             full = waiting.pop(0)
             if full not in bodies:
                 bodies[full] = list(self._type(self._types[full]))
@@ -177,7 +180,9 @@ class _Writer:
         return CannotBeWritten(f"{file.name}{line}: {problem}")
 
     def _doc(self, file: FileSource, path: tuple[int, ...], indent: str, *more: str) -> Iterator[str]:
-        """A docstring of what is written about something; of Google's own messages its documentation says it."""
+        """The docstring made of a comment in the file. Google's own messages get none, because their documentation has
+        it.
+        """
         if file.name.startswith("google/protobuf/"):
             return
         place = self._places[file.name].get(path)
@@ -286,7 +291,7 @@ class _Writer:
         yield from self._doc(each.file, path, "    ", *more)
 
     def _is_implicit(self, file: FileSource, field: FieldSource) -> bool:
-        """Whether a zero is not told from absence: proto3 without ``optional``, or what says so in an edition."""
+        """Whether a zero is not told from absence: in proto3 without ``optional``, or by a feature of an edition."""
         if file.syntax == "proto3":
             return not field.proto3_optional and field.oneof_index is None
         own = field.options.features if field.options is not None else None
@@ -295,7 +300,7 @@ class _Writer:
         return said[:1] == [2] and field.oneof_index is None
 
     def _kind(self, field: FieldSource) -> tuple[str, str | None]:
-        """Python's type of a single value, and its zero if absence is no different."""
+        """Python's type of a single value, and its zero; ``None`` if it has none."""
         if field.type == _MESSAGE:
             if field.type_name in self._maps:
                 return "", None  # the caller writes a dict
@@ -309,7 +314,7 @@ class _Writer:
         return kind, zero
 
     def _bare(self, field: FieldSource) -> str:
-        """The same for something that runs, where the class may be declared further down."""
+        """The same for code that runs at once: the name of a class that may be declared further down is quoted."""
         kind, _ = self._kind(field)
         return f'"{kind}"' if field.type == _ENUM or (field.type == _MESSAGE and "." not in kind) else kind
 
@@ -320,7 +325,7 @@ class _Writer:
         return kind if own is None else f'typing.Annotated[{kind}, nearcall.field(type="{own}")]'
 
     def _attribute(self, name: str) -> str:
-        """What a field is called in Python."""
+        """The name of a field in Python."""
         hides = name in _TAKEN or name in self._names or name.startswith("__")
         return f"{name}_" if hides or keyword.iskeyword(name) else name
 
@@ -385,7 +390,7 @@ def _oneof(source: MessageSource, field: FieldSource) -> str | None:
 
 
 def _member(source: EnumSource, name: str) -> str:
-    """What an enum's value is called in Python: without the enum's name, if all of them have it."""
+    """The name of an enum's value in Python: without the enum's name, if all values begin with it."""
     prefix = f"{upper_snake(source.name)}_"
     short = [value.name.removeprefix(prefix) for value in source.value]
     fits = all(
@@ -397,7 +402,7 @@ def _member(source: EnumSource, name: str) -> str:
 
 
 def _method_name(name: str) -> str | None:
-    """``"get_feature"`` of ``"GetFeature"``; ``None`` if no name becomes that."""
+    """``"get_feature"`` of ``"GetFeature"``; ``None`` if :func:`camel_case` makes this name of no Python name."""
     mixed = _MIXED.sub("_", name)
     for each in (mixed.lower(), mixed, name):
         if camel_case(each) == name and not keyword.iskeyword(each) and not each.startswith("_"):
@@ -406,13 +411,13 @@ def _method_name(name: str) -> str | None:
 
 
 def module_text(files: Sequence[FileSource], asked: Iterable[str]) -> str:
-    """A module for some files, and what they need of those that they import.
+    """The text of a module for some files, and for the types that they need from imported files.
 
     Args:
-        files: All of them, each behind those that it imports.
-        asked: The names of those whose services and messages are all wanted.
+        files: These files and all that they import, each after the files that it imports.
+        asked: The names of the files whose services and messages are all wanted.
 
     Raises:
-        CannotBeWritten: something has no counterpart; a line that begins with file and line number.
+        CannotBeWritten: something has no counterpart; the message is one line, which begins with file and line number.
     """
     return "\n".join(_Writer(files, asked).write()) + "\n"

@@ -1,4 +1,4 @@
-"""Names as Protobuf's style guide has them."""
+"""Names in the form that Protobuf's style guide asks for."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def upper_snake(name: str) -> str:
 
 
 def title(name: str) -> str:
-    """A message's name of a type's: ``"Box[int]"`` becomes ``"BoxInt"``, and ``"int64"`` ``"Int64"``."""
+    """A message's name, made of a type's: ``"Box[int]"`` becomes ``"BoxInt"``, and ``"int64"`` ``"Int64"``."""
     return "".join(part[:1].upper() + part[1:] for part in _OTHER.split(name))
 
 
 def json_name(name: str) -> str:
-    """The name that a field has in JSON, where two of a message must not be alike."""
+    """The name of a field in JSON. Two fields of a message must not have the same."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
@@ -38,7 +38,7 @@ def check_name(name: str, what: str) -> str:
     """The name itself.
 
     Raises:
-        UnsupportedTypeError: Protobuf does not allow it.
+        UnsupportedTypeError: Protobuf does not allow this name.
     """
     if not _NAME.fullmatch(name):
         raise UnsupportedTypeError(f"{what} is called '{name}', and Protobuf allows ASCII letters, digits and _ only")

@@ -45,12 +45,12 @@ class Rpc(NamedTuple):
     """``"ScaleAll"``"""
     method: MethodTypes
     request: int
-    """The place of its message; with a stream, of the message of an item."""
+    """The place of the request's message, or of an item's message if the request is a stream."""
     direct: bool
-    """The only parameter is that message itself."""
+    """Whether the method has one parameter, which is the message itself."""
     response: int
     arguments: int | None
-    """The place of the message that begins a stream, if there are parameters beside it."""
+    """The place of the message that begins a stream, if the method has parameters beside the stream."""
     declared: int
     """The place of the request as the ``.proto`` declares it."""
 
@@ -69,7 +69,8 @@ class ServiceMessages:
         doc: Its docstring.
 
     Raises:
-        TypeError: something has no counterpart in gRPC; one line that names the method and the parameter.
+        TypeError: something has no counterpart in gRPC; the message is one line that names the method and the
+            parameter.
     """
 
     def __init__(self, name: str, methods: Sequence[MethodTypes], doc: str | None = None) -> None:
@@ -98,7 +99,7 @@ class ServiceMessages:
 
     @property
     def messages(self) -> list[Message]:
-        """All messages, each once, those of methods at the places where their methods met them."""
+        """All messages, each once, in the order in which the methods use them."""
         named = list(filter(_is_named, self.builder.messages))
         return list({message.proto_name: message for message in reversed(named)}.values())[::-1]
 
@@ -119,7 +120,9 @@ class ServiceMessages:
         return place
 
     def _mixed_stream(self, rpc: str, method: MethodTypes, stream: ParameterType) -> tuple[int, int, int]:
-        """A stream with parameters beside it: the request as declared, and what reads its first message, and others."""
+        """For a stream with parameters beside it, the places of three messages: the request as declared, the one that
+        codes the stream's first message, and the one for the others.
+        """
         name = f"{self.name}{rpc}"
         doc = "The first message of the stream holds the arguments, each other one an item."
         declared = Message(f"{name}Request", "the stream", "oneof", doc=doc)
@@ -194,7 +197,7 @@ class ServiceMessages:
                 if rpc.arguments is not None:
                     codec = compiled.codec(rpc.arguments, format=format)
             names = tuple(parameter.name for parameter in method.parameters)
-            # A message without fields is no bytes at all, but not in JSON.
+            # In Protobuf a message without fields has no bytes; in JSON it is ``{}``.
             form = NOTHING if method.result.annotation is None and format == "binary" else CODED
             reply = compiled.codec(rpc.response, format=format)
             found[method.name] = MethodCoding(
@@ -232,7 +235,8 @@ def _declared(parameter: ParameterType) -> Declared:
     fallback: Any = parameter.fallback
     factory: Any = msgspec.NODEFAULT
     if isinstance(default, (list, dict, set)):
-        # Every call gets the very object that the signature holds, as in Python. Empty need not be told from none.
+        # Every call gets the very object in the signature, as in Python. An empty container need not be told from an
+        # absent one.
         factory = msgspec.NODEFAULT if default else type(cast(object, default))
         fallback = cast(Any, default)
         default = msgspec.NODEFAULT

@@ -1,6 +1,6 @@
-"""What protoc has read of some ``.proto`` files: ``google.protobuf.FileDescriptorSet``, with comments and places.
+"""``.proto`` files as protoc has read them: ``google.protobuf.FileDescriptorSet``, with comments and places.
 
-Unlike :mod:`.descriptor`, which writes files of ours, this reads those of others, so it knows more of descriptor.proto.
+:mod:`.descriptor` writes nearcall's own files. This module reads any file, so it knows more of descriptor.proto.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from ...types.numbers import field as numbered  # a message of these has an attribute called field
+from ...types.numbers import field as numbered  # DescriptorProto's fields include one called field
 from .descriptor import codec_of
 
 __all__ = ["EnumSource", "FieldSource", "FileSource", "MessageSource", "MethodSource", "Place", "read_sources"]
@@ -158,10 +158,10 @@ class _Files(msgspec.Struct):
 
 
 def read_sources(encoded: bytes) -> list[FileSource]:
-    """The files of a descriptor set, each behind those that it imports.
+    """The files of a descriptor set, each after the files that it imports.
 
     Raises:
-        ValueError: it is none.
+        ValueError: ``encoded`` is no descriptor set.
     """
     found: _Files = codec_of(_Files).decode(encoded, _MOST_VALUES)
     return found.file

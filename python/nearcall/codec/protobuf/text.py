@@ -34,14 +34,14 @@ def _rpc(service: ServiceMessages, rpc: Rpc) -> str:
 
     def named(place: int) -> str:
         name = service.builder.messages[place].proto_name
-        # Within a service the name of a method hides that of a message.
+        # Within a service the name of a method hides a message of the same name.
         return f".{service.package}.{name}".replace("..", ".") if name in methods else name
 
     request = ("stream " if rpc.streams_in else "") + named(rpc.declared)
     response = ("stream " if rpc.method.streams_out else "") + named(rpc.response)
     declared = f"rpc {rpc.name}({request}) returns ({response})"
     if rpc.method.no_side_effects:
-        # Clients of Connect call such a method by GET, if they are told to.
+        # Clients of Connect can call such a method by GET.
         return f"{declared} {{ option idempotency_level = NO_SIDE_EFFECTS; }}"
     return f"{declared};"
 
