@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "connect"]
 
 _SLICE = 0.1
-"""Seconds for which a thread goes on connecting before a task has to want that still."""
+"""Seconds for which a thread tries to connect before it checks that a task still waits for that."""
 _LONG = 1 << 15
-"""Characters of a description that is not looked at in the event loop."""
+"""Characters of the shortest description that a thread reads, to keep the event loop free."""
 _MOST_LOST = 3
-"""Connections that one call sees come and go before it gives up."""
+"""Connections that may be lost while one call connects, before it gives up."""
 _COMEBACK = 1.0
-"""Seconds for which a call that may be repeated waits for a server to come back."""
+"""Seconds that a call which may be repeated waits for a server to come back."""
 
 
 class Channel(Caller, ChannelBase, ForLoops):
     """One connection to a server for the clients of any number of its services, for coroutines.
 
-    Use it with ``async with``, or ``await`` it and call :meth:`close`; to await it again connects anew if the
-    connection was lost. It belongs to the event loop it was connected in, and any number of tasks may use it at once::
+    Use it with ``async with``, or ``await`` it and call :meth:`close`; awaiting it again reconnects if the connection
+    was lost. It belongs to the event loop it was connected in, and any number of tasks may use it at once::
 
         async with nearcall.aio.Channel("shm://shop") as channel:
             basket = channel.client(Basket).service
@@ -70,11 +70,12 @@ class Channel(Caller, ChannelBase, ForLoops):
         self._sending_again: set[asyncio.Task[None]] = set()
 
     def client(self, service: type | None = None) -> AsyncClient:
-        """A client of one service, over this connection: :meth:`nearcall.Channel.client` says what it costs. It needs
+        """A client of one service, over this connection: :meth:`nearcall.Channel.client` says what it costs. It need
         not be awaited.
 
         Raises:
-            FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+            FailedPrecondition: the server's service differs; the message names the method, the parameter and both
+                types.
             Unavailable: the connection was lost: await the channel.
             Cancelled: the channel is closed.
             RuntimeError: the channel is not connected yet.
@@ -85,9 +86,9 @@ class Channel(Caller, ChannelBase, ForLoops):
 
     def close(self) -> Awaitable[None]:
         """Ends the connection at once; calls of all clients that are under way fail with :class:`~nearcall.Cancelled`,
-        and so does what is called from now on. Harmless when repeated.
+        and so do all further calls. Harmless when repeated.
 
-        Any function may call it. What it returns may be awaited, and has nothing to wait for.
+        Any function may call it. The result may be awaited, and has nothing to wait for.
         """
         if self._connection is not None:
             if not self._running().is_closed():
@@ -105,7 +106,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         return f"<{'closed ' if closed else ''}asynchronous channel to {self._url}>"
 
     async def _open(self) -> Self:
-        async with self._opening:  # of several tasks, one connects
+        async with self._opening:  # if several tasks come at once, one connects
             if self._connection is None:
                 await self._begin()
         self._check_open()
@@ -116,14 +117,14 @@ class Channel(Caller, ChannelBase, ForLoops):
         return self
 
     def _reconnect(self) -> None:
-        # Here nothing may be waited for.
+        # This method is no coroutine, so it cannot wait for a connection.
         raise Unavailable(f"the connection to {self._url} was lost: await the channel to connect anew")
 
     async def _begin(self) -> None:
         loop = self._loop = self._home.loop = asyncio.get_running_loop()
         connection, options = self._make_connection(), self._settings.of_connection
         try:
-            # Without patience one attempt is all there is, and ends by itself.
+            # Without `wait_for_ready` there is one attempt, which ends by itself.
             soon = loop.time() + options["handshake_timeout"] if options["wait_for_ready"] else None
             await self._connect(connection, soon, until=soon)
             description = connection.description
@@ -141,15 +142,15 @@ class Channel(Caller, ChannelBase, ForLoops):
 
     def _be_called(self) -> None:
         super()._be_called()
-        # From now on others receive for the connection, and the loop is told in another way.
+        # From now on the callbacks' threads receive on the connection, so the loop must watch another descriptor.
         self._follow()
 
     def _follow(self) -> None:
-        """Lets the loop watch the connections of the moment, and of those before them only where something happens."""
+        """Lets the loop watch the present connections, and the earlier ones only as long as they have calls."""
         new = self._opened().watch()
         if new:
             for other in [other for other in self._watched if not other.goes_on]:
-                # Its calls that are not over yet learn of their end.
+                # Its remaining calls learn that they have ended.
                 self._on_readable(other)
         for watched in new:
             self._watched.append(watched)
@@ -170,15 +171,16 @@ class Channel(Caller, ChannelBase, ForLoops):
                 self._unwatch(watched)
 
     async def _connect(self, connection: _core.Connection, patient_until: float | None, until: float | None) -> None:
-        """Makes sure that there is a connection; any number of tasks may wait for one. Both times are the loop's.
+        """Makes sure that there is a connection; any number of tasks may wait for it. Both times are in seconds of
+        ``loop.time()``.
 
-        Threads do it, a slice at a time: so every task gives up when its own time is over.
+        Threads connect, a slice of time at a time, so that every task can give up when its own time is over.
         """
         loop, lost = self._running(), 0
         while not connection.connected:
             now = loop.time()
             if until is not None and now >= until:
-                # The last attempt may have failed, which says more.
+                # If the last attempt failed, it raises its own error here, which says more.
                 if not connection.try_connect(False, 0.0):
                     raise DeadlineExceeded(
                         f"there was no connection to {self._url} before the deadline: the server does not answer"
@@ -192,7 +194,7 @@ class Channel(Caller, ChannelBase, ForLoops):
                 self._connecting[patient] = step
             await asyncio.wait([step], timeout=None if until is None else until - now)
             if step.done() and (failure := step.exception()) is not None:
-                # Of several tasks each gets one of its own, with its own traceback.
+                # Several tasks may wait: each gets a copy, with its own traceback.
                 raise copy(failure)
             if step.done() and step.result() and not connection.connected:
                 lost += 1
@@ -202,15 +204,15 @@ class Channel(Caller, ChannelBase, ForLoops):
                     )
 
     def _dialled(self, step: asyncio.Future[bool]) -> None:
-        """It may be that nobody waits for it any more: those who did gave up in time."""
+        """Called at the end of each slice, even if the tasks that waited for it have given up."""
         failed = step.cancelled() or step.exception() is not None
         if not failed and self._connection is not None and not self._connection.closed:
-            # The next calls find a connection, and do not ask who watches it.
+            # The next calls find a connection, so it must be watched already.
             self._follow()
 
     async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
-        """Makes sure that there is a connection, within the seconds that are ``left``. ``hopeful``: a server is to come
-        soon.
+        """Makes sure that there is a connection, within the seconds that are ``left``. ``hopeful``: a server is
+        expected soon.
         """
         now = self._running().time()
         until = None if left is None else now + left
@@ -228,8 +230,8 @@ class Channel(Caller, ChannelBase, ForLoops):
         left: float | None,
         failure: BaseException | None,
     ) -> Any:
-        """Calls once more: the connection was lost before or while the method was called, or the server has refused it
-        or failed. Where there is no server, ``failure`` says what happened to the call before.
+        """Repeats a call: the connection was lost before or during it, or the server has refused the call or failed. If
+        there is no server, this raises ``failure``, the error of the attempt before.
         """
         now = self._running().time()
         until = None if left is None else now + left
@@ -245,7 +247,7 @@ class Channel(Caller, ChannelBase, ForLoops):
             return await call
 
     def _send_again(self, stream: _core.Stream, pause: float, hopeful: bool, left: float | None) -> None:
-        """Begins to send a stream again that the server has refused without having begun with it."""
+        """Sends a stream again that the server has refused before it began."""
         task = self._running().create_task(self._connect_and_send(stream, pause, hopeful, left))
         self._sending_again.add(task)
         task.add_done_callback(self._sending_again.discard)
@@ -259,7 +261,7 @@ class Channel(Caller, ChannelBase, ForLoops):
                 await self._renew(hopeful, None if until is None else until - self._running().time())
                 if stream.send_again():
                     return
-        except Exception as failure:  # whoever waits for the stream gets it
+        except Exception as failure:  # the task that waits for the stream raises it
             stream.fail(failure)
         except BaseException:
             stream.cancel()
@@ -299,14 +301,14 @@ def _object_callable(
 
 
 def connect(url: str, service: type | None = None, **options: Unpack[ChannelOptions]) -> AsyncClient:
-    """Connects to a server from an event loop: a :class:`Channel` with one client, which closes it. Options and errors
-    are those of :func:`nearcall.connect`::
+    """Connects to a server from an event loop: the result is the only client of a :class:`Channel`, and closes that
+    channel. Options and errors are those of :func:`nearcall.connect`::
 
         async with nearcall.aio.connect("shm://calc", Calculator) as calc:
             await calc.add(1, 2)
 
     The service inside the block is typed ``Any``: a class whose methods are ordinary functions cannot tell a type
-    checker that its remote twins are awaited.
+    checker that a client's methods are awaited.
 
     Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """

@@ -38,9 +38,9 @@ class AsyncChild(ChildBase, AsyncClient):
             await super()._open()
         except BaseException as error:
             if self._closed:
-                raise  # whoever has closed it ends the process
+                raise  # close() ends the process
             self._channel.close()
-            # In a thread, and to its end if the task is cancelled.
+            # In a thread, which goes on to its end even if the task is cancelled.
             failure = await asyncio.shield(asyncio.to_thread(self._child.give_up, error))
             if failure is None:
                 raise
@@ -50,11 +50,11 @@ class AsyncChild(ChildBase, AsyncClient):
         return self
 
     def close(self) -> Awaitable[None]:
-        """Ends the connection at once, and by that the process; what it returns may be awaited, and waits for that.
+        """Ends the connection at once, and by that the process; awaiting the result waits for the process's end.
         Harmless when repeated.
 
-        A process that has not ended by itself within ``grace`` seconds is sent ``SIGTERM``, and killed after as long
-        again.
+        A process that has not ended by itself within ``grace`` seconds is sent ``SIGTERM``, and killed after ``grace``
+        more seconds.
         """
         self._end()
         self._child.ours.close()
@@ -65,7 +65,7 @@ class AsyncChild(ChildBase, AsyncClient):
 
 
 class _ChildChannel(Channel):
-    """A channel to a process that was spawned: there is no server after it."""
+    """A channel to a spawned process, which no other server can replace."""
 
     def __init__(self, child: ChildProcess, **options: Unpack[ChannelOptions]) -> None:
         self._explain = lambda _: child.explain()

@@ -22,9 +22,10 @@ __all__ = ["AsyncClient"]
 class AsyncClient(ClientBase, ForLoops):
     """A service at the other end of a connection, for coroutines, made by :func:`connect` or :meth:`Channel.client`.
 
-    Use it with ``async with``, which gives the service, or ``await`` it and take :attr:`service`. That of a channel can
-    be used at once. Methods without a reply stream return awaitables, methods with one return asynchronous iterators.
-    Streams to send may be asynchronous or ordinary iterables. Any number of tasks may call at once.
+    Use it with ``async with``, which gives the service, or ``await`` it and take :attr:`service`. A client made by
+    :meth:`Channel.client` can be used at once. Methods without a reply stream return awaitables, methods with one
+    return asynchronous iterators. Streams to send may be asynchronous or ordinary iterables. Any number of tasks may
+    call at once.
     """
 
     _service: Any = None
@@ -52,7 +53,7 @@ class AsyncClient(ClientBase, ForLoops):
     def close(self) -> Awaitable[None]:
         """Ends the client at once, as :meth:`nearcall.Client.close` does. Harmless when repeated.
 
-        Any function may call it. What it returns may be awaited: it waits for the end of what the client has started,
+        Any function may call it. The result may be awaited: it waits for the end of whatever the client has started,
         such as the process of :func:`spawn`.
         """
         self._end()

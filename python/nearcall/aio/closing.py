@@ -1,4 +1,4 @@
-"""What ``close()`` returns in an event loop."""
+"""The result of ``close()`` in an event loop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ __all__ = ["Closing"]
 
 
 class Closing:
-    """Something was closed when this was made; awaiting it waits until all that belonged to it has ended.
+    """The result of closing something. It is closed already; awaiting this waits until everything that belonged to it
+    has ended.
 
-    No coroutine, because Python would warn of one that nobody awaits, and closing needs no event loop.
+    It is no coroutine, because Python would warn of a coroutine that is not awaited, and closing needs no event loop.
 
     Args:
         wait: Waits for the end; ``None`` where nothing is left to wait for.

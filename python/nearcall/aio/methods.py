@@ -1,4 +1,4 @@
-"""What a client of an event loop calls: the callables of each kind of method."""
+"""The callables of each kind of method, for event loops."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Caller", "within"]
 
 
 class Caller:
-    """Makes the callables of methods; whoever connects and connects anew is made of it."""
+    """Makes the callables of methods. A subclass provides the connection, and renews it."""
 
     _room: RoomQueue
 
     @abstractmethod
     def _opened(self) -> Calls:
-        """Where calls go."""
+        """The connection, or the object, that calls go to."""
 
     @abstractmethod
     def _waits_for_room(self) -> bool:
@@ -48,7 +48,7 @@ class Caller:
         return connection.open(method, arguments, for_loop=True)
 
     def _open_at_once(self, method: _core.Method, arguments: Any) -> _core.Stream | None:
-        """The same, unless there is no connection, or it was found lost before anything of the call was sent."""
+        """The same, unless there is no connection, or it turns out to be lost before anything of the call was sent."""
         connection = self._opened()
         if not connection.connected:
             return None
@@ -65,7 +65,7 @@ class Caller:
         arguments: Any,
         items: AsyncIterable[Any] | Iterable[Any] | None = None,
     ) -> AsyncReplies:
-        """The replies of a call that begins now, or, without a connection, when the first of them is awaited."""
+        """The replies of a call that begins now, or, without a connection, when the first reply is awaited."""
         connection = self._opened()
         connection.check_loop()
         if (stream := self._open_at_once(method, arguments)) is not None:
@@ -79,7 +79,7 @@ class Caller:
 
         async def connect() -> _core.Stream:
             await self._renew(left=None if until is None else until - self._running().time())
-            # In the blocks that surrounded the call.
+            # In the context of the call, for the blocks that surrounded it.
             return context.run(begin, None if until is None else until - self._running().time())
 
         return AsyncReplies(connect, items)
@@ -108,7 +108,7 @@ class Caller:
                     except RpcError:
                         if connection.connected or connection.closed:
                             raise
-                        # The connection was found lost on the way: nothing was sent.
+                        # The connection turned out to be lost: nothing was sent.
                         await send_once(args, kwargs)
                 connection.sent()
 
@@ -145,7 +145,7 @@ class Caller:
 
 
 def within(left: float | None) -> AbstractContextManager[object]:
-    """A call that had to connect first ends with the time it began with."""
+    """A deadline for a call that had to connect first, so that it keeps the deadline that it began with."""
     return nullcontext() if left is None else timeout(left)
 
 

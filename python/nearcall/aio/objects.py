@@ -39,12 +39,12 @@ class _ObjectCaller(Caller):
 def object_callable(
     target: Target, plan: MethodPlan, method: _core.Method, room: RoomQueue | None = None
 ) -> Callable[..., Any]:
-    """What calls a method of an object, to be awaited.
+    """The callable for a method of an object, to be awaited.
 
     Args:
         target: The object.
         plan: The method.
-        method: The same for the core.
-        room: Where one-way calls of the connection wait for room; one of its own if there is none.
+        method: The method, for the core.
+        room: The queue in which one-way calls of the connection wait for room; a new queue if not given.
     """
     return _ObjectCaller(target, room or RoomQueue())._callable(plan, method)

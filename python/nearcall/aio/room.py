@@ -10,7 +10,7 @@ from typing import Any, Protocol
 __all__ = ["RoomQueue"]
 
 _SHORTEST = 0.001
-"""Seconds until the first of those that wait looks again by itself, doubled each time up to the longest."""
+"""Seconds until the first waiting call tries again by itself, doubled each time up to the longest."""
 _LONGEST = 0.02
 
 
@@ -31,15 +31,15 @@ class _Waiter:
 
 
 class RoomQueue:
-    """Sends one-way calls in the order in which they were awaited. The first that waits looks for room: when the
-    connection has news, and now and then by itself, because a socket that has room again says nothing.
+    """Sends one-way calls in the order in which they were awaited. The first waiting call tries again when the
+    connection has news, and now and then by itself, because nothing reports that a socket has room again.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiter] = deque()
 
     def look(self) -> None:
-        """There may be room."""
+        """Called when there may be room."""
         if self._waiting:
             self._waiting[0].wake()
 
@@ -50,10 +50,10 @@ class RoomQueue:
         kwargs: dict[str, Any],
         ready: Callable[[], Awaitable[None] | None],
     ) -> None:
-        """Sends a call as soon as there is room. ``ready`` connects anew if need be.
+        """Sends a call as soon as there is room. ``ready`` renews the connection if need be.
 
         Raises:
-            DeadlineExceeded: there was none until the call's deadline. Nothing was sent.
+            DeadlineExceeded: there was no room until the call's deadline. Nothing was sent.
         """
         if (connecting := ready()) is not None:
             await connecting

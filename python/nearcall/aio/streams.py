@@ -16,9 +16,9 @@ _NOTHING_YET: Any = object()
 
 
 class _Bell:
-    """Wakes the tasks that wait for something to come for a call: an item, room to send, the end, or its deadline.
+    """Wakes the tasks that wait for news of a call: an item, room to send, the end, or its deadline.
 
-    There may be two of them, one that sends and one that reads. The core takes this for a future.
+    There may be two such tasks, one that sends and one that reads. The core uses this object as a future.
     """
 
     def __init__(self, stream: _core.Stream) -> None:
@@ -82,13 +82,13 @@ class AsyncReplies:
         self._stream = stream
         self._bell = _Bell(stream)
         if self._items is not None:
-            # The task must not hold this object: when nobody else does any more, the call is given up.
+            # The task must not refer to this object: when its user drops it, `__del__` gives the call up.
             self._sender = self._loop.create_task(_send_or_cancel(stream, self._bell, self._items))
             self._items = None
         return stream
 
     def __del__(self) -> None:
-        # The collector may run in any thread.
+        # The garbage collector may run this in any thread.
         if self._stream is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
                 self._loop.call_soon_threadsafe(_give_up, self._stream, self._sender)
@@ -120,13 +120,13 @@ class AsyncReplies:
         except asyncio.CancelledError:
             await self.aclose()
             raise
-        except Exception:  # an RpcError, or one of the application's
+        except Exception:  # an RpcError, or an exception of the application
             self._stop_sending()
             raise
         return item
 
     def _stop_sending(self) -> None:
-        """Ends the sender; raises what the caller's own items raised."""
+        """Ends the sender; raises whatever the caller's iterator of items raised."""
         sender = self._sender
         if sender is None:
             return
@@ -165,7 +165,7 @@ async def call_client_stream(stream: _core.Stream, items: AsyncIterable[Any] | I
     try:
         while True:
             if sender.done():
-                sender.result()  # raises what the caller's own items raised
+                sender.result()  # raises whatever the caller's iterator raised
             result = stream.try_result(_NOTHING_YET)
             if result is not _NOTHING_YET:
                 return result

@@ -1,4 +1,4 @@
-"""Coroutine handlers of a server in an event loop that somebody else runs."""
+"""Runs coroutine handlers of a server in an event loop that the user's program runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from .handlers import LoopThread
 __all__ = ["GuestLoop"]
 
 _MOMENT = 1.0
-"""Seconds that the loop may take to come to the end of a server."""
+"""Seconds to wait for the loop to run the end of a server."""
 
 
 class GuestLoop(LoopThread):
-    """As :class:`LoopThread`, in a loop that runs already: what handlers share with the rest of a program stays theirs.
+    """Like :class:`LoopThread`, in a loop that runs already, so that handlers can share objects with the rest of the
+    program.
 
     Only :meth:`start` is called in the loop's own thread, everything else in others.
     """
@@ -30,12 +31,12 @@ class GuestLoop(LoopThread):
         super().__init__(core, handlers, lambda: loop)
 
     def start(self) -> None:
-        """Requests are taken from now on."""
+        """Takes requests from now on."""
         self._core.use_loop(self._loop)
         self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
 
     def stop(self) -> None:
-        """Cancels the handlers that are left, and leaves the loop to those who run it."""
+        """Cancels the handlers that are left, and leaves the loop running."""
         self._stopping = True
         left = threading.Event()
 

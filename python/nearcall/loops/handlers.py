@@ -48,13 +48,13 @@ class _Running:
             self._cancel()
 
     def _cancel(self) -> None:
-        """Once: what the handler does at its end may be awaited, and is not to be interrupted."""
+        """Cancels the handler, once: its cleanup may await, and must not be interrupted."""
         if self.task is not None and not self.ending:
             self.ending = True
             self.task.cancel()
 
     def notice(self) -> None:
-        """Something has changed: an item or room for one has come, or the client gave the call up."""
+        """Called when an item has arrived, when there is room to send one, or when the client gave the call up."""
         if self.changed is not None:
             self.changed.set()
         if self.request.cancelled:
@@ -76,7 +76,8 @@ class LoopThread:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = (loop_factory or asyncio.new_event_loop)()
         self._start = starter(self._loop)
-        # A loop keeps cancelled timers until their time comes. They must not know the request, and so the connection.
+        # Timers run in this empty context: a loop keeps cancelled timers until their time comes, and the handler's
+        # context would keep the request and its connection.
         self._nobodys = Context()
         self._listens = False
         self._comes_back = False
@@ -95,15 +96,15 @@ class LoopThread:
             self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
             self._thread.start()
         except BaseException:
-            # Of what the system lacks, the loop has some.
+            # The system may lack descriptors or threads: closing the loop frees its descriptors.
             self._loop.close()
             raise
 
     def cut_off(self) -> None:
-        """Cancels the handlers that are left, and lets them tell their callers."""
+        """Cancels the handlers that are left, and lets them send their callers a status."""
         self._stopping = True
         if self._tasks:
-            # If the loop hangs or has ended, there is nothing to be told.
+            # If the loop hangs or has ended, nothing can be sent.
             with contextlib.suppress(TimeoutError, RuntimeError):
                 self._wait_for(self._cancel(), _MOMENT)
 
@@ -118,7 +119,7 @@ class LoopThread:
         """Awaits something in the loop, for another thread.
 
         Raises:
-            TimeoutError: it takes too long.
+            TimeoutError: it takes longer than 5 seconds.
             RuntimeError: the loop has ended.
         """
         self._wait_for(_awaited(work), _PATIENCE)
@@ -151,7 +152,7 @@ class LoopThread:
                 try:
                     self._loop.run_forever()
                 except BaseException as error:
-                    # SystemExit and the like, out of a task that a handler has started: the others go on.
+                    # SystemExit and the like, raised in a task that a handler has started: the other tasks go on.
                     log(ERROR, "a task in the event loop of the server ended", error=error)
             for task in self._tasks:
                 task.cancel()
@@ -162,7 +163,7 @@ class LoopThread:
             self._loop.close()
 
     def _on_queue(self) -> None:
-        """A worker has queued requests, or something has changed for some that run."""
+        """Called when a worker thread has queued requests, or something has changed for running ones."""
         for key in self._core.changed():
             running = self._running.get(key)
             if running is not None:
@@ -170,7 +171,9 @@ class LoopThread:
         self._serve()
 
     def _serve(self) -> None:
-        """Takes the requests that are here. While all handlers are done at once, it stays for the next for a while."""
+        """Takes the requests that have arrived. As long as each handler ends at once, it also waits a while for the
+        next request.
+        """
         until = time.monotonic() + _TURN
         while True:
             request = self._core.next_for_loop(not self._tasks)
@@ -189,7 +192,7 @@ class LoopThread:
         self._serve()
 
     def _listen(self, listen: bool) -> None:
-        """Watches the connections, or leaves that to a worker."""
+        """Watches the connections, or leaves that to a worker thread."""
         if listen == self._listens:
             return
         self._listens = listen
@@ -207,7 +210,7 @@ class LoopThread:
         try:
             task = self._start(self._loop, handling)
         except Exception as error:
-            # The loop's own task factory failed. The caller must not wait for ever, nor the other requests.
+            # The loop's task factory failed. Neither this caller nor the other requests may wait for ever.
             handling.close()
             log(ERROR, "the event loop of the server cannot make a task", error=error)
             request.fail(Unknown(f"{type(error).__name__}: {error}"))
@@ -225,13 +228,13 @@ class LoopThread:
     def _finished(self, running: _Running, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._running.pop(running.request.key, None)
-        # Whatever still holds the request, such as the traceback of an exception that somebody keeps.
+        # Something may still refer to the request, such as the traceback of an exception that the user's code keeps.
         running.request.forget()
-        # A task that was cancelled keeps the exception, that the frame, and the frame `running`. Nobody collects cycles
-        # in a server at rest, and the connection would stay open.
+        # A cancelled task keeps its exception, which keeps the frame, which keeps `running`. An idle server collects no
+        # cycles, so the connection would stay open.
         running.task = None
         if not self._tasks:
-            # Nothing else is under way: it may pay to spin for the next.
+            # No other handler runs, so it may pay to spin for the next request.
             self._serve()
 
     async def _handle(self, running: _Running) -> None:
@@ -242,7 +245,8 @@ class LoopThread:
         try:
             left = request.time_left
             if left is not None:
-                # The handler's own calls inherit the deadline, and the handler itself is cancelled when it has passed.
+                # The handler's own calls inherit the deadline, and the handler is cancelled when the deadline has
+                # passed.
                 inherited = timeout(left)
                 inherited.__enter__()
                 timer = self._loop.call_later(left, running.expire, context=self._nobodys)
@@ -282,7 +286,7 @@ class LoopThread:
         if not hasattr(replies, "__aiter__") and hasattr(replies, "__await__"):
             replies = await replies
         try:
-            # An interceptor that is a coroutine has it still to return.
+            # An interceptor that is a coroutine returns the subscription only when awaited.
             returned = await replies.subscription() if isinstance(replies, InterceptedReplies) else replies
             if isinstance(returned, _core.Subscription):
                 request.subscribe(returned)
@@ -301,7 +305,9 @@ class LoopThread:
 def _handler_of(
     request: _core.LoopRequest, handlers: Sequence[tuple[MethodPlan, Any]]
 ) -> tuple[MethodPlan, Callable[..., Any]]:
-    """What runs a request: a method of what is served, or of an object that was passed to the client."""
+    """The plan and the handler of a request: of a served method, or of a method of an object that was passed to the
+    client.
+    """
     target = request.target
     if target is None:
         return handlers[request.index]
@@ -311,7 +317,7 @@ def _handler_of(
 
 
 async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIterator[Any]:
-    """The client's stream."""
+    """The items of the client's stream."""
     while True:
         changed.clear()
         try:
@@ -325,7 +331,7 @@ async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIte
 
 
 async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -> bool:
-    """Sends an item once the client takes it. ``False`` if the client gave the call up."""
+    """Sends an item as soon as the client has room for it. ``False`` if the client gave the call up."""
     while True:
         changed.clear()
         sent = request.try_send(item)
@@ -335,7 +341,7 @@ async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -
 
 
 async def _reply(running: _Running, result: Any) -> None:
-    """Ends a call with its result, once the client reads what it was sent before."""
+    """Ends a call with its result, as soon as the client has read enough of what was sent before."""
     if running.request.reply(result):
         return
     changed = running.changed = running.changed or asyncio.Event()
@@ -349,8 +355,8 @@ async def _awaited(work: Awaitable[object]) -> object:
 
 
 _MOMENT = 1.0
-"""Seconds that handlers get which are cancelled because the server ends: half of it for themselves."""
+"""Seconds for handlers that are cancelled because the server ends; half of it is for their own cleanup."""
 _PATIENCE = 5.0
 """Seconds that the end of a client's object may take in the loop."""
 _TURN = 0.0001
-"""Seconds after which the loop looks at its other work, even if one request comes after the other."""
+"""Seconds after which the loop turns to its other work, even if more requests arrive."""

@@ -1,4 +1,6 @@
-"""Methods of objects that belong to an event loop, called from another one: that of the process's callbacks."""
+"""Lets methods of objects that belong to one event loop be called from another one, such as that of the process's
+callbacks.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ class HomeLoop:
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.loop = loop
-        """Set at the latest when something is passed."""
+        """Set at the latest before an object is passed."""
 
     def around(self, plan: MethodPlan, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that runs in this loop when another one awaits it, with the surroundings of the call.
+        """Wraps a method: when another loop awaits it, it runs in this loop, with the context of the call.
 
         Once the loop is closed, calls raise :class:`~nearcall.Unavailable`.
         """

@@ -1,4 +1,4 @@
-"""How a handler's task begins: at once, so that one that never waits costs no turn of the loop."""
+"""Begins the task of a handler at once, so that a handler that never waits costs no turn of the loop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Starter: TypeAlias = "Callable[[asyncio.AbstractEventLoop, Coroutine[Any, Any, N
 
 
 def starter(loop: asyncio.AbstractEventLoop) -> Starter:
-    """What makes a task of a coroutine and runs its first step, to be called outside of all tasks. The task is a real
-    one from the beginning: it is ``asyncio.current_task()``, can be cancelled, and has a context of its own.
+    """Chooses a function that makes a task of a coroutine and runs its first step; call it outside of all tasks. The
+    task is a real task from the beginning: it is ``asyncio.current_task()``, can be cancelled, and has a context of its
+    own.
 
-    Where that cannot be had, the first step comes with the loop's next turn.
+    Where that is impossible, the first step runs in the loop's next turn.
     """
     start: Starter = _start_later
     if sys.version_info >= (3, 12):
@@ -34,8 +35,9 @@ def _start_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
 
 
 def _start_first(loop: Any, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """For Python 3.10 and 3.11, which do not change any more: a new task asks the loop for its first step, which is
-    taken here instead. Whatever else the loop is asked for meanwhile, by other threads or by a finalizer, is its own.
+    """For Python 3.10 and 3.11, which do not change any more. A new task calls ``loop.call_soon`` with its first step;
+    here that step is kept and run at once. Other calls of ``call_soon`` meanwhile, by other threads or by a finalizer,
+    go to the loop.
     """
     if loop.get_task_factory() is not None:
         return _start_later(loop, coroutine)

@@ -1,4 +1,4 @@
-"""Following a call from its beginning to its end: any kind, either side, in threads and in event loops."""
+"""Follows a call from its beginning to its end: any kind, on either side, in threads and in event loops."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from ..status import StatusCode
 __all__ = ["BUCKETS", "Followed", "Interceptor", "follow"]
 
 Interceptor: TypeAlias = "Callable[[Any, Proceed], Any]"
-"""Works at clients and at servers."""
+"""An interceptor for clients and for servers."""
 
 BUCKETS = (
     *(1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3),
     *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-"""Bounds for histograms, seconds: from where calls over shared memory are to where people stop waiting."""
+"""Bounds for histograms, seconds: from the usual time of calls over shared memory to the time at which people stop
+waiting.
+"""
 
 _NOTHING = nullcontext()
 
 
 class Followed:
-    """A call that is followed. A subclass says what to do when it ends."""
+    """A call that is followed. A subclass defines what happens when it ends."""
 
     def __init__(self, call: CallInfo) -> None:
         self.call = call
@@ -41,7 +43,7 @@ class Followed:
         )
 
     def step(self) -> AbstractContextManager[object]:
-        """What surrounds each part of the call: the handler, and the making of each item of a stream."""
+        """A context manager around each part of the call: the handler, and the making of each item of a stream."""
         return _NOTHING
 
     def ended(self, code: StatusCode, seconds: float, error: BaseException | None) -> None:
@@ -49,9 +51,11 @@ class Followed:
         raise NotImplementedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """What the interceptors see of the call has ended, well or with an error. Harmless when repeated.
+        """Called when the part of the call that interceptors see has ended, well or with an error. Harmless when
+        repeated.
 
-        At a client that is the end. At a server the result is still to be encoded and sent; the core says how it went.
+        At a client that is the end. At a server the result is still to be encoded and sent; the core then calls
+        :meth:`sent`.
         """
         if not self._is_told:
             self._end(_code_of(error), error)
@@ -59,7 +63,7 @@ class Followed:
             self._error = error
 
     def sent(self, code: int) -> None:
-        """A server's call has ended, and its client has been told so."""
+        """Called when a server's call has ended, and its status is sent to the client."""
         error, self._error = self._error, None
         self._end(StatusCode(code), error)
 
@@ -102,7 +106,7 @@ def _code_of(error: BaseException | None) -> StatusCode:
         return StatusCode.OK
     if isinstance(error, RpcError):
         return error.code
-    # Else a task was cancelled, or a stream left before its end.
+    # Otherwise a task was cancelled, or a stream was left before its end.
     return StatusCode.UNKNOWN if isinstance(error, Exception) else StatusCode.CANCELLED
 
 
@@ -118,7 +122,9 @@ async def _awaited(result: Awaitable[Any], followed: Followed) -> Any:
 
 
 async def _opened(replies: InterceptedReplies, followed: Followed) -> object:
-    """A stream in an event loop of a server, where an interceptor of the user's may still bring a subscription."""
+    """A stream in an event loop of a server, which may still turn out to be a subscription, once an interceptor of the
+    user's has returned it.
+    """
     try:
         with followed.step():
             subscription = await replies.subscription()

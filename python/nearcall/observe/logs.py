@@ -1,4 +1,4 @@
-"""A log with a line for each call."""
+"""``nearcall.observe.access_log``: a line in a log for each call."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def access_log(
     ``peer``. Arguments, results and messages are not logged: they may be long, and secret.
 
     Args:
-        logger: Where to.
-        level: Of a call that ended well.
-        failed: Of one that did not.
+        logger: The logger to write to.
+        level: The level for a call that ended well.
+        failed: The level for a call that failed.
     """
     to = logging.getLogger(logger) if isinstance(logger, str) else logger
 

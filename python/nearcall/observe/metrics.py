@@ -62,7 +62,7 @@ class _Metrics:
         self._methods: dict[tuple[bool, str], _Method] = {}
 
     def method(self, at_server: bool, name: str) -> _Method:
-        """The metrics of one method: looking labels up would cost more than counting does."""
+        """The metrics of one method: kept, because looking up labels costs more than counting."""
         found = self._methods.get((at_server, name))
         if found is None:
             found = self._methods[at_server, name] = _Method(self._sides[at_server], name)
@@ -120,6 +120,6 @@ class _Counted(Followed):
         self._method.ended(code, seconds)
 
 
-# Two metrics of one name cannot be registered, and a program may well make an interceptor for each of its servers.
+# Metrics of one name can only be registered once, and a program may make an interceptor for each of its servers.
 _metrics: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
 _lock = threading.Lock()

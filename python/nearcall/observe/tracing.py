@@ -29,7 +29,7 @@ _SERVER_FAULTS = frozenset(
         StatusCode.DATA_LOSS,
     }
 )
-"""By OpenTelemetry's conventions for gRPC these are failures of the server itself; the other codes are answers."""
+"""By OpenTelemetry's conventions for gRPC these codes are failures of the server itself; the others are answers."""
 
 
 def opentelemetry(
@@ -50,8 +50,8 @@ def opentelemetry(
     attributes. All names are those of OpenTelemetry's conventions for RPC as of 2026.
 
     Args:
-        tracer_provider: Who records spans; the global one if not given.
-        meter_provider: Who records metrics; the global one if not given.
+        tracer_provider: Records spans; the global provider if not given.
+        meter_provider: Records metrics; the global provider if not given.
         propagator: How the context travels; as configured globally if not given, which usually is W3C's
             ``traceparent``.
 
@@ -145,7 +145,7 @@ def _attached(surroundings: Any) -> Generator[None, None, None]:
 
 
 def _getter() -> Any:
-    """Reads metadata for a propagator. Made when first needed, for its base class is OpenTelemetry's."""
+    """Reads metadata for a propagator. Made when first needed, because its base class is OpenTelemetry's."""
     from opentelemetry.propagators.textmap import Getter
 
     class _MetadataGetter(Getter[Metadata]):

@@ -1,4 +1,4 @@
-"""Options as users give them: one line says which is wrong and what it may be."""
+"""Checks options: an error is one line, which names the option and says what it may be."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["check_flag", "check_seconds", "check_url", "check_whole", "with_opti
 E = TypeVar("E", bound=Exception)
 
 _LONGEST: Final = 1e9
-"""Seconds; about 31 years. Clocks overflow somewhere beyond."""
+"""Seconds; about 31 years. Clocks overflow not far beyond."""
 _LARGEST: Final = 2**63 - 1
 
 
 def with_option(error: E, option: str) -> E:
-    """The error, with its attribute ``option`` set: so a program need not look for the name in the message."""
+    """The error, with its attribute ``option`` set: programs need not search the message for the name."""
     cast(Any, error).option = option
     return error
 
@@ -80,7 +80,7 @@ def check_url(url: object, *, service: bool = True) -> None:
 
     Args:
         url: What was given.
-        service: Whether a service comes after it.
+        service: Whether a service follows it in the call, for the message.
 
     Raises:
         TypeError: it is no ``str``.

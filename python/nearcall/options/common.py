@@ -1,4 +1,4 @@
-"""Options that mean the same to clients and servers: limits, spinning, and which users two processes let near."""
+"""Options that mean the same to clients and servers: limits, spinning, and the users that may connect."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_codec(url: str, codec: HttpCodec) -> HttpCodec:
 
     Raises:
         InvalidArgument: there is no such codec.
-        ValueError: another one than usual is asked for where there is no choice.
+        ValueError: the codec is not the usual one, and the URL leaves no choice.
     """
     if codec not in get_args(HttpCodec):
         raise with_option(InvalidArgument(f'codec must be "protobuf" or "json", not {codec!r}'), "codec")
@@ -65,7 +65,7 @@ def check_compression(urls: Sequence[str], compression: Compression | None) -> C
 
     Raises:
         InvalidArgument: there is no such compression.
-        ValueError: none of the URLs is one of gRPC's or HTTP's.
+        ValueError: none of the URLs is for gRPC or HTTP.
     """
     if check_encoding("compression", compression) is None:
         return None
@@ -80,7 +80,7 @@ def check_compression(urls: Sequence[str], compression: Compression | None) -> C
 
 
 def check_encoding(option: str, encoding: Compression | None) -> Compression | None:
-    """What compresses.
+    """A compression for the option of this name.
 
     Raises:
         InvalidArgument: there is no such compression.

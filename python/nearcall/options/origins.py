@@ -1,4 +1,4 @@
-"""Where web pages are from that may call."""
+"""The option ``allow_origins``: the web pages that may call, by their origins."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def check_origins(allow_origins: Sequence[str], urls: Sequence[str]) -> list[str
     """The option ``allow_origins`` of a server at ``urls``.
 
     Raises:
-        InvalidArgument: one is no origin.
-        TypeError: a single one was given in place of a list.
+        InvalidArgument: an item is no origin.
+        TypeError: a single origin was given in place of a list.
         ValueError: none of the URLs is for browsers.
     """
     if isinstance(allow_origins, str):

@@ -1,4 +1,4 @@
-"""What a URL's scheme says of how values cross."""
+"""What a URL's scheme says of the protocol and its codec."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PROTOBUF: Final = frozenset({"grpc", "grpcs", "grpc+unix"}) | _HTTP
 
 
 def speaks_protobuf(url: str) -> bool:
-    """Whether Protobuf is spoken at a URL; msgpack is at all others."""
+    """Whether a URL's protocol uses Protobuf; all others use msgpack."""
     return _scheme(url) in _PROTOBUF
 
 
 def speaks_http(url: str) -> bool:
-    """Whether browsers and ``curl`` can call at a URL: Connect, gRPC-Web and JSON are spoken besides gRPC."""
+    """Whether browsers and ``curl`` can call at a URL: it serves Connect, gRPC-Web and JSON besides gRPC."""
     return _scheme(url) in _HTTP
 
 

@@ -18,15 +18,16 @@ _ENCRYPTED = ("tls://", "grpcs://", "https://")
 
 @dataclass(frozen=True)
 class TLS:
-    """What one side of ``tls://`` shows, and whom it trusts. Each is the path of a PEM file, or its content as bytes.
+    """The certificate of one side of ``tls://``, and whom that side trusts. Certificates and keys are paths of PEM
+    files, or their content as bytes.
 
     Args:
-        ca: For clients: the authorities that may have signed the server's certificate. Without it, those that the
-            system trusts; the variables ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` name others.
-        cert: The own certificate, followed by those between it and its authority if there are any. A server must have
-            one; a client where the server asks for it.
+        ca: For clients: the authorities that may have signed the server's certificate. Without it, the authorities that
+            the system trusts; the variables ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` name others.
+        cert: This side's certificate, followed by any intermediate certificates. A server must have a certificate; a
+            client if the server asks for it.
         key: The certificate's private key, without a password.
-        server_name: For clients: whom the server's certificate must be for, if not for the host in the URL.
+        server_name: For clients: the name that the server's certificate must be for, if not the host in the URL.
         client_ca: For servers: every client must show a certificate that one of these authorities has signed.
     """
 
@@ -38,12 +39,12 @@ class TLS:
 
 
 def client_side(tls: TLS | None, url: str) -> _core.Tls | None:
-    """What a client of ``url`` makes of it.
+    """The core's TLS settings for a client of ``url``.
 
     Raises:
-        InvalidArgument: an option is a server's, a file cannot be read, or what is in it cannot be used.
-        TypeError: it is no ``TLS``.
-        ValueError: the URL is of no scheme that encrypts.
+        InvalidArgument: an option is a server's, a file cannot be read, or its content cannot be used.
+        TypeError: ``tls`` is no ``TLS``.
+        ValueError: the URL's scheme does not encrypt.
     """
     if tls is None:
         return None
@@ -64,12 +65,12 @@ def client_side(tls: TLS | None, url: str) -> _core.Tls | None:
 
 
 def server_side(tls: TLS | None, urls: Sequence[str]) -> _core.Tls | None:
-    """What a server at ``urls`` makes of it.
+    """The core's TLS settings for a server at ``urls``.
 
     Raises:
-        InvalidArgument: an option is a client's or is missing, a file cannot be read, or what is in it cannot be used.
-        TypeError: it is no ``TLS``.
-        ValueError: none of the URLs is of a scheme that encrypts.
+        InvalidArgument: an option is a client's or is missing, a file cannot be read, or its content cannot be used.
+        TypeError: ``tls`` is no ``TLS``.
+        ValueError: none of the URLs has a scheme that encrypts.
     """
     if tls is None:
         return None
@@ -100,7 +101,7 @@ def server_side(tls: TLS | None, urls: Sequence[str]) -> _core.Tls | None:
 def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
     if not isinstance(cast(object, tls), TLS):
         raise with_option(TypeError(f"tls takes nearcall.TLS({usual}), not a {type(tls).__name__}"), "tls")
-    # Who gives certificates means to encrypt: what is sent must not be readable all the same.
+    # A user who gives certificates expects encryption, so a URL that does not encrypt is an error.
     if urls and not any(url.startswith(_ENCRYPTED) for url in urls):
         shown = " and ".join(urls)
         families = {"grpc": "grpcs://", "http": "https://"}
@@ -113,7 +114,7 @@ def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
 
 
 def _read(option: str, source: str | os.PathLike[str] | bytes | None) -> tuple[str, bytes] | None:
-    """The content, and what to call it in a sentence."""
+    """The source's name for messages, and its content."""
     if source is None:
         return None
     if isinstance(source, bytes):

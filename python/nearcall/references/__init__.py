@@ -1,5 +1,5 @@
-"""Objects that stay where they are while the other side of a connection calls them: references, given and received.
+"""References, given and received: objects that stay in their process while the other side of a connection calls them.
 
-Clients and servers pass them alike. What differs between the two, such as who numbers the methods, is each side's
+Clients and servers pass them alike. The differences, such as which side numbers the methods, are in each side's
 :class:`~nearcall.references.catalogue.Catalogue`.
 """

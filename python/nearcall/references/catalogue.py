@@ -1,4 +1,6 @@
-"""What one side of a connection knows of the services whose objects are passed: how to call them and to be called."""
+"""What one side of a connection knows of the services whose objects are passed: how this side calls such objects, and
+how its own are called.
+"""
 
 from __future__ import annotations
 
@@ -26,48 +28,47 @@ MakeCallable: TypeAlias = "Callable[[Target, MethodPlan, _core.Method, bool], Ca
 
 
 class Given(Protocol):
-    """A kind of objects that is passed where a service class is declared."""
+    """A kind of objects that are passed where a service class is declared."""
 
     @property
     def key(self) -> tuple[type, Hashable]:
-        """The service class, and the kind."""
+        """The declared service class, and what else tells this kind from others."""
         ...
 
     def plan(self) -> ServicePlan:
-        """How they are called."""
+        """The plan of calls on these objects."""
         ...
 
     def handler(self, plan: MethodPlan) -> Handler:
-        """What runs one of their methods."""
+        """The function that runs one of their methods."""
         ...
 
 
 class ObjectTable(_core.ServedObject):
-    """What runs the calls on objects of one class: the core's table, and what an event loop needs to know of it."""
+    """Runs the calls on objects of one class: the core's table, and the handlers for an event loop."""
 
     handlers: Mapping[int, tuple[MethodPlan, Handler]]
-    """By the method's number."""
+    """Plan and handler of each method, by its number."""
 
 
 class Catalogue(ABC):
     """What one side knows of the services that are passed. Any thread may use it.
 
     Args:
-        make_callable: Makes what calls a method of an object.
+        make_callable: Makes the callable for a method of an object.
         max_values: Values that a received message may hold.
     """
 
     home: Around | None = None
-    """What is around methods of references to be awaited, when another event loop awaits them than the one that they
-    belong to."""
+    """Wraps the methods of references for event loops, so that they can be awaited in another loop than their own."""
 
     injector = Injector()
-    """What fills in what the methods of objects of one's own depend on."""
+    """Fills in the dependencies of methods of this side's own objects."""
 
     def __init__(self, make_callable: MakeCallable, max_values: int) -> None:
         self.make_callable = make_callable
         self._max_values = max_values
-        # Both are filled by whoever comes first; two at once make the same.
+        # Any thread that finds an entry missing fills it in; two threads at once make equal entries.
         self._methods: dict[tuple[type, bool], dict[str, tuple[MethodPlan, _core.Method]]] = {}
         self._tables: dict[tuple[type, Hashable], ObjectTable] = {}
 
@@ -92,7 +93,7 @@ class Catalogue(ABC):
         return found
 
     def table(self, given: Given) -> ObjectTable:
-        """How objects of one's own are called where a service class is declared."""
+        """The table that runs calls on this side's own objects where a service class is declared."""
         found = self._tables.get(given.key)
         if found is None:
             plan = given.plan()
@@ -115,18 +116,18 @@ class Catalogue(ABC):
 
     @abstractmethod
     def agreed(self, plan: ServicePlan) -> Mapping[str, Agreed]:
-        """What is agreed on about calling a service at the other end, by the names of methods."""
+        """The methods of a service at the other end as agreed on, by their names."""
 
     @abstractmethod
     def implemented(self, plan: ServicePlan) -> Iterable[ImplementedMethod]:
-        """What is agreed on about objects of one's own, whose methods a plan describes."""
+        """The methods of this side's own objects as agreed on; ``plan`` describes them."""
 
     @abstractmethod
     def describer(self, method: MethodPlan, service: ServicePlan) -> Any:
-        """What the core calls with each exception of a method of an object of one's own."""
+        """The function that the core calls with each exception of a method of this side's own objects."""
 
     def where(self, references: _core.References) -> str:
-        """Where the other end is, for people."""
+        """Where the other end is, for messages."""
         return references.url
 
 
@@ -142,6 +143,6 @@ def for_caller(plan: ServicePlan, for_loop: bool) -> ServicePlan:
 
 
 def error_maker(plan: ServicePlan) -> Callable[[int, str, bytes], BaseException] | None:
-    """What makes exceptions of failures, if the service declares some of its own."""
+    """Turns failures into exceptions, if the service declares exceptions of its own."""
     declared = {error.__name__: error for error in plan.errors}
     return partial(make_error, declared=declared) if declared else None

@@ -1,4 +1,6 @@
-"""Objects that are given away as references: what may be given, what runs their methods, and what ends them."""
+"""Objects that are given away as references: which objects may be given, the functions that run their methods, and the
+functions that end them.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ __all__ = ["Forwarded", "Own", "check_given", "end_of_given", "finish", "finish_
 
 
 def check_given(value: Any, cls: type) -> Any:
-    """What to give for a value where a service class is declared.
+    """The object to give for a value where a service class is declared.
 
     Raises:
-        MisfitError: it is not of that service; says what it lacks.
+        MisfitError: the value is not of that service; the message says what it lacks.
     """
     if isinstance(value, HasService):
         value = value.service
@@ -58,7 +60,7 @@ def check_given(value: Any, cls: type) -> Any:
 
 
 def _with_methods(value: object, cls: type) -> object:
-    """A value for a service of which only the description is known: whatever has its methods."""
+    """The value, if it has all methods of a service of which only the description is known."""
     for method in plan_of(cls).methods:
         if not callable(getattr(type(value), method.name, None)):
             lacks = f"{describe_value(value)}, which has no method '{method.name}'"
@@ -77,18 +79,18 @@ def _described(value: object, given: str, cls: type) -> str:
 
 
 class Own(NamedTuple):
-    """Objects of a class of one's own, where a service class is declared."""
+    """This process's own objects of one class, where a service class is declared."""
 
     cls: type
     kind: type
 
     @property
     def key(self) -> tuple[type, Hashable]:
-        """What tells them from others."""
+        """Tells these objects from others."""
         return self
 
     def plan(self) -> ServicePlan:
-        """How they are called: with the methods of the annotation, whatever else they have."""
+        """The plan of calls on them: only the methods of the declared class, even if they have more."""
         plan = plan_of(self.cls)
         if not is_described(self.cls):
             promised, own = {method.name for method in plan.methods}, plan_of(self.kind)
@@ -97,7 +99,7 @@ class Own(NamedTuple):
         return msgspec.structs.replace(plan, methods=tuple(methods))
 
     def handler(self, plan: MethodPlan) -> Handler:
-        """What runs a method: their class's function."""
+        """The function that runs a method: their class's own."""
         function: Handler = getattr(self.kind, plan.name)
         return function
 
@@ -110,16 +112,16 @@ class Forwarded(NamedTuple):
 
     @property
     def key(self) -> tuple[type, Hashable]:
-        """What tells them from others."""
+        """Tells these objects from others."""
         return self
 
     def plan(self) -> ServicePlan:
-        """How they are called."""
+        """The plan of calls on them."""
         plan = plan_of(self.cls)
         return msgspec.structs.replace(plan, methods=tuple(_for(method, self.for_loop) for method in plan.methods))
 
     def handler(self, plan: MethodPlan) -> Handler:
-        """What passes a call on."""
+        """The function that passes a call on."""
         name = plan.name
 
         def forward(target: Any, *args: Any, **kwargs: Any) -> Any:
@@ -128,12 +130,12 @@ class Forwarded(NamedTuple):
         def forward_home(target: Any, *args: Any, **kwargs: Any) -> Any:
             return _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
 
-        # A reference for event loops is awaited in the one that it belongs to.
+        # A reference for event loops must be awaited in its own loop.
         return forward_home if self.for_loop else forward
 
 
 def how_given(value: Any, cls: type) -> Own | Forwarded:
-    """How a value that was checked is passed."""
+    """How to pass a value that was checked."""
     if type(value) is Reference:
         return Forwarded(cls, value._nearcall_for_loop)
     if type(value) is Proxy:
@@ -161,18 +163,18 @@ def _for(plan: MethodPlan, for_loop: bool) -> MethodPlan:
         arguments = msgspec.structs.replace(arguments, coding=coding.remake(coding.names, for_loop))
     if item is not None:
         item = msgspec.structs.replace(item, coding=item.coding.in_loop(for_loop))
-    # What the object's own server fills in is no concern of who passes a call on.
+    # The object's own server fills in dependencies, so a process that only passes calls on ignores them.
     return msgspec.structs.replace(
         plan, arguments=arguments, request_item=item, handler_is_async=for_loop, dependencies=()
     )
 
 
 def end_of_given(given: object) -> Callable[[], Any] | None:
-    """What is to be called when the last reference to an object is gone: its ``aclose`` or ``close``, unless that is a
+    """The function to call when the last reference to an object is gone: its ``aclose`` or ``close``, unless that is a
     method of its service.
     """
     if type(given) is Reference or type(given) is Proxy:
-        return None  # it ends where it is
+        return None  # its own process ends it
     served = {method.name for method in plan_of(type(given)).methods} if is_service(type(given)) else set[str]()
     for name in ("aclose", "close"):
         end: Any = getattr(given, name, None)
@@ -182,17 +184,17 @@ def end_of_given(given: object) -> Callable[[], Any] | None:
 
 
 Await: TypeAlias = "Callable[[Awaitable[object]], object]"
-"""Waits for something in an event loop, for another thread."""
+"""Awaits something in an event loop, and lets the calling thread wait for it."""
 
 
 def finish_given(given: object, wait_for: Await | None, failures: Failures, peer: dict[str, Any]) -> None:
-    """The last reference to an object is gone: ends the object.
+    """Ends an object whose last reference is gone.
 
     Args:
         given: The object.
-        wait_for: Waits for what an ``aclose`` returns; ``None`` if there is no event loop.
-        failures: Where what it raises is told.
-        peer: Who had the reference.
+        wait_for: Waits for the result of an ``aclose``; ``None`` if there is no event loop.
+        failures: Reports what the function raises.
+        peer: The peer that had the reference.
     """
     finish(given, end_of_given(given), wait_for, failures, peer)
 
@@ -200,7 +202,7 @@ def finish_given(given: object, wait_for: Await | None, failures: Failures, peer
 def finish(
     ended: object, end: Callable[[], Any] | None, wait_for: Await | None, failures: Failures, peer: dict[str, Any]
 ) -> None:
-    """Calls what ends an object, if there is anything; see :func:`finish_given`."""
+    """Calls the function that ends an object, if there is one; see :func:`finish_given`."""
     if end is None:
         return
     try:

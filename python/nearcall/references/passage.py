@@ -1,4 +1,4 @@
-"""The references of one connection, on their way into its messages and out of them."""
+"""Puts references into the messages of one connection, and takes them out."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .reference import Handle, Reference
 __all__ = ["ConnectionPassage"]
 
 _GIVEN, _RETURNED = 0, 1
-"""Whose object a reference stands for: the message's sender's, or its receiver's."""
+"""Whether a reference stands for an object of the message's sender, or of its receiver."""
 _DATA = struct.Struct("<BQ")
 
 
 class _Home(Received):
-    """An object of one's own that came back."""
+    """An object of this process that came back."""
 
     def __init__(self, value: object) -> None:
         self._value = value
 
     def as_a(self, cls: type, *, for_loop: bool) -> object:
         """See :class:`~nearcall.codec.references.Received`."""
-        return self._value  # whether it is one is looked at by the decoder, as with any value
+        return self._value  # the decoder checks its class, as for any value
 
 
 class ConnectionPassage(Passage):
     """The references of one connection. Any thread may use it.
 
-    It does not keep the connection: what was received does.
+    It does not keep the connection alive; the received references do.
 
     Args:
         catalogue: What this side knows of the services that are passed.
@@ -42,7 +42,7 @@ class ConnectionPassage(Passage):
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self._handles: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
-        # The collector may run while it is held, and with it whatever a program does when its objects go.
+        # Reentrant: while the lock is held, the garbage collector may run finalizers, which may release references.
         self._lock = threading.RLock()
 
     def check(self, value: object, cls: type) -> None:
@@ -82,7 +82,7 @@ class ConnectionPassage(Passage):
             return handle
 
     def reference(self, handle: Handle, cls: type, for_loop: bool) -> Reference:
-        """What stands for an object at the other end: the same one as long as it is alive."""
+        """The reference for an object at the other end: the same Python object as long as that is alive."""
         with self._lock:
             made = handle.made.get((cls, for_loop))
             reference = None if made is None else made()

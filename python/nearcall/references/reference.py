@@ -1,4 +1,4 @@
-"""References that were received: objects at the other end, called as if they were here, until they are let go of."""
+"""References that were received: objects at the other end, called as if they were here, until they are released."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Handle", "Reference", "release"]
 
 
 class Receiving(Protocol):
-    """The connection over which references come, as they know it."""
+    """The connection of a reference, as the reference sees it."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -28,13 +28,13 @@ class Receiving(Protocol):
         ...
 
     def reference(self, handle: Handle, cls: type, for_loop: bool) -> Reference:
-        """What stands for an object at the other end."""
+        """The reference for an object at the other end."""
         ...
 
 
 class Handle(Received):
-    """One object at the other end of one connection, and how often it was received. When nothing refers to it any more,
-    the other end learns that it is not needed.
+    """One object at the other end of one connection, and how often it was received. When nothing refers to the handle
+    any more, the other end learns that the object is not needed.
     """
 
     def __init__(self, passage: Receiving, references: _core.References, number: int) -> None:
@@ -43,23 +43,26 @@ class Handle(Received):
         self.number = number
         self.released = False
         self.made: dict[tuple[type, bool], weakref.ref[Reference]] = {}
-        # A list because appending and popping are one step each: the collector may run in between, and release.
+        # A list, because appending and popping are one step each: the garbage collector may run in between, and
+        # release.
         self._receipts: list[None] = []
         self._release = references.release
 
     def receive(self) -> bool:
-        """Counts one more. ``False`` if it was released meanwhile, and the new one is not counted here."""
+        """Counts one more receipt. ``False`` if the handle was released meanwhile, and the receipt is not counted
+        here.
+        """
         self._receipts.append(None)
         if not self.released:
             return True
         try:
             self._receipts.pop()
         except IndexError:
-            return True  # who released it has released that one, too
+            return True  # the release has included this receipt
         return False
 
     def release(self) -> None:
-        """Lets go of it. Harmless when repeated."""
+        """Releases the object. Harmless when repeated."""
         self.released = True
         for made in list(self.made.values()):
             reference = made()
@@ -89,16 +92,16 @@ class Handle(Received):
 class Reference:
     """An object at the other end of a connection. Its attributes are the methods of its service.
 
-    It passes for an instance of the service's class.
+    ``isinstance`` takes it for an instance of the service's class.
     """
 
-    # Names that no service method can have: they begin with an underscore.
+    # No service method can have these names: they begin with an underscore.
     _nearcall_handle: Handle
     _nearcall_cls: type
     _nearcall_for_loop: bool
 
     def __init__(self, handle: Handle, cls: type, *, for_loop: bool) -> None:
-        # Not by setting them one by one: many references may be made.
+        # One update is faster than setting each: there may be many references.
         self.__dict__.update(_nearcall_handle=handle, _nearcall_cls=cls, _nearcall_for_loop=for_loop)
 
     @property
@@ -142,7 +145,7 @@ class Reference:
         return list(handle.passage.catalogue.methods(self._nearcall_cls, self._nearcall_for_loop))
 
     def _nearcall_forget(self) -> None:
-        """Forgets the methods made for an object that was let go of."""
+        """Drops the callables made for an object that was released."""
         for name in [name for name in self.__dict__ if not name.startswith("_")]:
             self.__dict__.pop(name, None)
 
@@ -164,17 +167,17 @@ def _released(method: str) -> Any:
 
 
 def release(reference: object) -> None:
-    """Lets go of an object that was received as a reference: the other end may forget it.
+    """Releases an object that was received as a reference: the other end may forget it.
 
-    Calls made later fail with :class:`~nearcall.FailedPrecondition`; those under way go on to their end. It is not
-    needed for the sake of memory: what nothing refers to any more is let go of by itself. Harmless when repeated, and
-    for an object of one's own that came back.
+    Calls made later fail with :class:`~nearcall.FailedPrecondition`; those under way go on to their end. Memory does
+    not need it: a reference that nothing refers to any more is released by itself. Harmless when repeated, and for an
+    object of this process that came back.
 
     Args:
         reference: What a call returned, or what a handler was given.
 
     Raises:
-        TypeError: it is no reference.
+        TypeError: ``reference`` is none.
     """
     if type(reference) is Reference:
         reference._nearcall_handle.release()

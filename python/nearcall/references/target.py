@@ -1,4 +1,4 @@
-"""Calls of one object at the other end: what makes callables uses it in the place of a connection."""
+"""Calls of one object at the other end. Functions that make callables take it in place of a connection."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Target:
     """An object at the other end of a connection, for calls.
 
     Args:
-        references: Those of the connection.
-        number: What stands for the object there.
-        keeps: What lives as long as something can be called or is being called: the object is not let go of meanwhile.
+        references: The references of the connection.
+        number: The object's number there.
+        keeps: Kept alive by callables and by calls under way, so that the object is not released meanwhile.
     """
 
     __slots__ = ("_keeps", "_number", "_references")
@@ -45,7 +45,7 @@ class Target:
 
     @property
     def connected(self) -> bool:
-        """``True``: a call on a connection that is gone fails by itself, and no other one would do."""
+        """``True``: a call on a lost connection fails by itself, and no new connection would have the object."""
         return True
 
     @property
@@ -62,7 +62,7 @@ class Target:
         self._references.check_loop()
 
     def sent(self) -> None:
-        """To be called by the event loop when it has sent a one-way call."""
+        """The event loop calls it when it has sent a one-way call."""
         self._references.sent()
 
 

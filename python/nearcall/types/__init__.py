@@ -1,4 +1,4 @@
-"""Types and values as such: annotations read, described as plain data and compared, and values shown to people.
+"""Types and values: reads annotations, describes and compares them as plain data, and shows values to people.
 
-What codecs and services both need is here; nothing in it knows a codec, a service or a connection.
+Codecs and services both need this; nothing in it uses a codec, a service or a connection.
 """

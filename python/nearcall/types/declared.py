@@ -1,7 +1,7 @@
-"""Which classes are services: what ``@nearcall.service`` was told of them.
+"""Which classes are services, and the arguments that ``@nearcall.service`` was given for them.
 
-It is kept beside the classes rather than on them: an attribute would be inherited, and would count as a member of a
-Protocol. It is down here because a codec has to know it, too: a value that is a service travels as a reference.
+These are kept beside the classes rather than on them: an attribute would be inherited, and would count as a member of a
+Protocol. They are on this floor because codecs need them, too: an object of a service travels as a reference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Instance: TypeAlias = Literal["server", "session"]
 
 
 class Declared:
-    """What the decorator was told about a class."""
+    """The arguments that the decorator was given for a class."""
 
     __slots__ = ("errors", "instance", "name", "namespace")
 
@@ -46,7 +46,7 @@ class Declared:
 
 
 DESCRIBED_PLAN = "__nearcall_described__"
-"""The attribute that makes the plan of a class that stands for a service of which only the description is known."""
+"""The attribute of a class that stands for a described service; calling it gives the plan."""
 
 declared: WeakKeyDictionary[type, Declared] = WeakKeyDictionary()
 """The classes that were decorated."""
@@ -58,7 +58,7 @@ def is_service(cls: type) -> bool:
 
 
 def is_described(cls: type) -> bool:
-    """Whether a class stands for a service of which only the description is known."""
+    """Whether a class stands for a described service: one of which only the description is known."""
     return DESCRIBED_PLAN in cls.__dict__
 
 
@@ -70,7 +70,7 @@ def service_class(annotation: Any) -> type | None:
 
 
 def root_of(cls: type) -> type:
-    """The class that gives a service its name: the one declared service that is above all others.
+    """The class that gives a service its name: its one declared service that derives from no other.
 
     Raises:
         TypeError: the class is no service, or implements several.

@@ -1,7 +1,7 @@
-"""Where two declarations of a value part: what one side sends, and what the other expects.
+"""Compares two declarations of a value: what one side sends with what the other expects.
 
-A difference meets either every value, and then no call could be right, or only some; those are refused one by one, by
-the receiver's decoder or by :mod:`nearcall.types.fields`. Nothing may pass that would be read as something else.
+A difference affects either every value, so that every call would fail, or only some values. These are refused one by
+one, by the receiver's decoder or by :mod:`nearcall.types.fields`. No value may be read as something else.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Types = Mapping[str, Any]
 """The named types that schemas refer to."""
 
 _MOST: Final = 20
-"""So many differences of one type are told; a peer's description could have any number."""
+"""Differences of one type that are reported; a peer's description could have any number."""
 _MOST_COMPARED: Final = 50_000
 """Pairs of schemas that are compared for one value: a peer may describe many types, and each is tried with each."""
 _NO_FIELD: Final = "no such field"
 
-# How values look on the wire, and what a decoder takes: two members of a union can only be told apart by that.
+# How values look on the wire, and what a decoder accepts: only that tells two members of a union apart.
 _LOOKS: Final[dict[str, set[str]]] = {
     "none": {"nil"},
     "datetime": {"str", "ext"},
@@ -32,19 +32,19 @@ _TAKES: Final[dict[str, set[str]]] = {"float": {"float", "int"}, "decimal": {"st
 
 
 class Difference(NamedTuple):
-    """Where two schemas part, and how: ``.x``, ``int``, ``str``."""
+    """Where two schemas differ, and how: ``.x``, ``int``, ``str``."""
 
     path: str
     sent: str
     expected: str
     always: bool
-    """Every value meets it; else only some."""
+    """Whether it affects every value; otherwise only some."""
 
 
 def differences(sent: Any, sent_types: Types, expected: Any, expected_types: Types) -> list[Difference]:
-    """Why values of one schema would not be taken as values of the other.
+    """Why values of one schema would not be accepted as values of the other.
 
-    Names of types do not matter. ``int`` is taken as ``float``, and ``any`` goes with everything.
+    Names of types do not matter. ``int`` is accepted as ``float``, and ``any`` fits everything.
 
     Raises:
         ValueError: there are too many ways to try.
@@ -58,7 +58,7 @@ class _Comparison:
     def __init__(self, sent_types: Types, expected_types: Types) -> None:
         self.sent_types = sent_types
         self.expected_types = expected_types
-        # A pair under comparison counts as equal: that is what makes types that refer to themselves comparable.
+        # A pair under comparison counts as equal, so that types which refer to themselves can be compared.
         self.known: dict[tuple[str, str], list[Difference]] = {}
         self.compared = 0
 
@@ -87,12 +87,13 @@ class _Comparison:
         refused = [(member, parts) for member, parts in found if _always(parts)]
         if not refused:
             return [part for _, parts in found for part in parts]
-        # None alone does not make two types alike.
+        # Two types that have only None in common are not alike.
         if all(member == "none" or _always(parts) for member, parts in found):
             return self._nearest([parts for member, parts in refused if member != "none"], sent, expected)
         result = [part for _, parts in found if not _always(parts) for part in parts]
         for member, parts in refused:
-            # A value of this member is refused where it can be told from all that is expected, else misread.
+            # The receiver refuses a value of this member if it looks unlike everything expected, and otherwise misreads
+            # it.
             overlaps = _overlap(_looks(member, self.sent_types), _takes(expected, self.expected_types))
             deep = [part for part in parts if part.path]
             result += deep if overlaps and deep else _differ(member, expected, always=overlaps)
@@ -136,7 +137,7 @@ class _Comparison:
         self.known[left, right] = []
         sent, expected = self.sent_types.get(left), self.expected_types.get(right)
         if not sent or not expected:
-            return []  # described by a later version in a way unknown to this one: left to the decoder
+            return []  # described by a later version in an unknown way: the decoder decides
         if sent["layout"] != expected["layout"] or sent.get("tag") != expected.get("tag"):
             found = [Difference("", f"{left} ({_layout(sent)})", f"{right} ({_layout(expected)})", True)]
         elif sent["layout"] == "array":
@@ -155,7 +156,7 @@ class _Comparison:
                 found += _within(f".{field['name']}", self.compare(other["type"], field["type"]))
             elif field["required"]:
                 found.append(_missing(field))
-        # What has its default need not be known to the other side; all else would vanish there.
+        # The other side need not know a field that has its default; any other value of it would be lost there.
         always = bool(expected.get("closed"))
         found += [_surplus(field, always=always or field["required"]) for field in given.values()]
         return found
@@ -167,7 +168,7 @@ class _Comparison:
                 found += [_missing(field)] if field["required"] else []
                 continue
             other = sent[position]
-            if other["name"] != field["name"]:  # two of one type could have changed places
+            if other["name"] != field["name"]:  # fields of one type could have changed places
                 here, there = (f"field {position} is {each['name']}" for each in (other, field))
                 found.append(Difference(f".{other['name']}", here, there, True))
             else:
@@ -202,7 +203,7 @@ def _surplus(field: Any, *, always: bool) -> Difference:
 def _choices(sent: dict[str, Any], expected: dict[str, Any]) -> list[Difference]:
     left, right = _members(sent), _members(expected)
     for value, name in left.items():
-        # The same value with two names is a new name for it, unless that name is still there with another value.
+        # If a value has another name now, it was renamed, unless the old name now has another value.
         other = right.get(value)
         if name is not None and other not in (None, name) and name in right.values():
             moved = next(known for known, its in right.items() if its == name)
@@ -214,14 +215,16 @@ def _choices(sent: dict[str, Any], expected: dict[str, Any]) -> list[Difference]
 
 
 def _members(schema: dict[str, Any]) -> dict[tuple[str, Any], str | None]:
-    """The values of a choice, apart from equal ones of other types, with the names that an enum gives them."""
+    """The values of a choice, each with its type, so that equal values of other types differ, and with an enum's
+    names.
+    """
     values: list[Any] = schema["values"]
     names: Iterable[Any] = schema.get("names") or [None] * len(values)
     return {(type(value).__name__, value): name for value, name in zip(values, names, strict=False)}
 
 
 def _looks(schema: Any, types: Types) -> set[str]:
-    """The ways in which values can look on the wire."""
+    """How values of a schema can look on the wire."""
     if not isinstance(schema, dict):
         return _LOOKS.get(schema, {schema})
     (kind, inner), *_ = cast("dict[str, Any]", schema).items()
@@ -237,14 +240,14 @@ def _looks(schema: Any, types: Types) -> set[str]:
 
 
 def _takes(schema: Any, types: Types) -> set[str]:
-    """The ways in which values may look that a decoder takes."""
+    """How values may look on the wire for a decoder to accept them."""
     if _is(schema, "union"):
         return {look for member in schema["union"] for look in _takes(member, types)}
     return _TAKES[schema] if isinstance(schema, str) and schema in _TAKES else _looks(schema, types)
 
 
 def _overlap(looks: set[str], takes: set[str]) -> bool:
-    # Tags tell two types apart, but only if both have one.
+    # Tags tell two types apart, but only if both have a tag.
     plain = {look.partition(" ")[0] for look in takes}
     return any(
         look in takes or (" " not in look and look in plain) or look.partition(" ")[0] in takes for look in looks

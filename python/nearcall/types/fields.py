@@ -1,7 +1,8 @@
-"""Fields that the reader of a value does not know: their values would vanish, so only those may come that say nothing.
+"""Finds fields that the reader of a value does not know. Their values would be lost, so they may only hold their
+defaults.
 
-The client looks for them, in what it sends and in what it receives, because it knows both declarations. It looks at
-encoded values, as those show what crosses; and only where the declarations leave room for such fields.
+The client looks for them, in what it sends and in what it receives, because it knows both declarations. It searches
+encoded values, because they show what is sent; and only where the declarations allow such fields.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from .schema import show
 __all__ = ["Finder", "UnknownField", "field_finder"]
 
 _MOST_TRIED: Final = 50_000
-"""Pairs of schemas that are looked at for one value: a peer may describe many types."""
+"""Pairs of schemas that are compared for one value: a peer may describe many types."""
 
 Decoded: TypeAlias = Any
 Finder: TypeAlias = "Callable[[bytes], UnknownField | None]"
 
 
 class UnknownField(msgspec.Struct, frozen=True):
-    """A field that came and that the reader does not know."""
+    """A field of a value that the reader does not know."""
 
     path: str
     """``[3].y``"""
     name: str
     type_name: str | None
-    """As the writer declares it, if it does."""
+    """Its type as the writer declares it; ``None`` if the writer does not."""
     reader: str
     """The reader's type that does not have it."""
 
@@ -40,7 +41,8 @@ class UnknownField(msgspec.Struct, frozen=True):
 
 
 def field_finder(written: Any, written_types: Types, read: Any, read_types: Types) -> Finder | None:
-    """What finds the first field in an encoded value that would vanish; ``None`` if there can be none.
+    """Makes a function that finds the first field in an encoded value that would be lost; ``None`` if there can be
+    none.
 
     Args:
         written: The writer's schema.
@@ -79,7 +81,7 @@ class _Search:
             writer = self._writer(written, described)
             pair = _identity(written), inner
             if pair in seen or (writer is None and written != "any"):
-                return False  # in another layout: the decoder refuses it
+                return False  # in another layout, which the decoder refuses
             seen.add(pair)
             known = {field["name"] for field in described.get("fields", ())}
             if described.get("layout") == "map" and (writer is None or any(name not in known for name in writer)):
@@ -91,7 +93,7 @@ class _Search:
         return any(self.possible(theirs, ours, seen) for theirs, ours in _inside(written, read))
 
     def find(self, value: Decoded, written: Any, read: Any, path: str) -> UnknownField | None:
-        """The first such field; what does not fit the schema is left to the decoder."""
+        """The first field that the reader does not know. The decoder refuses values that do not fit the schema."""
         kind, inner = _kind(read)
         if kind == "union":
             meant = next((member for member in inner if _is_meant(value, member, self.read_types)), None)
@@ -150,7 +152,7 @@ class _Search:
 
 
 def _identity(schema: Any) -> object:
-    """What tells a schema from others: types that are named alike are the same."""
+    """A key for a schema: types of the same name are the same."""
     kind, inner = _kind(schema)
     return inner if kind == "ref" else id(schema) if is_dict(schema) else (kind,)
 
@@ -162,7 +164,7 @@ def _kind(schema: Any) -> tuple[str, Any]:
 
 
 def _inside(written: Any, read: Any) -> list[tuple[Any, Any]]:
-    """The schemas of what is inside, by pairs of the writer's and the reader's."""
+    """The schemas of what a value contains, in pairs of the writer's and the reader's."""
     kind, ours = _kind(read)
     its, theirs = _kind(written)
     if kind in ("list", "set"):
@@ -189,7 +191,7 @@ def _is_default(item: Decoded, field: Any) -> bool:
 
 
 def _is_meant(value: Decoded, schema: Any, types: Types) -> bool:
-    """Whether this member of a union is the value's: types with fields have tags if there are several."""
+    """Whether a value is of this member of a union. If several members have fields, they have tags."""
     kind, inner = _kind(schema)
     if kind == "ref":
         described = types.get(inner, {})

@@ -1,4 +1,4 @@
-"""Type guards for values from outside, of which nothing is known: what a JSON or MessagePack decoder made."""
+"""Type guards for untrusted values that a JSON or MessagePack decoder made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading type hints: resolving them, looking through aliases, telling streams from values, naming types."""
+"""Reads type hints: resolves them, looks through aliases, tells streams from values, and names types."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _RESERVED: Final = range(19_000, 20_000)
 
 
 class FieldOptions:
-    """What :func:`field` was told."""
+    """The arguments of :func:`field`."""
 
     __slots__ = ("implicit", "number", "type")
 
@@ -46,13 +46,14 @@ def field(number: int | None = None, *, type: str | None = None, implicit: bool 
             sensor: Annotated[int, nearcall.field(1, type="uint32")]
             celsius: Annotated[float, nearcall.field(4)]
 
-    It has a meaning over ``grpc://`` only, and for parameters as for fields of classes.
+    It has a meaning only where Protobuf is used, over ``grpc://`` and ``http://``, and for parameters as for fields of
+    classes.
 
     Args:
         number: The field's number, from 1 to 536,870,911 and not from 19,000 to 19,999; its place if not given.
         type: The Protobuf type of an ``int`` or a ``float``, such as ``"uint32"`` or ``"float"``.
-        implicit: The default is the type's zero, and is not told from absence: as proto3 has it of fields that are not
-            ``optional``. Of ``Any`` the default is ``None``, and ``None`` is not sent.
+        implicit: The default is the type's zero, and an absent field is the same as zero, as for fields of proto3 that
+            are not ``optional``. For ``Any`` the default is ``None``, which is not sent.
 
     Raises:
         TypeError: the number is no int.
@@ -69,7 +70,7 @@ def field(number: int | None = None, *, type: str | None = None, implicit: bool 
 
 
 def field_options(annotation: Any) -> FieldOptions:
-    """What an annotation says by :func:`field`."""
+    """The options that :func:`field` has set in an annotation."""
     if get_origin(annotation) is Annotated:
         for extra in get_args(annotation)[1:]:
             if isinstance(extra, FieldOptions):

@@ -1,13 +1,13 @@
 """The shape of a type as plain data, so that two sides can compare what they declare.
 
 A schema is what a description carries instead of the Python types, which only exist on the server. It says how a value
-looks on the wire and leaves out what does not matter there, such as a dataclass's name:
+looks on the wire and leaves out whatever does not matter there, such as a dataclass's name:
 
 - a string for a plain type: ``"int"``, ``"str"``, ``"datetime"``, ..., ``"any"``;
 - ``{"list": T}`` (also for ``tuple[T, ...]``), ``{"set": T}``, ``{"dict": [K, V]}``, ``{"tuple": [T, ...]}``;
 - ``{"union": [T, ...]}``, ``{"array": dtype or null}`` (numpy);
 - ``{"values": [...]}`` (a ``Literal``), and for an enum also ``"names"``, in the same order;
-- ``{"reference": "Listener"}``, an object of that service, which stays where it is;
+- ``{"reference": "Listener"}``, an object of that service, which stays in its process;
 - ``{"ref": "Point"}``, a type with fields, described once in the service's ``types`` table.
 """
 
@@ -107,19 +107,19 @@ class SchemaBuilder:
 
 
 def _default(field: shapes.Field) -> dict[str, Any]:
-    """The value that a field has if none is given, as plain data: for sides that do not have the field or the class."""
+    """The default of a field as plain data, for a side that does not have the field or the class."""
     try:
         if field.default is not msgspec.NODEFAULT:
             return {"default": msgspec.to_builtins(field.default)}
         if field.default_factory in (list, dict, set, frozenset, tuple):
             return {"default": {} if field.default_factory is dict else []}
     except (TypeError, ValueError, OverflowError):
-        pass  # not plain data: then the field stays out, as it was sent
+        pass  # not plain data: the description has no default
     return {}
 
 
 def show(schema: Any) -> str:
-    """A schema for people: ``dict[str, Point]``. What is inside one of very many parts is left out."""
+    """A schema for people: ``dict[str, Point]``. A schema of very many parts is shortened."""
     return _show(schema, [_MOST_SHOWN])
 
 

@@ -1,4 +1,4 @@
-"""Text that came from a peer, a file or an exception, made fit to be shown: to a person, in a terminal or a log."""
+"""Makes text from a peer, a file or an exception safe to show in a terminal or a log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["shown", "shown_json", "traceback_text"]
 LONGEST = 2000
 """Characters of one text."""
 _LONGEST_TRACEBACK = 32_000
-"""Characters of a traceback; of one part of it at most :data:`LONGEST`."""
+"""Characters of a traceback; each part of it has at most :data:`LONGEST`."""
 
 
 def shown(text: str, longest: int = LONGEST, *, keep: str = "") -> str:
-    r"""The text without anything that a terminal would obey, and not too long.
+    r"""The text, shortened, and without characters that control a terminal.
 
-    Control characters, line ends, invisible ones and those that turn the direction of writing come as ``\x1b`` or
-    ``\u202e``; what is beyond ``longest`` characters is cut, and its length told.
+    Control characters, line ends, invisible characters and those that turn the direction of writing are escaped as
+    ``\x1b`` or ``\u202e``. Text beyond ``longest`` characters is cut off, and replaced by its length.
 
     Args:
         text: Any text.
-        longest: So many characters of it are kept.
+        longest: How many characters of it are kept.
         keep: Characters to leave as they are, such as line ends.
     """
     return _cut(text, len(text), longest, keep)
@@ -36,14 +36,16 @@ def _cut(text: str, length: int, longest: int, keep: str) -> str:
 
 
 def shown_json(text: str) -> str:
-    """The same for JSON, which stays as it is in value and length. Line ends are kept: they cannot be in a string."""
+    """The same for JSON, whose value stays the same; nothing is cut off. Line ends are kept: they cannot be in a
+    string.
+    """
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _escaped_json(char) for char in text)
 
 
 def _escaped(char: str) -> str:
-    # A backslash of the text's own is not doubled: this is to be read, not to be read back.
+    # A backslash in the text is not doubled: people read the result, and no program parses it.
     return char.encode("unicode_escape").decode()
 
 
@@ -55,7 +57,7 @@ def _escaped_json(char: str) -> str:
 def traceback_text(error: BaseException) -> str:
     """The traceback of an exception as Python prints it, fit to be shown. Never raises."""
     try:
-        # Imported only where something has failed: it takes as long as all the types here.
+        # Imported only when something has failed: importing it takes as long as the whole room of types.
         import traceback
 
         lines = traceback.TracebackException(type(error), error, error.__traceback__).format()
@@ -69,7 +71,7 @@ def _joined(parts: Iterable[str]) -> str:
     kept: list[str] = []
     length = 0
     for part in parts:
-        # Without a copy of the part: an exception's text may have as many bytes as a message.
+        # The part is not copied: an exception's text may be as long as a message.
         line = _cut(part, len(part) - part.endswith("\n"), LONGEST, "\n\t")
         if not line.startswith("  File "):
             # A text of several lines must not look like lines of the log.
@@ -77,7 +79,7 @@ def _joined(parts: Iterable[str]) -> str:
         kept.append(line)
         length += len(line) + 1
     while length > _LONGEST_TRACEBACK and len(kept) > 2:
-        # Its beginning says where from, its end what and where: the middle says least.
+        # The beginning says where it was called from, the end what failed and where: the middle says least.
         length -= len(kept.pop(len(kept) // 2)) + 1
         kept[len(kept) // 2] = "  ..."
     return "\n".join(kept)
