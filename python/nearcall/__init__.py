@@ -14,7 +14,7 @@ A class with type hints is a service. One process serves it, and others call it 
     with nearcall.connect("shm://calc", Calculator) as calc:   # in another
         print(calc.add(1, 2))
 
-The guide, in ``docs/guide``, explains all of it with examples. This is what there is, by what it is for:
+The guide, in ``docs/guide``, explains everything with examples. The names of this package, by their purpose:
 
 - **Declare a service:** `service`; methods are marked with `oneway`, `idempotent` and `no_side_effects`; `depends`
   fills a parameter in at the server, `field` pins a number for gRPC.
@@ -34,7 +34,7 @@ The guide, in ``docs/guide``, explains all of it with examples. This is what the
 from . import _core
 from .call.variables import current_compression, current_deadline, current_metadata
 
-TYPE_CHECKING = False  # type checkers take it for typing's, which takes longer to import than all that is imported here
+TYPE_CHECKING = False  # type checkers take it for typing's, which takes longer to import than everything here
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -85,7 +85,7 @@ else:
     from . import service
     from .lazy import lazily
 
-    # The room of services has the name of the decorator: from here on that is looked for in the table below.
+    # The subpackage of services has the name of the decorator. Deleted here, the name is found in the table below.
     del service
 
     __getattr__, __dir__ = lazily(
@@ -148,7 +148,7 @@ __version__ = _core.VERSION
 
 
 def _statuses() -> "tuple[Callable[[int, str, bytes], Exception], Callable[[BaseException], tuple[int, str, bytes]]]":
-    """How statuses become exceptions, and these statuses: the core asks with the first of them."""
+    """The functions between statuses and exceptions; the core calls this with the first status or exception."""
     from .codec.statuses import describe_error, make_error
 
     return make_error, describe_error

@@ -1,4 +1,6 @@
-"""The compiled core. Nothing here is for users: they see what ``nearcall`` makes of it, or what it names."""
+"""The compiled core. Nothing here is for users: they see what ``nearcall`` builds on it, and the classes that
+``nearcall`` exports.
+"""
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
@@ -72,24 +74,25 @@ def install(
         [], tuple[Callable[[int, str, bytes], BaseException], Callable[[BaseException], tuple[int, str, bytes]]]
     ],
 ) -> None:
-    """Says what gives ``make_error`` and ``describe_error``: how a status becomes an exception, and back.
+    """Sets the function that gives ``make_error`` and ``describe_error``, which turn a status into an exception, and
+    back.
 
-    It is called once, with the first of them. Only the first call of this function counts.
+    The core calls ``statuses`` once, when it first needs one of the two. Only the first call of ``install`` counts.
     """
 
 @final
 class EarlyLimits:
-    """Control groups that this process is on its way into, in a thread: :func:`confine` need not wait for them then."""
+    """Puts this process into control groups, in a thread, so that :func:`confine` need not wait for that."""
 
     def __new__(cls, *, memory: int | None, cpu_share: float | None, tasks: int | None) -> Self: ...
 
 def confine(policy: object, early: EarlyLimits | None = None) -> list[tuple[str, str, str]]:
-    """Confines this process for ever. Name, state and detail of each layer.
+    """Confines this process for ever. Returns name, state and detail of each layer.
 
-    What was begun early counts if it was begun with the limits of the policy.
+    ``early`` is used if it was made with the limits of the policy.
 
     Raises:
-        RuntimeError: it is not confined as the policy asks, and may be in part.
+        RuntimeError: the process is not confined as the policy asks; it may be confined in part.
     """
 
 def sandbox_names() -> tuple[list[str], list[str]]:
@@ -100,13 +103,13 @@ def set_call_variables(
     metadata: ContextVar[metadata | None],
     compression: ContextVar[compression | None],
 ) -> None:
-    """Names the variables that hold a call's surroundings. Only the first call counts.
+    """Names the variables that hold the values of the blocks around calls. Only the first call counts.
 
     The deadline is in seconds on the clock of ``time.monotonic``.
     """
 
 def note_block() -> None:
-    """A block that surrounds calls is entered; until the first one no call looks at the variables."""
+    """Called when a block around calls is entered. Until the first such block, no call reads the variables."""
 
 @final
 class Buffer:
@@ -124,11 +127,11 @@ class Buffer:
 
 @final
 class FittingEncoder:
-    """An encoder that looks first whether attributes have the types that are expected.
+    """An encoder that first checks whether attributes have the expected types.
 
     Args:
-        encode: Encodes a value if they have.
-        otherwise: Encodes it if not.
+        encode: Encodes a value whose attributes have these types.
+        otherwise: Encodes any other value.
         expected: The attributes with their exact types: of the value (``None``), or of the item of a tuple.
     """
 
@@ -142,33 +145,33 @@ class FittingEncoder:
         """The value, encoded."""
 
 def is_native(value: Any) -> bool:
-    """Whether a value consists of what msgpack has itself: plain values, lists and dicts, no subclasses of them."""
+    """Whether a value consists of msgpack's own types: plain values, lists and dicts, no subclasses of them."""
 
 def check_keys(body: bytes, hashed: HashedKeys) -> None:
-    """Refuses a message that is not to be decoded.
+    """Checks a message before it is decoded.
 
     Raises:
         ValueError: the keys of a dict or a set collide.
-        RecursionError: it is nested too deeply.
-        MemoryError: there is no memory to find out.
+        RecursionError: the message is nested too deeply.
+        MemoryError: there is no memory for the check.
     """
 
 def key_hash(key: bytes, hashed: HashedKeys) -> int | None:
-    """Python's hash of an encoded key of the first type, if the bytes show it; for tests."""
+    """Python's hash of an encoded key of the first type, if it can be told from the bytes; for tests."""
 
 def current_call() -> Call | None:
     """The call that the calling thread serves."""
 
 def current_references() -> References | None:
-    """The connection whose value the calling thread encodes or decodes just now, if that may hold references."""
+    """The references of the connection whose value the calling thread encodes or decodes, if that may hold any."""
 
 def on_end(observer: Callable[[int], object]) -> None:
-    """Calls ``observer`` with the status code of that call, once it has ended."""
+    """Calls ``observer`` with the status code of the call that this thread serves, once it has ended."""
 
 def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]:
     """PEM texts to try TLS out: an authority, a server's certificate for the names and its key, a client's and its key.
 
-    They end ``days`` days from now, or have ended if that is negative.
+    They expire ``days`` days from now; a negative number makes expired ones.
     """
 
 def named_servers() -> tuple[str, list[str]]:
@@ -179,38 +182,39 @@ def named_servers() -> tuple[str, list[str]]:
     """
 
 def die_with_starter() -> None:
-    """Has the system kill this process when the thread ends that started it, whatever hangs here by then."""
+    """Has the system kill this process when the thread that started it ends, even if this process hangs."""
 
 def end_with(socket: int, patience: float) -> None:
-    """Ends this process when the other end of a socket is closed: ``SIGTERM``, by force after ``patience`` seconds.
+    """Ends this process when the other end of a socket is closed: by ``SIGTERM``, and by force after ``patience``
+    seconds.
 
-    The descriptor belongs to this function from now on. If ``patience`` is infinite there is no force.
+    The descriptor belongs to this function from now on. If ``patience`` is infinite, no force is used.
     """
 
 @type_check_only
 class _Notified(Protocol):
-    """As much of a future as the core uses."""
+    """The methods of a future that the core uses."""
 
     def done(self) -> bool: ...
     def set_result(self, result: None, /) -> None: ...
 
 @final
 class EarlyEnds:
-    """Calls of which somebody wants to know when nobody waits for them although their handlers are not through."""
+    """Watches calls, and reports those that nobody waits for any more although their handlers still run."""
 
     def __new__(cls) -> Self: ...
     def watch(self, call: Call, errand: Callable[[], object]) -> bool:
-        """Watches a call until its handler is through. ``False`` if it is."""
+        """Watches a call until its handler has ended. ``False`` if it has ended already."""
 
     def next(self, seconds: float) -> Callable[[], object] | None:
-        """What was said to be done for the next call that ends early; waits for that.
+        """Waits for the next call that ends early, and returns its errand.
 
-        ``None`` if nothing was watched for so many seconds.
+        ``None`` if no call was watched for ``seconds`` seconds.
         """
 
     @property
     def idle(self) -> bool:
-        """Whether no call is watched, and nothing is to be done."""
+        """Whether no call is watched, and no errand is left."""
 
 @final
 class Call:
@@ -241,29 +245,31 @@ class Call:
 
     @property
     def metadata(self) -> list[tuple[str, bytes]]:
-        """What the caller sent beside the arguments."""
+        """The metadata that the caller sent with the arguments."""
 
     def belongings(self, make: Callable[[dict[str, Any]], _D]) -> _D:
-        """What belongs to the caller's connection; at first, what ``make`` makes of the caller's identity."""
+        """The object that belongs to the caller's connection; ``make`` makes it, of the caller's identity, at the first
+        call.
+        """
 
     def introspect(self, method: IntrospectionMethod) -> bytes:
-        """What that method of the server's own service answers the caller, encoded."""
+        """The answer of that method of the server's own service to the caller, encoded."""
 
     def send_initial(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Sends metadata ahead of the result or the first item."""
 
     def add_trailing(self, pairs: Sequence[tuple[str, bytes]]) -> None:
-        """Adds to what goes back with the end of the call."""
+        """Adds metadata that is sent with the end of the call."""
 
 @final
 class Health:
-    """What a server says of its health."""
+    """What a server tells health checks."""
 
     def __new__(cls, services: Sequence[str]) -> Health:
-        """Of these services; of all it is said that they serve."""
+        """The health of these services, all of which serve at first."""
 
     def set(self, service: str, serving: bool) -> None:
-        """Says from now on whether a service serves, and tells those who watch it."""
+        """Sets whether a service serves, and tells the clients that watch it."""
 
     def methods(self) -> list[HealthMethod]:
         """The handlers of ``Check``, ``Watch`` and ``List``."""
@@ -295,16 +301,16 @@ class Method:
         describe_error: Callable[[BaseException, Call], tuple[int, str, bytes]] | None = None,
         keeps: object = None,
     ) -> Method:
-        """``number`` stands for the method in the server's description, for who calls it and for the methods of a
-        :class:`ServedObject`; a server's own count by their places.
+        """``number`` is the method's number in the server's description, for callers and for the methods of a
+        :class:`ServedObject`. A server's own methods are numbered by their places.
 
-        If a client's service declares exceptions it gives its own ``make_error``; otherwise that of ``install`` serves.
-        A server gives its own ``describe_error``, which is told of every exception of a handler. ``keeps`` lives as
-        long as the method: who gives it successors.
+        A client whose service declares exceptions gives its own ``make_error``; otherwise that of ``install`` is used.
+        A server gives its own ``describe_error``, which is called with every exception of a handler. ``keeps`` is kept
+        alive by the method: it is the object that gives the method its successors.
         """
 
     def succeed(self, successor: Method) -> None:
-        """Calls made from now on go by ``successor``: the same method, as agreed on with the next server."""
+        """Later calls use ``successor``: the same method, as agreed on with the next server."""
 
     @property
     def name(self) -> str:
@@ -312,7 +318,7 @@ class Method:
 
     @property
     def path(self) -> str | None:
-        """``"/package.Service/Method"``, if it is called over gRPC."""
+        """``"/package.Service/Method"``, if the method is called over gRPC or HTTP."""
 
 @final
 class ProtobufMessages:
@@ -320,10 +326,10 @@ class ProtobufMessages:
 
     Args:
         messages: How each is encoded.
-        error: Makes the exception for a value or a message that does not fit, of a text and a path.
+        error: Makes the exception for a value or a message that does not fit; takes a text and a path.
 
     Raises:
-        ValueError: what describes a message is not known here.
+        ValueError: the core does not know what describes a message.
     """
 
     def __new__(cls, messages: Sequence[Message], error: Callable[[str, str], Exception]) -> ProtobufMessages: ...
@@ -334,9 +340,9 @@ class ProtobufMessages:
 
         Args:
             index: The place.
-            single: It is of a tuple that holds the message's value alone.
-            format: How the message is written. ``"strict json"`` refuses names that are not known, and absence where
-                Python has no default.
+            single: Whether the codec takes and gives a tuple that holds only the message's value.
+            format: How the message is written. ``"strict json"`` refuses unknown names, and absent fields that have no
+                default in Python.
 
         Raises:
             IndexError: there is no such message.
@@ -345,7 +351,7 @@ class ProtobufMessages:
 
 @final
 class ProtobufCodec:
-    """Encodes and decodes the values of one message. Both raise what ``error`` makes."""
+    """Encodes and decodes the values of one message. Both raise exceptions made by ``error``."""
 
     def encode(self, value: Any) -> bytes:
         """The bytes of a value."""
@@ -355,7 +361,7 @@ class ProtobufCodec:
 
 @final
 class Watched:
-    """One of a client's connections, as an event loop watches it: that of the moment, or one before it."""
+    """One of a client's connections, as an event loop watches it: the present one, or an earlier one."""
 
     def fileno(self) -> int:
         """The descriptor that the loop polls for reading."""
@@ -365,10 +371,12 @@ class Watched:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the loop is to watch it on: it is not lost, and that of the moment or calls are under way on it."""
+        """Whether the loop is to go on watching: the connection is not lost, and it is a present one or has calls under
+        way.
+        """
 
     def unwatch(self) -> None:
-        """To be called when the loop polls the descriptor no more."""
+        """To be called when the loop has stopped polling the descriptor."""
 
 @final
 class Connection:
@@ -403,24 +411,23 @@ class Connection:
     ) -> Connection:
         """Does not connect yet.
 
-        ``timeout`` is that of a call, also of one with streams; with ``by_item`` of such a one it is that until the
+        ``timeout`` is for a call, also for a call with streams; with ``by_item``, a call with streams has it until its
         next item.
 
-        ``retry`` says which failed calls are sent again: attempts, first and longest pause in seconds, by how much
-        pauses grow, statuses, tokens of the budget, and tokens for a success.
+        ``retry`` says which failed calls are sent again: attempts, first and longest pause in seconds, the factor by
+        which pauses grow, statuses, tokens of the budget, and tokens for a success.
 
-        ``proxy`` is the one to connect through: host, port, the value of ``proxy-authorization``, and the hosts that
-        are not for it; ``None`` in place of these if it is for all, even for this machine.
+        ``proxy`` is the proxy to connect through: host, port, the value of ``proxy-authorization``, and the hosts that
+        are reached directly; ``None`` in place of these hosts if the proxy is for all, even for this machine.
 
         ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
-        ``on_change`` is called with the description of a later server that describes itself differently; it gives
-        the methods their successors, or raises.
+        ``on_change`` is called with the description of a later server that describes itself differently; it gives the
+        methods their successors, or raises an exception.
 
-        ``make_passage`` makes what ``References.held`` is of a connection.
+        ``make_passage`` makes the object that is ``References.held`` for a connection.
 
-        ``explain`` is called with the reason why there is no server, and returns what users are to read in its
-        place.
+        ``explain`` is called with the reason why there is no server, and returns the text that users read in its place.
         """
 
     @property
@@ -437,7 +444,7 @@ class Connection:
 
     @property
     def peers(self) -> list[dict[str, Any]]:
-        """The same of all servers that are connected now."""
+        """The same for all servers that are connected now."""
 
     @property
     def closed(self) -> bool:
@@ -456,13 +463,13 @@ class Connection:
         """Calls under way."""
 
     def watch(self) -> list[Watched]:
-        """The connections of the moment that the event loop does not watch yet."""
+        """The present connections that the event loop does not watch yet."""
 
     def on_idle(self) -> None:
-        """To be called by the event loop when it has run all that was ready and a call waits."""
+        """The event loop calls it when it has run everything that was ready, and a call waits."""
 
     def sent(self) -> None:
-        """To be called by the event loop when it has sent a one-way call."""
+        """The event loop calls it when it has sent a one-way call."""
 
     def check_loop(self) -> None:
         """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
@@ -478,19 +485,18 @@ class Connection:
     ) -> None:
         """Gives the connection to an event loop.
 
-        ``running`` is the loop, ``call_soon`` is its method,
-        ``on_idle`` calls the method of that name, and ``call_again`` takes a call, the seconds to wait before it,
-        whether to wait for a server that is not there yet, the seconds that are left for it, and the exception to
-        raise if there is none, and returns a coroutine that connects and awaits the call. ``send_again`` takes a
-        stream and the first three of these, and begins to send it again. ``follow`` watches the connections of the
-        moment.
+        ``running`` is the loop, ``call_soon`` is its method, and ``on_idle`` calls the method of that name.
+        ``call_again`` takes a call, the seconds to wait before it, whether to wait for a server that is not there yet,
+        the seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
+        connects and awaits the call. ``send_again`` takes a stream and the first three of these, and begins to send the
+        stream again. ``follow`` makes the loop watch the present connections.
         """
 
     def serve_with(self, callback_server: Callable[[], Server], max_references: int) -> None:
-        """From now on the server at the other end may call objects that this client gives to it.
+        """From now on the server at the other end may call objects that this client passes to it.
 
-        What ``callback_server`` returns, a server of this process, receives for this and every later connection of the
-        client, and runs those calls. It is asked for each connection. The other end may hold ``max_references``
+        ``callback_server`` returns a server of this process, which receives on this and every later connection of the
+        client, and runs those calls. It is called for each connection. The other end may hold ``max_references``
         objects at once. Never waits. Only the first call counts.
         """
 
@@ -498,20 +504,20 @@ class Connection:
         """Connects for the first time; blocks for at most ``handshake_timeout`` seconds."""
 
     def renew(self) -> None:
-        """Connects anew if the connection was lost, as a call does; for threads."""
+        """Renews a lost connection, as a call does; for threads."""
 
     def try_connect(self, patient: bool, seconds: float) -> bool:
-        """Goes on connecting for some seconds at the most; whether it is done.
+        """Goes on connecting for at most ``seconds`` seconds. Returns whether there is a connection.
 
-        Raises if the server cannot be reached, unless that may change and the caller is ``patient``. With 0 seconds it
-        never waits.
+        Raises if the server cannot be reached; if ``patient``, only if that cannot change. With 0 seconds it never
+        waits.
         """
 
     def close(self) -> None:
         """Ends the connection; calls under way fail with ``CANCELLED``."""
 
     def ping(self, timeout: float | None = None) -> float:
-        """Seconds a round trip takes that no handler sees."""
+        """Seconds that a round trip takes which no handler sees."""
 
     def time_left(self) -> float | None:
         """Seconds that a call made now may take; ``None`` for ever."""
@@ -520,7 +526,7 @@ class Connection:
         """A callable for a method without streams."""
 
     def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
-        """A callable for a method that sends no reply. For a loop it never connects."""
+        """A callable for a method that sends no reply. For a loop, the callable never connects."""
 
     def async_unary(self, method: Method) -> AsyncUnary:
         """A callable for a method without streams that returns an awaitable."""
@@ -530,42 +536,44 @@ class Connection:
 
 @disjoint_base
 class ServedObject:
-    """What runs the calls of objects of one class: each method under its own number.
+    """Runs the calls on objects of one class: each method under its own number.
 
-    What a method comes with is called with the object, then every parameter by position.
+    A method's handler is called with the object, then every parameter by position.
     """
 
     def __new__(cls, methods: Sequence[tuple[Method, Callable[..., Any]]]) -> Self: ...
 
 @final
 class References:
-    """The objects that cross one connection by reference, both ways.
+    """The objects that are passed over one connection by reference, in both directions.
 
-    One is made each time it is asked for; those of the same connection are equal.
+    A new one is made each time it is asked for; those of the same connection are equal.
     """
 
     def give(self, object: object, served: ServedObject) -> int:
-        """Counts one more of an own object that is about to be sent; its number there.
+        """Counts one more reference to an object of this side that is about to be sent. Returns the object's number.
 
-        The object is kept until the other side has let go of it. While a value is encoded, what is given is taken
+        The object is kept until the other side has released it. References given while a value is encoded are taken
         back if the message cannot be sent.
         """
 
     def take(self, id: int) -> None:
-        """Notes that a reference was taken out of the message that is decoded: whoever did so lets go of it.
+        """Notes that a reference was taken out of the message that is being decoded: the caller must release it.
 
-        What of a message nobody has taken when it is decoded is let go of then.
+        References in a message that were not taken when it is decoded are released then.
         """
 
     def mine(self, id: int) -> object:
-        """The own object of that number, which came home; raises ``InvalidArgument`` if there is none such."""
+        """This side's own object of that number, which came back; raises ``InvalidArgument`` if there is none."""
 
     def release(self, id: int, count: int) -> None:
-        """Tells the other side that so many fewer of its object are held here. Never waits, and never fails."""
+        """Tells the other side that ``count`` references to its object were released here. Never waits, and never
+        fails.
+        """
 
     @property
     def alive(self) -> bool:
-        """Whether the connection is there."""
+        """Whether the connection still exists."""
 
     @property
     def url(self) -> str:
@@ -573,11 +581,13 @@ class References:
 
     @property
     def description(self) -> str:
-        """What the server at the other end says of itself, JSON; empty if that is a client."""
+        """The description of the server at the other end, JSON; empty if the other end is a client."""
 
     @property
     def held(self) -> Any:
-        """What the connection's owner keeps with it: ``make_passage`` makes it when it is first asked for."""
+        """The object that the connection's owner keeps with it; ``make_passage`` makes it when it is first asked
+        for.
+        """
 
     def time_left(self) -> float | None:
         """Seconds that a call made now may take; ``None`` for ever."""
@@ -586,19 +596,19 @@ class References:
         """Raises unless the running event loop is the one that the connection was given to."""
 
     def sent(self) -> None:
-        """To be called by the event loop when it has sent a one-way call."""
+        """The event loop calls it when it has sent a one-way call."""
 
     def unary(self, method: Method, target: int, *, keeps: object) -> Unary:
-        """A callable for a method without streams of the other side's object of that number.
+        """A callable for a method, without streams, of the other side's object of that number.
 
-        ``keeps`` lives as long as the callable and its calls.
+        The callable and its calls keep ``keeps`` alive.
         """
 
     def oneway(self, method: Method, target: int, *, for_loop: bool, keeps: object) -> Oneway:
-        """A callable for a method of it that sends no reply."""
+        """A callable for a method of that object that sends no reply."""
 
     def async_unary(self, method: Method, target: int, *, keeps: object) -> AsyncUnary:
-        """A callable for a method of it without streams that returns an awaitable."""
+        """A callable for a method, without streams, of that object; it returns an awaitable."""
 
     def open(
         self,
@@ -609,7 +619,7 @@ class References:
         for_loop: bool,
         keeps: object,
     ) -> Stream:
-        """Begins a call of it with streams; the arguments as the plan's ``split`` returned them."""
+        """Begins a call, with streams, of that object; the arguments as the plan's ``split`` returned them."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -623,13 +633,14 @@ class Unary:
         """Sends a call and does not wait for its reply, nor for room to send it."""
 
     def within(self, seconds: float) -> Unary:
-        """The same method, with so many seconds for each call in the place of the client's timeout."""
+        """The same method, with ``seconds`` for each call in place of the client's timeout."""
 
 @final
 class StartedCall(Generic[_R]):
-    """A call that was sent, by :func:`nearcall.start`. It is given up when nobody holds it any more before its end.
+    """A call that was sent, by :func:`nearcall.start`. It is given up if the last reference to this object is dropped
+    before the call's end.
 
-    Any thread may ask it, several at once, and as often as they like.
+    Any number of threads may use it at once, any number of times.
     """
 
     def result(self, timeout: float | None = None) -> _R:
@@ -648,7 +659,7 @@ class StartedCall(Generic[_R]):
         """Waits for the outcome: returns the exception that the call raises, or ``None``.
 
         Args:
-            timeout: As of ``result``.
+            timeout: As for ``result``.
 
         Raises:
             TimeoutError: there is no reply yet.
@@ -656,22 +667,24 @@ class StartedCall(Generic[_R]):
         """
 
     def done(self) -> bool:
-        """Whether the reply is here, the call's deadline has passed, or it was given up. Never waits.
+        """Whether the reply has arrived, the call's deadline has passed, or the call was given up. Never waits.
 
-        What is done need not be waited for, unless it has failed and is sent once more.
+        If it is done, ``result`` does not wait, unless the call has failed and is sent once more.
         """
 
     def cancelled(self) -> bool:
-        """Whether it was given up."""
+        """Whether the call was given up."""
 
     def cancel(self) -> bool:
-        """Gives the call up, also while another thread waits for it. ``False`` if its reply is here: that stays."""
+        """Gives the call up, also while another thread waits for it. ``False`` if the reply has arrived already, which
+        is kept.
+        """
 
 def wait_for_started(calls: list[StartedCall[Any]], timeout: float | None = None) -> list[int]:
-    """Waits until one of the calls has ended, for so many seconds at the most.
+    """Waits until one of the calls has ended, for at most ``timeout`` seconds.
 
     Returns:
-        The places of those that have; none if the time is over.
+        The places of the calls that have ended; none if the time is over.
     """
 
 @final
@@ -680,7 +693,7 @@ class Oneway:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
     def attempt(self, *args: Any, **kwargs: Any) -> bool:
-        """For an event loop: calls if there is room. Whether there was."""
+        """For an event loop: calls if there is room to send. Returns whether there was."""
 
     def time_left(self) -> float | None:
         """For an event loop: seconds that a call made now may wait."""
@@ -694,14 +707,16 @@ class AsyncUnary:
 
     def __call__(self, *args: Any, **kwargs: Any) -> PendingCall: ...
     def start(self, *args: Any, **kwargs: Any) -> PendingCall:
-        """The same, but the call is sent now. It is given up when nobody holds it any more."""
+        """The same, but the call is sent now. It is given up when the last reference to the result is dropped."""
 
     def within(self, seconds: float) -> AsyncUnary:
-        """The same method, with so many seconds for each call in the place of the client's timeout."""
+        """The same method, with ``seconds`` for each call in place of the client's timeout."""
 
 @final
 class PendingCall(Generator[Any, Any, Any]):
-    """The coroutine of one call. The call is sent when it is first awaited, and given up when this is closed."""
+    """The coroutine of one call. The call is sent when it is first awaited, and given up when the coroutine is
+    closed.
+    """
 
     def __await__(self) -> PendingCall: ...
     def __iter__(self) -> PendingCall: ...
@@ -721,10 +736,12 @@ class Stream:
     def __exit__(self, *_error: object) -> None: ...
     @property
     def ended(self) -> bool:
-        """Whether the call has ended, as far as this side has received."""
+        """Whether the call has ended, as far as this side has received it."""
 
     def try_next(self, default: _D) -> Any | _D:
-        """The next item of the server's stream if it is here, else ``default``; raises ``StopIteration`` at the end."""
+        """The next item of the server's stream if it has arrived, else ``default``; raises ``StopIteration`` at the
+        end.
+        """
 
     def send(self, item: Any) -> bool:
         """Sends an item, waiting for the server to take earlier ones. ``False`` if the call has ended."""
@@ -733,22 +750,22 @@ class Stream:
         """Sends an item: ``True``; ``False`` if the call has ended, ``None`` if there is no room now."""
 
     def end(self) -> None:
-        """Says that the client's stream is complete."""
+        """Ends the client's stream: it is complete."""
 
     def result(self) -> Any:
-        """Waits for the result of a call whose arguments alone are a stream."""
+        """Waits for the result of a call of which only the arguments are a stream."""
 
     def try_result(self, default: _D) -> Any | _D:
-        """That result if it is here, else ``default``; raises ``StopIteration`` if the call was given up."""
+        """That result if it has arrived, else ``default``; raises ``StopIteration`` if the call was given up."""
 
     def notify(self, future: _Notified, *, sender: bool) -> None:
-        """Sets the future's result when something has come for this call; for a sender, items do not count."""
+        """Sets the future's result when there is news of this call; for a sender, items that arrive do not count."""
 
     def time_left(self) -> float | None:
         """Seconds that a wait which begins now may take; ``None`` if there is no limit."""
 
     def check_deadline(self, waited: bool) -> None:
-        """Gives the call up and raises if its deadline has passed, or a wait took as long as it may."""
+        """Gives the call up and raises if its deadline has passed, or if a wait took as long as it may."""
 
     def close(self) -> None:
         """The same as ``cancel``, as iterators call it."""
@@ -759,11 +776,11 @@ class Stream:
     def send_again(self) -> bool:
         """For an event loop that has connected anew: sends a call again that the server has refused.
 
-        ``False`` if that connection was lost before.
+        ``False`` if the new connection is lost already.
         """
 
     def fail(self, failure: BaseException) -> None:
-        """For an event loop: the call cannot be sent again, for this reason."""
+        """For an event loop: ends the call, which cannot be sent again, with this exception."""
 
 @final
 class Listeners:
@@ -773,24 +790,26 @@ class Listeners:
         cls, *, allow_plaintext: bool, tls: Tls | None, allow_users: Sequence[int], allow_groups: Sequence[int]
     ) -> Listeners: ...
     def bind(self, url: str) -> str:
-        """Listens at one more URL; returns it with the port the system chose."""
+        """Listens at one more URL; returns the URL with the port that the system chose."""
 
     def filenos(self) -> list[int]:
         """The descriptors to poll for clients, in the order in which they were bound."""
 
     def accept(self, index: int) -> int | None:
-        """The socket of the next client of one of them, for another process to serve; it belongs to the caller."""
+        """The socket of the next client of one listener, for another process to serve; the socket belongs to the
+        caller.
+        """
 
     def use_channels(self, channels: Sequence[int], returned: int) -> None:
-        """For a process that gets its clients from another one: takes those that come through these channels.
+        """For a process that gets its clients from another one: takes clients that come through these channels.
 
-        There is one for each listener, whose own socket is closed here. A client comes as a descriptor beside one
-        byte. ``returned`` is an eventfd that counts those that are through. All these descriptors belong to the
+        There is one channel for each listener, whose own socket is closed here. A client comes as a descriptor beside
+        one byte. ``returned`` is an eventfd that counts the clients that have gone. All these descriptors belong to the
         listeners from now on.
         """
 
     def close(self) -> None:
-        """Closes what is left. What this process itself bound, others can serve from now on."""
+        """Closes the sockets that are left. Other servers can then bind the URLs that this process itself had bound."""
 
 @final
 class Server:
@@ -822,17 +841,17 @@ class Server:
         origins: Sequence[str] = ...,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
-        ``None`` stands for one that is called on objects only.
+        ``None`` stands for the handler of a method that is called on objects only.
 
-        Those are measured for which ``measured`` has a name and a kind; calls of one name are counted together.
-        ``make_client`` makes what belongs to a client of its identity. ``on_arrival`` is called with that before the
-        client's first call, ``on_departure`` after its last, if something belongs to the client or ``departures`` says
-        so. ``on_release`` is called with an object that was given to a client when the client has let go of it, or is
-        gone, after the last call of the object.
+        Methods are measured for which ``measured`` has a name and a kind; calls of one name are counted together.
+        ``make_client`` takes a client's identity, and makes the object that belongs to the client. ``on_arrival`` is
+        called with that object before the client's first call, ``on_departure`` after its last, if the object was made
+        or ``departures`` is true. ``on_release`` is called with an object that was passed to a client when the client
+        has released it, or is gone, after the last call of the object.
 
-        ``paths`` are those by which clients name methods over HTTP, for each codec: the number of each, whether the
+        ``paths`` are the paths of methods over HTTP, for each codec: for each path the method's number, whether the
         client sends a stream, whether that begins with the arguments, whether the server sends a stream, and whether
-        it changes nothing. ``origins`` are where web pages may call from.
+        the method changes nothing. ``origins`` are the origins of web pages that may call.
         """
 
     @property
@@ -840,55 +859,58 @@ class Server:
         """Worker threads alive."""
 
     def listen(self, listeners: Listeners) -> None:
-        """Takes in the clients of these listeners, which belong to the server from now on."""
+        """Serves the clients of these listeners, which belong to the server from now on."""
 
     def work(
         self, spawn: Callable[[], object], log: Callable[[bool, str], object], deserted: Callable[[], object]
     ) -> None:
-        """Serves on the calling thread until the server stops or needs this thread no more.
+        """Serves on the calling thread until the server stops or does not need this thread any more.
 
-        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line; ``deserted``
-        is called when all clients are gone and none can come.
+        ``spawn`` starts another thread that calls this; ``log`` takes whether a line is a warning, and the line;
+        ``deserted`` is called when all clients are gone and none can come.
         """
 
     def stop(self, grace: float, in_hook: bool) -> bool:
-        """Finishes what is under way for at most ``grace`` seconds. Whether all was finished.
+        """Lets calls under way finish for at most ``grace`` seconds. Returns whether all have finished.
 
-        ``in_hook``: a hook of a session, or the end of an object that clients have let go of, calls this and is not
-        waited for.
+        ``in_hook``: the caller is itself a hook of a session, or the end of a released object, and is not waited for.
         """
 
     def close(self) -> None:
-        """Closes all connections. Departures of clients, and objects let go of, are still to be told of."""
+        """Closes all connections. Departures of clients, and released objects, are still to be handled."""
 
     def end_departure(self) -> bool:
-        """Tells of a client's departure, or of an object that clients have let go of, that no worker has told of.
-        Whether there was one.
+        """Handles one departure of a client, or one released object, that no worker thread has handled. Returns whether
+        there was one.
         """
 
     def departures_ended(self) -> bool:
-        """Whether all of those have been told of, and nobody is at it; not counting the hook that stops the server."""
+        """Whether all of these have been handled, and no thread is handling one, not counting the hook that stops the
+        server.
+        """
 
     def loop_fileno(self) -> int:
         """The descriptor that the event loop of the asynchronous handlers polls for reading."""
 
     def use_loop(self, running: object) -> None:
-        """Names that loop: its handlers may call objects of clients."""
+        """Names that event loop: its handlers may call objects of clients."""
 
     def poll_fileno(self) -> int:
-        """The descriptor that it polls while ``next_for_loop`` says so."""
+        """The descriptor that the loop polls while ``next_for_loop`` says so."""
 
     def changed(self) -> list[int]:
         """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
 
     def next_for_loop(self, may_spin: bool) -> LoopRequest | bool:
         """The next request of that loop. ``True``: ask again when ``poll_fileno`` is readable; ``False``: when
-        ``loop_fileno`` is. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
+        ``loop_fileno`` is. With ``may_spin``, which is for a loop with nothing else to do, it may take 100 µs.
         """
 
 @final
 class Tls:
-    """What ``tls://`` needs on one side, read and checked. Each text comes with what to call it in a sentence."""
+    """The certificates and keys of one side of ``tls://``, read and checked. Each text comes with its name for
+    messages.
+    """
 
     @staticmethod
     def client(
@@ -898,11 +920,11 @@ class Tls:
         key: tuple[str, bytes] | None,
         server_name: str | None,
     ) -> Tls:
-        """A client's. Without ``ca`` the system's authorities are trusted."""
+        """For a client. Without ``ca`` the system's authorities are trusted."""
 
     @staticmethod
     def server(*, cert: tuple[str, bytes], key: tuple[str, bytes], client_ca: tuple[str, bytes] | None) -> Tls:
-        """A server's. With ``client_ca`` every client must show a certificate."""
+        """For a server. With ``client_ca`` every client must show a certificate."""
 
 @final
 class RequestStream:
@@ -921,11 +943,11 @@ class LoopRequest:
 
     @property
     def target(self) -> tuple[Any, ServedObject] | None:
-        """The object that is called, and what runs its calls; ``None`` if a service is called."""
+        """The object that is called, and its table of methods; ``None`` if a service is called."""
 
     @property
     def key(self) -> int:
-        """What ``Server.changed`` calls this request; 0 if nothing can change for it."""
+        """The key of this request in ``Server.changed``; 0 if nothing can change for it."""
 
     @property
     def time_left(self) -> float | None:
@@ -946,21 +968,21 @@ class LoopRequest:
         """Calls ``observer`` with the status code of this call, once it has ended."""
 
     def arguments(self) -> tuple[Any, ...]:
-        """Every parameter in order but the stream. To be asked once."""
+        """Every argument in order but the stream. To be called once."""
 
     def try_next(self, default: _D) -> Any | _D:
-        """The next item of the client's stream if it is here, else ``default``; raises ``StopAsyncIteration`` at the
-        end.
+        """The next item of the client's stream if it has arrived, else ``default``; raises ``StopAsyncIteration`` at
+        the end.
         """
 
     def try_send(self, item: Any) -> bool | None:
         """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""
 
     def reply(self, result: Any) -> bool:
-        """Ends the call with a result. ``False``: not before something has changed; the client does not read."""
+        """Ends the call with a result. ``False``: the client does not read; try again when something has changed."""
 
     def end(self) -> None:
-        """Ends the call well after its items."""
+        """Ends the call without an error, after its items."""
 
     def fail(self, exception: BaseException) -> None:
         """Ends the call with an exception."""
@@ -969,14 +991,17 @@ class LoopRequest:
         """Ends the call because its deadline has passed."""
 
     def subscribe(self, subscription: Subscription) -> None:
-        """The handler has returned a subscription: a topic goes on with the call, and :meth:`forget` does nothing.
+        """Called if the handler has returned a subscription: a topic goes on with the call, and :meth:`forget` does
+        nothing.
 
         Raises:
             TypeError: items of the method cannot be sent to many.
         """
 
     def forget(self) -> None:
-        """The handler is through: nothing more comes for the call, nor is it counted."""
+        """Called when the handler has ended: nothing more is received for the call, and it no longer counts as under
+        way.
+        """
 
 @final
 class Topic:
@@ -984,13 +1009,13 @@ class Topic:
 
     def __new__(cls, *, max_buffer: int, drops: bool, keeps_last: bool) -> Topic: ...
     def publish(self, item: Any) -> int:
-        """Sends an item to all subscribers; how many there are. Waits for none of them."""
+        """Sends an item to all subscribers. Returns how many there are. Waits for none of them."""
 
     def subscribe(self) -> Subscription:
-        """What a handler returns."""
+        """The subscription that a handler returns."""
 
     def close(self) -> None:
-        """Ends all streams well. Harmless when repeated."""
+        """Ends all streams without an error. Harmless when repeated."""
 
     @property
     def closed(self) -> bool:
@@ -1002,7 +1027,7 @@ class Topic:
 
 @final
 class Subscription:
-    """What a method returns whose caller is to get a topic's items. To iterate over it raises ``TypeError``."""
+    """What a method returns to stream a topic's items to its caller. To iterate over it raises ``TypeError``."""
 
     def __iter__(self) -> Subscription: ...
     def __next__(self) -> Any: ...
@@ -1012,4 +1037,4 @@ class Subscription:
 
 @final
 class View:
-    """A received buffer, or a part of it; what a ``memoryview`` that was received belongs to."""
+    """A received buffer, or a part of it; the object behind a received ``memoryview``."""

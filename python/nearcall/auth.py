@@ -21,12 +21,12 @@ def token(*tokens: str, check: Callable[[str], object] | None = None) -> Callabl
         nearcall.Server(Calculator(), url, interceptors=[nearcall.auth.token(secret)])
         nearcall.connect(url, Calculator, interceptors=[nearcall.auth.token(secret)])
 
-    It travels as the metadata ``authorization: Bearer TOKEN``, as in gRPC and HTTP. Use it where nobody can listen:
-    on one machine, or over an encrypted connection.
+    The token is sent as the metadata ``authorization: Bearer TOKEN``, as in gRPC and HTTP. Use it where nobody can
+    listen: on one machine, or over an encrypted connection.
 
     Args:
         tokens: A client sends the first. A server accepts each of them, so that an old one can be replaced without an
-            interruption; it takes the same time whichever is right or wrong.
+            interruption; comparing takes the same time, whether a token is right or wrong.
         check: For servers: called with any other token; a true result accepts it. It may also raise an error of its
             own, such as ``PermissionDenied``.
 
@@ -37,7 +37,7 @@ def token(*tokens: str, check: Callable[[str], object] | None = None) -> Callabl
         raise ValueError("give a token, or a function with check=...")
     for each in cast("tuple[object, ...]", tokens):
         if not isinstance(each, str) or not each or not all("!" <= letter <= "~" for letter in each):
-            raise ValueError("a token is a str of one or more visible ASCII characters")  # and is not shown
+            raise ValueError("a token is a str of one or more visible ASCII characters")  # never show it
     accepted = [each.encode() for each in tokens]
 
     def authenticate(call: CallInfo, proceed: Proceed) -> Any:
@@ -64,7 +64,7 @@ def _demand(call: ServerCall, accepted: list[bytes], check: Callable[[str], obje
     scheme, _, given = str(sent[0]).partition(" ")
     if scheme.lower() != _SCHEME.lower() or not given:
         raise Unauthenticated(f"{call.method}: '{_KEY}' in the metadata must be '{_SCHEME} TOKEN'")
-    # Every one is compared, so that the time says nothing about which it was.
+    # All tokens are compared, so that the time does not tell which token matched.
     known = [hmac.compare_digest(given.encode(), each) for each in accepted]
     if not any(known) and not (check is not None and check(given)):
         raise Unauthenticated(f"{call.method}: the token is not valid")

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class RpcError(Exception):
-    """A call that did not end well.
+    """A call that failed.
 
     Raise a subclass rather than this class itself; catch this class to catch them all.
 
@@ -53,12 +53,12 @@ class RpcError(Exception):
     message: str
     details: Any
     remote_traceback: str | None = None
-    """The traceback at the server, if it sends them (``Server(tracebacks=True)``)."""
+    """The traceback at the server, if the server sends tracebacks (``Server(tracebacks=True)``)."""
     option: str | None = None
-    """The name of the option that was given wrongly, if that is the error: ``"ring_size"``; of TLS, ``"tls.ca"``."""
+    """The name of the option, if the error is a wrong option: ``"ring_size"``, or ``"tls.ca"`` for an option of TLS."""
 
     def __init__(self, message: str = "", *, details: Any = None) -> None:
-        # Not super().__init__: bases such as OSError would read meaning into the arguments.
+        # Not super().__init__: bases such as OSError would interpret the arguments.
         Exception.__init__(self, message)
         self.message = message
         self.details = details
@@ -71,7 +71,8 @@ class RpcError(Exception):
         return f"{type(self).__name__}({self.message!r}{details})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # OSError, a base of some subclasses, reduces to its own constructor's arguments; ours differ.
+        # OSError, a base of some subclasses, reduces to the arguments of its own constructor, which differ from
+        # RpcError's.
         return _rebuild, (type(self), self.message, self.details), self.__dict__
 
 

@@ -1,8 +1,8 @@
-"""gRPC's health service: is a server, or one of its services, to be given calls?
+"""gRPC's health service: should clients call a server, or one of its services?
 
-Every server answers it at its gRPC URLs, for Kubernetes, load balancers and ``grpc_health_probe``. The core does so by
-itself, without a thread or the interpreter: also while all handlers are busy. Interceptors are not around it, since
-those who probe have no tokens to show; it tells them nothing but which names serve.
+Every server answers it at its gRPC URLs, for Kubernetes, load balancers and ``grpc_health_probe``. The core answers by
+itself, without a Python thread or the interpreter, even while all handlers are busy. Interceptors are not around it,
+because probes have no tokens to show; it only tells which names serve.
 
 Its class is for both sides, so that any gRPC server can be asked::
 
@@ -91,8 +91,8 @@ class Health:
 
 
 def health_of(states: _core.Health) -> Health:
-    """What a server serves to say its health: its methods are in the core."""
-    # No class of its own, whose annotations would be examined as well when a server starts.
+    """The health service for a server; the core has its methods."""
+    # Instance attributes and no subclass, whose annotations would be examined when a server starts.
     health = Health()
     vars(health).update(zip(("check", "watch", "list"), states.methods(), strict=True))
     return health

@@ -1,8 +1,9 @@
-"""The service that every server has besides those of its user: what is it doing, and how long does that take?
+"""The service that every server has besides those of its user: it tells what the server is doing, and how long calls
+take.
 
 Its description does not list it among the user's services; a client that knows :class:`Introspection` can connect with
 it. ``nearcall top`` does. The core answers by itself, without a thread or the interpreter. Only if the server has
-interceptors, which are Python's, they are around it as around any other service: a token is demanded here, too.
+interceptors, which run in Python, they are around this service as around any other: it demands a token, too.
 """
 
 from __future__ import annotations
@@ -102,14 +103,14 @@ class Introspection:
 
 
 class _Native(Introspection):
-    """In the core. It answers even if every handler in Python is stuck."""
+    """The service in the core. It answers even if every handler in Python is stuck."""
 
     def __init__(self) -> None:
         vars(self).update(read=IntrospectionMethod.READ, stop=IntrospectionMethod.STOP)
 
 
 class _InThread(Introspection):
-    """Behind interceptors: a handler like others, which counts among ``max_concurrency``."""
+    """The service behind interceptors: its handlers are like others, and count among ``max_concurrency``."""
 
     def read(self) -> Statistics:
         return _read()
@@ -119,7 +120,7 @@ class _InThread(Introspection):
 
 
 class _InLoop(Introspection):
-    """For a server whose interceptors await what they go on with."""
+    """The service for a server all of whose handlers are coroutines, so that its interceptors await the result."""
 
     async def read(self) -> Statistics:  # type: ignore[override]
         return _read()
@@ -133,11 +134,11 @@ def _read() -> Statistics:
 
 
 def introspection_of(*, intercepted: bool, in_loop: bool) -> Introspection:
-    """What a server serves besides its user's services.
+    """The introspection service for a server.
 
     Args:
-        intercepted: Whether it has interceptors.
-        in_loop: Whether all its handlers are coroutines.
+        intercepted: Whether the server has interceptors.
+        in_loop: Whether all handlers of the server are coroutines.
     """
     if not intercepted:
         return _Native()

@@ -15,15 +15,15 @@ __all__ = ["lazily"]
 def lazily(
     package: str, homes: Mapping[str, Sequence[str]], modules: Sequence[str] = ()
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package. What was asked for once is an ordinary name afterwards.
+    """``__getattr__`` and ``__dir__`` of a package. After the first use, each is an ordinary name.
 
-    Type checkers must not see them, to which they would mean that the package has every name there is: write them into
-    the ``else`` of an ``if TYPE_CHECKING`` that imports the same names.
+    Type checkers must not see these functions, or they assume that the package has every name: write them into the
+    ``else`` of an ``if TYPE_CHECKING`` that imports the same names.
 
     Args:
         package: Its name.
-        homes: The modules in which its names stand, seen from the package.
-        modules: Its modules that are names of it themselves.
+        homes: The modules that define its names, relative to the package.
+        modules: Its modules that are public names themselves.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
@@ -32,7 +32,7 @@ def lazily(
             return import_module(f".{name}", package)
         home = home_of.get(name)
         if home is None:
-            # With these two Python suggests a name that is similar.
+            # With `name` and `obj`, Python suggests a similar name.
             raise AttributeError(f"module '{package}' has no attribute '{name}'", name=name, obj=sys.modules[package])
         value = getattr(import_module(f".{home}", package), name)
         setattr(sys.modules[package], name, value)

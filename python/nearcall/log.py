@@ -1,7 +1,7 @@
-"""The log of nearcall itself: what is written there is fit to be shown, and writing never fails.
+"""nearcall's own log: its lines are safe to show, and writing never fails.
 
-The module ``logging`` is imported when there is something to be written: many programs never write, and it would be a
-twelfth of the time that ``import nearcall`` takes.
+The module ``logging`` is imported when there is something to write: many programs never write, and the import would be
+a twelfth of the time that ``import nearcall`` takes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def _logger() -> logging.Logger:
 
 
 def is_logged(level: int) -> bool:
-    """Whether the logger ``nearcall`` writes lines of that level. As long as nobody has imported ``logging``, nobody
-    has told it anything.
+    """Whether the logger ``nearcall`` writes lines of that level. As long as ``logging`` is not imported, nobody has
+    configured it, and its default level counts.
     """
     return _logger().isEnabledFor(level) if "logging" in sys.modules else level >= WARNING
 
@@ -48,13 +48,14 @@ def write(
     error: BaseException | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a line. What the logging system raises must not end a thread, a loop or a call: it is told on stderr.
+    """Writes a line. Whatever the logging system raises must not end a thread, a loop or a call, so it is reported on
+    stderr.
 
     Args:
-        logger: Where to.
-        level: Of the line.
-        text: With places for ``args``.
-        args: Those that are text are escaped, and cut.
+        logger: The logger to write to.
+        level: The line's level.
+        text: The line, with places for ``args``.
+        args: Its arguments; text is escaped, and cut.
         error: An exception whose traceback follows, escaped and cut.
         extra: Attributes of the record.
     """
@@ -65,7 +66,7 @@ def write(
         exc_info = None if error is None else (type(error), error, error.__traceback__)
         record = logger.makeRecord(logger.name, level, __file__, 0, text, fit, exc_info, None, extra)
         if error is not None:
-            # Formatters take the text that is there already; what reports exceptions takes the exception itself.
+            # Formatters use this text; tools that report exceptions use the exception itself.
             record.exc_text = traceback_text(error)
         logger.handle(record)
     except (Exception, SystemExit) as problem:
@@ -73,7 +74,7 @@ def write(
 
 
 def known_peer(peer: dict[str, Any]) -> str:
-    """Who called, in a line of a log: ``pid=4711 uid=1000``."""
+    """The caller's identity, for a line of a log: ``pid=4711 uid=1000``."""
     return " ".join(f"{key}={peer[key]}" for key in ("pid", "uid", "address", "subject") if key in peer)
 
 
@@ -86,4 +87,4 @@ def _complain(problem: BaseException, text: str) -> None:
         name = type(problem).__name__
         sys.stderr.write(f"nearcall: logging failed with {name}; what was not logged: {text[:LONGEST]}\n")
     except Exception:
-        pass  # there is nowhere left to say it
+        pass  # there is nowhere left to report it

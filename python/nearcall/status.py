@@ -8,7 +8,7 @@ __all__ = ["StatusCode"]
 
 
 _OF_NUMBERS = frozenset("bcdeEfFgGnoxX%")
-"""How a format ends that is one of numbers."""
+"""The last characters of formats for numbers."""
 
 
 class StatusCode(IntEnum):
@@ -53,9 +53,9 @@ class StatusCode(IntEnum):
     """The caller did not prove who it is."""
 
     def __str__(self) -> str:
-        """``"StatusCode.NOT_FOUND"``. By itself an ``IntEnum`` is shown as ``"5"`` from Python 3.11 on."""
+        """``"StatusCode.NOT_FOUND"``. Without this, an ``IntEnum`` is shown as ``"5"`` from Python 3.11 on."""
         return f"StatusCode.{self.name}"
 
     def __format__(self, spec: str) -> str:
-        """As a text, unless the format is one of numbers, such as ``d``."""
+        """Formats the name as text, unless the format is for numbers, such as ``d``."""
         return int.__format__(self, spec) if spec[-1:] in _OF_NUMBERS else str(self).__format__(spec)

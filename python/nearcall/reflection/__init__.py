@@ -1,7 +1,7 @@
-"""gRPC's reflection: a server says what it serves, for grpcurl, grpcui, Postman and their like.
+"""gRPC's reflection: a server describes what it serves, for grpcurl, grpcui, Postman and similar tools.
 
 Every server answers at its gRPC URLs, unless ``Server(reflection=False)``. It is a service like the user's:
-interceptors are around it, so that who demands a token for calls demands it here as well.
+interceptors are around it, so that a server which demands a token for calls demands it here as well.
 
 By the project's own description: https://github.com/grpc/grpc/blob/master/doc/server-reflection.md
 """

@@ -1,4 +1,4 @@
-"""The files of services whose messages protoc has generated: google.protobuf knows them, where it is in use."""
+"""The files of services whose messages protoc has generated: google.protobuf has them, if the program uses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ __all__ = ["generated_files"]
 
 
 def generated_files(service: str) -> Iterator[tuple[str, bytes]]:
-    """The file that declares a service, and all that it imports: the name of each, and what protoc made of it.
+    """The file that declares a service, and all that it imports: the name of each, and its encoded descriptor as protoc
+    made it.
 
     Nothing if no generated module has declared the service here. This imports nothing itself.
     """

@@ -1,4 +1,4 @@
-"""What reflection is asked for: files by their names and by what they declare."""
+"""The files that reflection is asked for, by their names and by the symbols that they declare."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .generated import generated_files
 __all__ = ["Index"]
 
 KNOWN = Path(__file__).with_name("known.binpb")
-"""Files of others, as protoc encodes them: those of google.protobuf that ours import, health and reflection itself.
+"""Files that are not made here, as protoc encodes them: those of google.protobuf that nearcall's files import, health
+and reflection itself.
 
 ``tools/make_known_files.py`` writes it.
 """
@@ -31,11 +32,11 @@ class _Files(msgspec.Struct):
 
 
 class Index:
-    """The files of what a server serves.
+    """The files of the services that a server has.
 
     Args:
         plans: The services that its user serves.
-        own: The names of the services that it has besides, whose files are known.
+        own: The names of the server's own services, whose files are in :data:`KNOWN`.
     """
 
     def __init__(self, plans: Sequence[ServicePlan], own: Sequence[str]) -> None:
@@ -59,7 +60,7 @@ class Index:
             self._add(codec.decode(encoded, _MOST_VALUES), encoded)
 
     def _add(self, file: FileDescriptorProto, encoded: bytes) -> None:
-        # What the user serves himself is his, and goes before what is known.
+        # The user's own files come first: a service that the user serves hides a known file of the same name.
         if file.name in self._encoded:
             return
         self._encoded[file.name], self._imports[file.name] = encoded, file.dependency
@@ -71,7 +72,7 @@ class Index:
         return self._by_symbol.get(symbol)
 
     def with_imports(self, name: str) -> Iterator[tuple[str, bytes]]:
-        """A file, and those that it needs, by their names; nothing if there is none of that name."""
+        """A file and the files that it imports, with their names; nothing if there is no file of that name."""
         waiting, seen = [name], set[str]()
         while waiting:
             name = waiting.pop(0)

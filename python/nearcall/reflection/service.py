@@ -1,4 +1,4 @@
-"""The service itself, in the two versions that are in use. They differ in their names."""
+"""The service itself, in the two versions that are in use, which differ only in name."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ class ServerReflectionAlpha:
 
 
 class Answers:
-    """What a server answers.
+    """Answers the questions of clients.
 
     Args:
         plans: The services that its user serves.
-        own: The names of those that it has besides.
+        own: The names of the server's own services.
     """
 
     def __init__(self, plans: Sequence[ServicePlan], own: Sequence[str]) -> None:
@@ -110,11 +110,11 @@ class Answers:
 
     @cached_property
     def _index(self) -> Index:
-        # Made when somebody asks, which in most servers nobody does.
+        # Made at the first question, because most servers are never asked.
         return Index(self._plans, self._own)
 
     def conversation(self) -> Callable[[ReflectionRequest], ReflectionResponse]:
-        """What answers the questions of one stream, which gets no file twice that only came with others."""
+        """The function that answers the questions of one stream. It sends no imported file twice."""
         sent = set[str]()
 
         def answer(request: ReflectionRequest) -> ReflectionResponse:
@@ -156,7 +156,7 @@ def _error(code: StatusCode, message: str) -> dict[str, Any]:
 
 
 class _InLoop:
-    """In the event loop of the server's coroutines."""
+    """Answers in the event loop of the server's coroutines."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -181,7 +181,7 @@ def _in_thread(interface: Callable[[], object], answers: Answers) -> object:
     def server_reflection_info(requests: Iterator[ReflectionRequest]) -> Iterator[ReflectionResponse]:
         yield from map(answers.conversation(), requests)
 
-    # No class of its own, whose annotations would be examined as well when a server starts.
+    # An instance attribute and no subclass, whose annotations would be examined when a server starts.
     made = interface()
     vars(made)["server_reflection_info"] = server_reflection_info
     return made
@@ -193,12 +193,13 @@ _LOOP = (_LoopV1, _LoopAlpha)
 
 
 def reflection_of(plans: Sequence[ServicePlan], own: Sequence[str], *, in_loop: bool) -> list[object]:
-    """What a server serves to say what it serves.
+    """The services of reflection for a server.
 
     Args:
         plans: The services of its user.
-        own: The names of those that it has besides; these two are added.
-        in_loop: Whether it has an event loop for handlers: they hold no thread there for as long as a client asks.
+        own: The names of the server's own services; those of reflection are added.
+        in_loop: Whether the server has an event loop for handlers: there, a client that keeps its stream open holds no
+            thread.
     """
     taken = {plan.name for plan in plans}
     free = [number for number, name in enumerate(_NAMES) if name not in taken]

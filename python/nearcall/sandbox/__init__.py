@@ -1,7 +1,7 @@
-"""Confining a process before foreign code is loaded into it, on Linux.
+"""Confines a process before foreign code is loaded into it, on Linux.
 
-A host starts an interpreter; that one calls :func:`confine` with a :class:`Policy` while it has one thread, and only
-then imports what it does not trust. ``docs/sandbox.md`` says what each layer does, and what none of them stops.
+A host starts an interpreter, which calls :func:`confine` with a :class:`Policy` while it has one thread, and only then
+imports code that is not trusted. ``docs/sandbox.md`` says what each layer does, and what none of them stops.
 """
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     from ..lazy import lazily
 
-    # A plugin's process is confined by what `applying` has, and starts sooner without the rest.
+    # A plugin's process only needs `applying` to be confined, and starts sooner without the rest.
     __getattr__, __dir__ = lazily(
         __name__,
         {

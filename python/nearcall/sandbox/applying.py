@@ -1,6 +1,6 @@
-"""What is done to this process itself, from a policy as plain values.
+"""Confines this process by a policy that is given as plain values.
 
-A plugin's process starts with this module and is confined by it: it imports as little as it can.
+Each plugin's process starts with this module, which therefore imports as little as it can.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _LIBRARIES: Final = (
     "/dev/urandom",
     "/sys/devices/system/cpu",
 )
-"""What any interpreter on Linux reads while it runs, wherever it was installed; not all of it is everywhere."""
+"""Paths that any interpreter on Linux reads while it runs, wherever it was installed; not all of them exist
+everywhere.
+"""
 
 _NETWORK: Final = (
     "/etc/hosts",
@@ -56,11 +58,13 @@ _NETWORK: Final = (
     "/etc/pki/ca-trust",
     "/usr/share/ca-certificates",
 )
-"""What is read to find hosts by name, and to trust them. Private keys lie beside it, in ``/etc/ssl/private``."""
+"""Paths that are read to find hosts by name, and to trust them. ``/etc/ssl/private`` beside them has private keys, and
+is not among them.
+"""
 
 
 def begin(policy: Mapping[str, Any]) -> _core.EarlyLimits:
-    """Begins with what takes long, so that :func:`apply` need not wait for it: entering control groups.
+    """Begins to enter control groups, which takes long, so that :func:`apply` need not wait for it.
 
     Args:
         policy: From :func:`~nearcall.sandbox.policy.plain`.
@@ -69,14 +73,14 @@ def begin(policy: Mapping[str, Any]) -> _core.EarlyLimits:
 
 
 def apply(policy: Mapping[str, Any], early: _core.EarlyLimits | None = None) -> list[Row]:
-    """Takes everything away from this process that the policy does not name: for ever, and for all that it starts.
+    """Takes away from this process, and from all that it starts, everything that the policy does not name, for ever.
 
     Args:
-        policy: From :func:`~nearcall.sandbox.policy.plain`; it may have been JSON since.
+        policy: From :func:`~nearcall.sandbox.policy.plain`; it may have been turned into JSON and back.
         early: From :func:`begin`.
 
     Raises:
-        RuntimeError: it is not confined as the policy asks, and may be in part: it should end.
+        RuntimeError: the process is not confined as the policy asks, and may be confined in part: it should end.
     """
     fields = dict(policy)
     if fields["python"]:
@@ -89,7 +93,9 @@ def apply(policy: Mapping[str, Any], early: _core.EarlyLimits | None = None) -> 
 
 
 def _forget_variables(kept: Collection[str]) -> None:
-    """Removes what Python noted of the environment when it started: once for programs, and once for itself."""
+    """Removes variables from both copies of the environment that Python made at its start, ``os.environ`` and
+    ``posix.environ``.
+    """
     for name in [name for name in os.environ if name not in kept]:
         del os.environ[name]
     for key in [key for key in posix.environ if os.fsdecode(key) not in kept]:
@@ -97,10 +103,10 @@ def _forget_variables(kept: Collection[str]) -> None:
 
 
 def _refuse_in_words(*, subprocesses: bool, execute: bool) -> None:
-    """Says what Python's functions that make processes are refused for.
+    """Makes Python's functions that make processes raise errors that name the policy's field.
 
-    The kernel's error has no words, and its signal cannot be used there: libraries block all signals while they make a
-    process. This hook protects nothing: who gets around it meets the kernel.
+    The kernel's own error has no text, and its signal cannot be used for one, because libraries block all signals while
+    they make a process. This hook protects nothing: code that gets around it is refused by the kernel.
     """
     forks = {} if subprocesses else dict.fromkeys(("os.fork", "os.forkpty", "subprocess.Popen"), "subprocesses")
     programs = {} if execute else dict.fromkeys(("os.exec", "subprocess.Popen"), "execute")
@@ -120,12 +126,13 @@ def _refuse_in_words(*, subprocesses: bool, execute: bool) -> None:
 
 
 def python_paths(*, network: bool = False) -> tuple[str, ...]:
-    """What this interpreter reads while it runs, as far as it exists; never a whole home directory by way of ``""``.
+    """The existing paths that this interpreter reads while it runs. An empty entry of ``sys.path``, which would mean
+    the current directory, is left out.
 
     Args:
-        network: With what it reads to use a network.
+        network: Whether to add the paths that it reads to use a network.
     """
-    # `sysconfig` says the same, and takes a millisecond or two to find out.
+    # `sysconfig` gives the same, but takes a millisecond or two.
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     libraries = {os.path.join(sys.base_exec_prefix, name) for name in ("lib", sys.platlibdir)}
     own = {

@@ -1,4 +1,4 @@
-"""Confining this process, and trying out in another one what this system would give."""
+"""Confines this process, and tries out in another process which layers this system provides."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _TRY: Final = (
 
 
 def confine(policy: Policy) -> Report:
-    """Takes everything away from this process that the policy does not name: for ever, and for all that it starts.
+    """Takes away from this process, and from all that it starts, everything that the policy does not name, for ever.
 
-    Call it in a process of its own, while that has one thread, and before it imports what it does not trust: what is
-    open or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is
-    a :class:`PermissionError` in Python, and one line on the standard error for each that is met; a few that only
-    attacks make end the process by ``SIGSYS``.
+    Call it in a process of its own, while that has one thread, and before it imports code that is not trusted: files
+    and modules that are open or imported already stay. Descriptors that the policy does not keep are closed, even if
+    Python objects still use them. A refused system call raises :class:`PermissionError` in Python, and the first
+    refusal of each call writes one line to the standard error; a few calls that only attacks make end the process by
+    ``SIGSYS``.
 
     Returns:
-        What came of each layer.
+        The state of each layer.
 
     Raises:
         SandboxError: the process has several threads, a path cannot be opened, or a layer is missing that the policy
             requires. The process may be confined in part then: end it.
-        TypeError: it is no :class:`Policy`.
+        TypeError: ``policy`` is no :class:`Policy`.
     """
     fields = plain(policy)
     try:
@@ -45,20 +46,21 @@ def confine(policy: Policy) -> Report:
 
 
 def available() -> Report:
-    """What this system would give to a process that this one starts: every layer is tried out, in another process.
+    """Which layers this system would provide to a process that this one starts: tries out every layer, in another
+    process.
 
-    Nothing is changed here. It may be called at any time, takes about as long as an interpreter needs to start, and is
-    remembered.
+    It changes nothing in this process and may be called at any time. It takes about as long as an interpreter needs to
+    start; the result is remembered.
 
     Raises:
-        SandboxError: it cannot be tried out; says why.
+        SandboxError: the layers cannot be tried out; the message says why.
     """
     return _tried()
 
 
 @functools.cache
 def _tried() -> Report:
-    import subprocess  # not what a process needs that only confines itself
+    import subprocess  # a process that only confines itself does not need this
 
     path = json.dumps([entry for entry in sys.path if entry])
     try:
@@ -75,6 +77,6 @@ def _tried() -> Report:
 
 
 def try_out() -> None:
-    """Confines this process with every layer there is, and prints what came of them, as JSON."""
+    """Confines this process with every layer there is, and prints their states as JSON."""
     report = confine(Policy(cpu_share=1.0, required=()))
     os.write(1, json.dumps([(layer.name, layer.state, layer.detail) for layer in report.layers]).encode())

@@ -15,8 +15,8 @@ def explain(policy: Policy) -> str:
     """What a process may do under the policy, what it may not, and which layers this system has: text for a user.
 
     Raises:
-        SandboxError: it cannot be found out which layers there are.
-        TypeError: it is no policy.
+        SandboxError: the layers cannot be tried out.
+        TypeError: ``policy`` is no policy.
     """
     check_policy(policy)
     report = available()
@@ -85,7 +85,7 @@ def _not(policy: Policy) -> Iterator[str]:
 
 
 def _not_asked(policy: Policy) -> Iterator[str]:
-    """Names of the layers that the policy does without."""
+    """Names of the layers that the policy does not ask for."""
     if policy.network == "all":
         yield "tcp"
     if policy.signals:

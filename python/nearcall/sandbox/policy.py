@@ -1,4 +1,4 @@
-"""What a confined process may do."""
+"""``nearcall.sandbox.Policy``: what a confined process may do."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ _PROC_FILES: Final = sandbox_names()[1]
 class Policy:
     """What a confined process may do. Whatever is not named here is refused.
 
-    Paths are whole ones, from ``/``, and exist; a directory stands for all that is and will be below it.
+    Paths are absolute and must exist; a directory stands for everything that is or will be below it.
 
     Raises:
-        SandboxError: a field contradicts another, or asks for what there is not.
+        SandboxError: a field contradicts another, or names something that does not exist.
         TypeError: a field has a value of another type.
     """
 
     read: tuple[str | os.PathLike[str], ...] = ()
     """Files and directories that may be read."""
     write: tuple[str | os.PathLike[str], ...] = ()
-    """Those in which files may be read, written, made, renamed and removed."""
+    """Files that may be read and written, and directories in which files may also be made, renamed and removed."""
     execute: tuple[str | os.PathLike[str], ...] = ()
-    """Programs, or directories of them, that may be started. None: no program at all."""
+    """Programs that may be started, or directories of programs. If empty, none may."""
     python: bool = True
-    """Whether what this interpreter needs may be read as well: its library, the directories of ``sys.path``, shared
-    libraries, time zones, random numbers from ``/dev``; with a network, how hosts are found and trusted."""
+    """Whether the files that this interpreter needs may be read as well: its library, the directories of ``sys.path``,
+    shared libraries, time zones, random numbers from ``/dev``; with a network, also the files by which hosts are found
+    and trusted.
+    """
     subprocesses: bool = False
     """Whether it may make processes. Without ``execute`` these are forks."""
     network: Literal["none", "all"] | tuple[int, ...] = "none"
-    """A tuple of ports: TCP connections to these, of any host, and nothing else; names of hosts are not found then, for
-    that is asked by UDP. ``"all"``: TCP and UDP in both directions."""
+    """A tuple of ports: TCP connections to these, of any host, and nothing else; names of hosts cannot be resolved
+    then, because that needs UDP. ``"all"``: TCP and UDP in both directions.
+    """
     unix_sockets: bool = False
     """Whether it may listen at Unix sockets and connect to those it finds by path."""
     abstract_sockets: bool = False
@@ -50,9 +53,9 @@ class Policy:
     memory: int | None = 1 << 30
     """Bytes of memory. ``None``, here and below: no limit of its own."""
     cpu_seconds: int | None = None
-    """Seconds of processor time in total. It ends by ``SIGXCPU`` after that."""
+    """Seconds of processor time in total. After that the process is ended by ``SIGXCPU``."""
     cpu_share: float | None = None
-    """Of one processor: 0.5 is half of it, 2.0 two whole ones."""
+    """Processors at a time: 0.5 is half of one, 2.0 is two whole ones."""
     tasks: int | None = 64
     """Threads and processes together."""
     open_files: int | None = 256
@@ -99,19 +102,19 @@ def _items(field: str, values: Any) -> list[Any]:
 
 
 def check_policy(policy: object) -> None:
-    """Refuses what is no policy.
+    """Makes sure that something is a policy.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no policy.
     """
     if not isinstance(policy, Policy):
         raise TypeError(f"a policy must be a nearcall.sandbox.Policy, not {policy!r}")
 
 
 def plain(policy: Policy) -> dict[str, Any]:
-    """A policy as :mod:`~nearcall.sandbox.applying` takes it, also from another process.
+    """A policy as plain values, which :mod:`~nearcall.sandbox.applying` takes, also in another process.
 
-    These are its fields, but ``ports`` in the place of ``network``: ``None`` for all of it.
+    These are its fields, with ``ports`` in place of ``network``; ``None`` stands for ``"all"``.
 
     Raises:
         TypeError: it is no policy.

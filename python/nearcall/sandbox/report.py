@@ -1,4 +1,4 @@
-"""What came of each layer of the sandbox."""
+"""The report of :func:`nearcall.sandbox.confine`: the state of each layer of the sandbox."""
 
 from __future__ import annotations
 
@@ -18,36 +18,37 @@ LAYERS: Final[tuple[str, ...]] = tuple(sandbox_names()[0])
 class SandboxError(RuntimeError):
     """A process could not be confined as its policy asks, or a policy contradicts itself; the message says why.
 
-    After one from :func:`nearcall.sandbox.confine` the process may be confined in part: it should end.
+    If :func:`nearcall.sandbox.confine` raised it, the process may be confined in part: it should end.
     """
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer, and what came of it."""
+    """One layer, and its state."""
 
     name: str
     """One of :data:`LAYERS`."""
     state: State
-    """``provided``: it holds. ``not_asked``: the policy does without it. ``not_available``: this kernel lacks it.
-    ``refused``: this system has it, and does not let this process use it."""
+    """``provided``: the layer is in force. ``not_asked``: the policy does not need it. ``not_available``: this kernel
+    lacks it. ``refused``: this system has it, and does not let this process use it.
+    """
     detail: str
-    """What it does here, or why it is missing."""
+    """What the layer does here, or why it is missing."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What came of all layers. ``dataclasses.asdict`` makes plain values of it; ``str`` a table for people."""
+    """The states of all layers. ``dataclasses.asdict`` makes plain values of it; ``str`` a table for people."""
 
     layers: tuple[Layer, ...]
     """In the order in which they were applied."""
 
     def missing(self) -> tuple[Layer, ...]:
-        """The layers that were asked for and do not hold: what a user should be told."""
+        """The layers that were asked for and are not in force, which a user should be told."""
         return tuple(layer for layer in self.layers if layer.state in ("not_available", "refused"))
 
     def provides(self, name: str) -> bool:
-        """Whether the layer of that name holds."""
+        """Whether the layer of that name is in force."""
         return any(layer.name == name and layer.state == "provided" for layer in self.layers)
 
     def __str__(self) -> str:
@@ -57,5 +58,5 @@ class Report:
 
 
 def report_of(rows: list[tuple[str, str, str]]) -> Report:
-    """The report that the core made, or that another process sent."""
+    """The report for rows that the core made, or that another process sent."""
     return Report(tuple(Layer(name, cast("State", state), detail) for name, state, detail in rows))

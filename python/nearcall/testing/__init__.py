@@ -1,4 +1,4 @@
-"""For tests: services in memory, and connections on which things go wrong.
+"""For tests: services in memory, and connections with faults.
 
 ::
 

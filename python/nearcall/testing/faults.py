@@ -1,4 +1,4 @@
-"""What a proxy shall do to which messages, and what it has done."""
+"""The rules of a proxy: which messages it harms, and how; and counters of what it has done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEMBERED = 1000
 
 
 class Selection:
-    """Which messages: of these kinds, to that side, of that method, if the predicate says so."""
+    """The messages of a rule: of these kinds, to that side, of that method, for which ``where`` returns true."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Selection:
                 raise InvalidArgument(f"there are no frames of kind {kind!r}; there are {', '.join(get_args(Kind))}")
         if to not in (None, "client", "server"):
             raise InvalidArgument(f"to must be 'client' or 'server', not {to!r}")
-        # The handshake is meant only by those who name it: else the next connection would surprise.
+        # Messages of the handshake are only selected by name: otherwise a rule would also harm the next connection.
         self.kinds = frozenset(kinds or FRAME_KINDS)
         self._to = to
         self._method = method
@@ -44,11 +44,11 @@ class Selection:
 
     @property
     def frames(self) -> bool:
-        """Whether it is about more than the handshake."""
+        """Whether it selects more than the handshake."""
         return not self.kinds <= set(HANDSHAKE_KINDS)
 
     def fits(self, frame: Frame) -> bool:
-        """Whether a message is one of them."""
+        """Whether it selects this message."""
         if frame.kind not in self.kinds or (self._to is not None and frame.to != self._to):
             return False
         if self._method is not None and (
@@ -64,9 +64,9 @@ class Selection:
 
 
 class Fault:
-    """One rule of a :class:`FaultyProxy`, made by its methods; it tells which messages it has struck.
+    """One rule of a :class:`FaultyProxy`, made by its methods; it remembers which messages it has struck.
 
-    In a ``with`` statement it is removed at the end.
+    A ``with`` statement removes it at the end.
     """
 
     def __init__(  # noqa: PLR0913 - made in one place
@@ -107,7 +107,7 @@ class Fault:
 
     @property
     def frames(self) -> list[Frame]:
-        """The messages it has struck, as they were sent; of very many the last 1,000."""
+        """The messages it has struck, as they were sent; at most the last 1,000."""
         with self._plan.changed:
             return list(self._struck)
 
@@ -115,7 +115,7 @@ class Fault:
         """Waits until it has struck ``count`` messages; returns itself.
 
         Raises:
-            TimeoutError: that took more than ``timeout`` seconds; says what passed instead.
+            TimeoutError: that took more than ``timeout`` seconds; the message says what passed instead.
         """
         end = time.monotonic() + check_seconds("timeout", timeout)
         with self._plan.changed:
@@ -131,15 +131,15 @@ class Fault:
         return self
 
     def release(self) -> None:
-        """Lets go what :meth:`FaultyProxy.hold` holds, and holds nothing more. Harmless when repeated."""
+        """Sends on the messages that :meth:`FaultyProxy.hold` holds, and holds no more. Harmless when repeated."""
         self.remove()
 
     def remove(self) -> None:
-        """Ends the rule; what it has held goes on. Harmless when repeated."""
+        """Ends the rule; messages that it holds are sent on. Harmless when repeated."""
         self._plan.remove(self)
 
     def strikes(self, frame: Frame) -> bool:
-        """Whether it does something to this message; counts it if so. Under the plan's lock."""
+        """Whether the rule strikes this message; counts it if so. Called with the plan's lock held."""
         if self._left == 0 or not self.selection.fits(frame):
             return False
         if self._skip > 0:
@@ -172,19 +172,19 @@ class Plan:
         self.changed = threading.Condition()
         self.counts: Counter[str] = Counter()
         self.failure: BaseException | None = None
-        """What a user's own function raised in the proxy's thread."""
+        """The exception that a user's own function raised in the proxy's thread."""
         self._passed: Counter[str] = Counter()
         self._faults: list[Fault] = []
         self._wake = wake
 
     def add(self, fault: Fault) -> Fault:
-        """From now on it counts."""
+        """Adds a rule, which applies from now on."""
         with self.changed:
             self._faults.append(fault)
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """It no longer counts, and holds nothing."""
+        """Removes a rule, which then holds nothing any more."""
         with self.changed:
             fault.holding = False
             if fault in self._faults:
@@ -192,7 +192,7 @@ class Plan:
         self._wake()
 
     def strike(self, frame: Frame) -> Fault | None:
-        """What shall happen to a message: the first rule that strikes it decides. All that watch it see it."""
+        """The rule for a message: the first that strikes it. Rules that only watch see it as well."""
         with self.changed:
             found: Fault | None = None
             for fault in self._faults:
@@ -205,7 +205,7 @@ class Plan:
             return found
 
     def fail(self, error: BaseException) -> None:
-        """A user's own function has raised; whoever waits, or closes the proxy, is told."""
+        """Called when a user's own function has raised; threads that wait, or close the proxy, raise the error."""
         with self.changed:
             self.failure = self.failure or error
             self.changed.notify_all()
@@ -217,11 +217,11 @@ class Plan:
             self.changed.notify_all()
 
     def count(self, what: str) -> int:
-        """How often that has happened."""
+        """How often something was counted."""
         with self.changed:
             return self.counts[what]
 
     def summary(self) -> str:
-        """What the proxy has seen. Under the lock."""
+        """What the proxy has seen, for messages. Called with the lock held."""
         seen = ", ".join(f"{number} {kind}" for kind, number in self._passed.items())
         return f"the proxy has seen {seen or 'nothing'}"

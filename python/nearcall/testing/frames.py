@@ -27,7 +27,7 @@ Kind = Literal[
     "goaway",
     "head",
 ]
-"""What a message is: the three of the handshake, then the frames."""
+"""The kind of a message: the three of the handshake, then the frames."""
 
 Side = Literal["client", "server"]
 
@@ -46,7 +46,7 @@ class Frame:
 
     kind: Kind
     to: Side
-    """Who it was for."""
+    """The side that it was sent to."""
     method: str | None
     """``Service.method`` of the call it belongs to; ``None`` if it belongs to none, or to one that has ended."""
     call: int
@@ -54,11 +54,11 @@ class Frame:
     connection: int
     """Number of the connection, counted by the proxy from 1."""
     wire: bytes
-    """All its bytes, as they were sent: of a frame, its length in 4 bytes first."""
+    """All its bytes, as they were sent; a frame begins with its length in 4 bytes."""
 
     @property
     def payload(self) -> bytes:
-        """What it carries: encoded arguments, a result, an item; of the handshake, JSON."""
+        """Its content: encoded arguments, a result, an item; JSON in the handshake."""
         if self.kind in HANDSHAKE_KINDS:
             return self.wire[12:]
         flags, at = self.wire[5], 12
@@ -72,7 +72,7 @@ class Frame:
 
 
 class Message(NamedTuple):
-    """A whole message, or, if it has no kind, bytes of which no more is known."""
+    """A whole message, or, without a kind, bytes that could not be read as one."""
 
     wire: bytes
     kind: Kind | None = None
@@ -95,7 +95,7 @@ class Splitter:
             yield message
 
     def rest(self) -> bytes:
-        """What has come of an incomplete message."""
+        """The bytes of an incomplete message."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest
@@ -121,7 +121,7 @@ class Splitter:
                     return None
                 name = FRAME_KINDS[kind - 1]
                 return Message(self._take(4 + length), name, call, method if name == "call" else None)
-            # Not ours to judge: the receiver shall see what was sent.
+            # The bytes are no frame. They are passed on as they are: the receiver is to see what was sent.
             self._frames = False
         return Message(self._take(len(buffer))) if buffer else None
 
@@ -132,14 +132,14 @@ class Splitter:
 
 
 class Calls:
-    """Which method the calls of one connection are of."""
+    """Finds the methods of the calls on one connection."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._running: dict[int, str] = {}
 
     def method_of(self, message: Message, to: Side) -> str | None:
-        """``Service.method``. To be asked once for each message, in order."""
+        """``Service.method``. To be called once for each message, in order."""
         if message.kind == "welcome":
             self._names = method_names(message.wire[12:])
         if message.kind is None or message.kind in HANDSHAKE_KINDS:

@@ -1,4 +1,4 @@
-"""The fixtures of pytest's plugin; ``pip install nearcall`` is all it takes to have them."""
+"""The fixtures of nearcall's plugin for pytest, which ``pip install nearcall`` installs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class NearcallServing(Protocol):
-    """What the fixture ``nearcall_serving`` is."""
+    """The type of the fixture ``nearcall_serving``."""
 
     def __call__(
         self,
@@ -32,7 +32,7 @@ class NearcallServing(Protocol):
 
 
 class NearcallFaults(Protocol):
-    """What the fixture ``nearcall_faults`` is."""
+    """The type of the fixture ``nearcall_faults``."""
 
     def __call__(
         self,

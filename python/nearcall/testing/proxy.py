@@ -27,7 +27,7 @@ class FaultyProxy:
             with nearcall.timeout(0.1), pytest.raises(nearcall.DeadlineExceeded):
                 calc.add(1, 2)
 
-    A rule counts from when its method returns. Messages are chosen by
+    A rule applies once its method has returned. Messages are chosen by
 
     - ``kinds``: one or more of ``call``, ``item``, ``end``, ``reply``, ``error``, ``cancel``, ``credit``, ``ping``,
       ``pong``, ``goaway``, ``head``; without any, all of these. The messages of the handshake, ``hello``, ``welcome``
@@ -35,23 +35,23 @@ class FaultyProxy:
     - ``to``: only those to the ``"client"``, or to the ``"server"``;
     - ``method``: only those of calls of this method, by its name or as ``Service.method``;
     - ``where``: only those for which this function returns true;
-    - ``skip``: not the first so many of these;
-    - ``times``: so many of them, and then the rule is used up; ``None``: all;
+    - ``skip``: not the first ``skip`` of these;
+    - ``times``: only that many of them, then the rule is used up; ``None``: all;
     - ``probability``: each of them with this probability, from a generator that begins with the proxy's ``seed``.
 
-    The first rule that strikes a message decides about it. Nothing overtakes: what comes behind a message that is
-    delayed or held waits, as it would on a network.
+    The first rule that strikes a message decides about it. No message overtakes another: messages behind one that is
+    delayed or held wait, as they would on a network.
 
-    The proxy listens in the way of the server's URL. On ``unix://`` and ``tcp://`` it sees everything. On ``shm://``
-    and ``inproc://`` the frames go through memory that it has no part in: rules can be about the handshake, and
-    :meth:`cut` works. On ``tls://`` there is only :meth:`cut`.
+    The proxy listens at a URL of the same kind as the server's. On ``unix://`` and ``tcp://`` it sees everything. On
+    ``shm://`` and ``inproc://`` the frames go through memory that the proxy cannot read: rules can only be about the
+    handshake, and :meth:`cut` works. On ``tls://`` there is only :meth:`cut`.
 
     Args:
         upstream: The server's URL.
-        seed: What chance begins with.
+        seed: The seed of the random numbers.
 
     Raises:
-        InvalidArgument: it is no URL of a server.
+        InvalidArgument: ``upstream`` is no URL of a server.
     """
 
     def __init__(self, upstream: str, *, seed: int = 0) -> None:
@@ -64,7 +64,7 @@ class FaultyProxy:
 
     @property
     def url(self) -> str:
-        """Where clients shall connect."""
+        """Where clients are to connect."""
         return self._url
 
     @property
@@ -82,7 +82,7 @@ class FaultyProxy:
         times: int | None = 1,
         probability: float = 1.0,
     ) -> Fault:
-        """Such a message never arrives."""
+        """Drops such a message: it never arrives."""
         return self._add("drop", Selection(kinds, to, method, where), skip, times, probability)
 
     def delay(
@@ -96,7 +96,7 @@ class FaultyProxy:
         times: int | None = 1,
         probability: float = 1.0,
     ) -> Fault:
-        """Such a message arrives so many seconds late, and what comes behind it no earlier."""
+        """Delays such a message by ``seconds``, and with it the messages behind it."""
         seconds = check_seconds("seconds", seconds)
         return self._add("delay", Selection(kinds, to, method, where), skip, times, probability, seconds=seconds)
 
@@ -110,7 +110,7 @@ class FaultyProxy:
         times: int | None = 1,
         probability: float = 1.0,
     ) -> Fault:
-        """Such a message, and all behind it, arrive when the fault is released."""
+        """Holds such a message, and all messages behind it, until the fault is released."""
         return self._add("hold", Selection(kinds, to, method, where), skip, times, probability)
 
     def corrupt(
@@ -125,12 +125,12 @@ class FaultyProxy:
         probability: float = 1.0,
         change: Callable[[bytes], bytes] | None = None,
     ) -> Fault:
-        """Such a message arrives damaged: one of its bytes is inverted, or it is what ``change`` makes of it.
+        """Damages such a message: inverts one of its bytes, or sends what ``change`` returns.
 
         Args:
-            kinds: As for all rules, see above; so are the others.
-            at: Which byte; a negative number counts from the end. By default one that the receiver cannot overlook:
-                the kind of a frame, the first letter of a handshake's message.
+            kinds: As for all rules: see :class:`FaultyProxy`, also for the arguments below.
+            at: Which byte; a negative number counts from the end. The default is a byte that the receiver cannot
+                overlook: the kind of a frame, the first letter of a handshake's message.
             change: Gets all bytes of the message and returns those to send. A frame begins with its length in 4 bytes.
             to: See above.
             method: See above.
@@ -165,8 +165,8 @@ class FaultyProxy:
         times: int | None = 1,
         probability: float = 1.0,
     ) -> Fault:
-        """Only the first ``keep`` bytes of such a message arrive (by default half of it), then the connection is cut.
-        With 0 it is cut before the message; a negative number counts from the end.
+        """Sends only the first ``keep`` bytes of such a message (by default half of it), then cuts the connection. With
+        0 it is cut before the message; a negative number counts from the end.
         """
         return self._add("truncate", Selection(kinds, to, method, where), skip, times, probability, keep=keep)
 
@@ -185,7 +185,7 @@ class FaultyProxy:
     def cut(self) -> int:
         """Ends all connections now, in both directions; returns how many. Clients can connect again.
 
-        What is on its way is lost. When this returns, both sides have been told.
+        Messages on their way are lost. When this returns, both sides have been told.
         """
         return self._relay.cut()
 
@@ -201,33 +201,33 @@ class FaultyProxy:
 
     @property
     def delayed(self) -> int:
-        """How many were or are to be delayed, not counting those behind them."""
+        """How many messages were or are to be delayed, not counting those behind them."""
         return self._plan.count("delay")
 
     @property
     def held(self) -> int:
-        """How many were held, not counting those behind them, whether or not they were released."""
+        """How many messages were held, not counting those behind them, whether or not they were released."""
         return self._plan.count("hold")
 
     @property
     def corrupted(self) -> int:
-        """How many were damaged."""
+        """How many messages were damaged."""
         return self._plan.count("corrupt")
 
     @property
     def truncated(self) -> int:
-        """How many were or are to be truncated."""
+        """How many messages were or are to be truncated."""
         return self._plan.count("truncate")
 
     @property
     def cuts(self) -> int:
-        """How many connections the proxy has cut, by :meth:`cut` or behind a truncated message."""
+        """How many connections the proxy has cut, by :meth:`cut` or after a truncated message."""
         return self._plan.count("cut")
 
     def close(self) -> None:
         """Ends all connections and stops listening. Harmless when repeated.
 
-        Raises what a function given as ``where`` or ``change`` has raised: it runs in the proxy's thread.
+        Raises whatever a function given as ``where`` or ``change`` has raised, because that runs in the proxy's thread.
         """
         self._relay.close()
         failure, self._plan.failure = self._plan.failure, None

@@ -1,4 +1,4 @@
-"""The thread of a proxy: takes bytes from one socket to another, and asks the plan about each message."""
+"""The thread of a proxy: passes bytes from one socket to another, and asks the plan about each message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ __all__ = ["Relay"]
 
 _CHUNK = 256 * 1024
 _MOST_WAITING = 4 * 1024 * 1024
-"""Bytes that may wait for one side; beyond that the other side is not read, as a full socket would do."""
+"""Bytes that may wait for one side; beyond that the relay stops reading from the other side, as if a socket were
+full.
+"""
 _MOST_DESCRIPTORS = 16
 
 
@@ -33,10 +35,10 @@ class _Item:
     descriptors: list[int] = field(default_factory=list[int])
     held_by: Fault | None = None
     seconds: float = 0.0
-    """How long it is kept at the head of the queue."""
+    """Seconds that it stays at the head of the queue."""
     due: float | None = None
     last: bool = False
-    """Nothing goes behind it: the connection is cut."""
+    """The connection is cut after it."""
 
 
 class _Pipe:
@@ -66,7 +68,7 @@ class _Pipe:
         self._waiting += len(item.data)
 
     def read(self) -> bytes | None:
-        """What has come; ``None`` if nothing has, and no bytes at the end."""
+        """The bytes that have arrived; ``None`` if none have, and no bytes at the end of the stream."""
         try:
             if self.source.family != socket.AF_UNIX:
                 return self.source.recv(_CHUNK)
@@ -79,7 +81,7 @@ class _Pipe:
             return b""
 
     def write(self) -> bool:
-        """Sends what may go and fits. Whether the connection is to be cut."""
+        """Sends what may be sent and fits. Returns whether the connection is to be cut."""
         while self._queue and self._ripe(self._queue[0]):
             item = self._queue[0]
             if item.data:
@@ -88,7 +90,8 @@ class _Pipe:
                 except (BlockingIOError, InterruptedError):
                     return False
                 except OSError:
-                    # Nobody reads there any more. What comes back may still be of interest, and its end ends both.
+                    # The target reads no more. Bytes in the other direction may still be of use; the end of that
+                    # direction ends both.
                     self.discard()
                     self.ended = True
                     return False
@@ -121,11 +124,11 @@ class _Pipe:
 
     @property
     def due(self) -> float | None:
-        """When it has to be looked at again, without anything happening."""
+        """When the head of the queue may be sent, if it is delayed."""
         return self._queue[0].due if self._queue else None
 
     def discard(self) -> None:
-        """Forgets what waits."""
+        """Drops everything in the queue."""
         for item in self._queue:
             _close_all(item.descriptors)
         _close_all(self.descriptors)
@@ -134,7 +137,7 @@ class _Pipe:
 
 
 class _Connection:
-    """A client, and the server on the other side."""
+    """A client's connection, and the proxy's connection to the server."""
 
     def __init__(self, number: int, client: socket.socket, server: socket.socket, upstream: Upstream) -> None:
         self.number = number
@@ -146,7 +149,7 @@ class _Connection:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def interests(self) -> Iterator[tuple[socket.socket, int]]:
-        """What to wait for at each end."""
+        """The events to wait for at each end."""
         outward, inward = self.pipes
         for end, reads, writes in ((outward.source, outward, inward), (outward.target, inward, outward)):
             wanted = selectors.EVENT_READ if reads.hungry else 0
@@ -160,7 +163,7 @@ class _Connection:
         for pipe in self.pipes:
             pipe.discard()
         for end in (self.pipes[0].source, self.pipes[0].target):
-            # Both notice at once, even if a forked process still has the descriptors.
+            # Both sides notice at once, even if a forked process still has the descriptors.
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
@@ -187,7 +190,7 @@ class Relay:
         self._thread.start()
 
     def cut(self) -> int:
-        """Ends every connection of the moment; returns how many there were."""
+        """Ends all present connections; returns how many there were."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("cut() would wait for itself in a function given as where= or change=: use truncate()")
         cut: list[int] = []
@@ -212,7 +215,7 @@ class Relay:
         self._thread.join()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it is awake; closed: there is nothing left to do
+        with contextlib.suppress(OSError):  # full: the thread is awake; closed: there is nothing left to do
             self._waker.send(b"!")
 
     def _run(self) -> None:
@@ -249,14 +252,14 @@ class Relay:
         try:
             server = self._upstream.connect()
         except Unavailable:
-            # Then there is no server for the client either.
+            # Without a server, the client is not to be connected either.
             client.close()
             return
         self._numbers += 1
         self._connections[self._numbers] = _Connection(self._numbers, client, server, self._upstream)
 
     def _step(self, number: int) -> None:
-        """Moves what can be moved on a connection, and waits for the rest."""
+        """Passes on what can be passed on now, and waits for the rest."""
         connection = self._connections[number]
         try:
             for pipe in connection.pipes:
@@ -280,7 +283,7 @@ class Relay:
         for message in pipe.splitter.feed(data):
             self._decide(connection, pipe, message)
         if not data:
-            # It ended in the middle of a message: so it does for the other side.
+            # If the stream ended in the middle of a message, it does so for the other side, too.
             rest = pipe.splitter.rest()
             if rest:
                 pipe.put(_Item(memoryview(rest)))
@@ -314,7 +317,7 @@ class Relay:
         for end, _ in connection.interests():
             self._expect(end, 0)
         if cut:
-            # Before anybody can notice.
+            # Counted before anybody can notice the cut.
             self.plan.note("cut")
         connection.close()
 

@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 class Serving(Generic[T]):
-    """What :func:`serving` returns. A new one for each block."""
+    """The result of :func:`serving`. Use a new one for each block."""
 
     def __init__(
         self, service: object, url: str | None, server: Mapping[str, Any] | None, client: Mapping[str, Any] | None
@@ -116,9 +116,9 @@ def serving(
     between processes.
 
     Args:
-        service: The object. Its class is what type checkers see of the client. Of a service with ``instance="session"``
-            what :class:`nearcall.Server` takes of it: the class, a ``functools.partial`` of it, or a function.
-        url: Where, if not at an ``inproc://`` name that nobody else uses.
+        service: The object. Type checkers give the client its type. For a service with ``instance="session"`` give what
+            :class:`nearcall.Server` takes: the class, a ``functools.partial`` of it, or a function.
+        url: Where to serve; by default an ``inproc://`` name that nobody else uses.
         server: Options of :class:`nearcall.Server`, by name.
         client: Options of :func:`nearcall.connect`, by name.
     """
@@ -126,7 +126,7 @@ def serving(
 
 
 class Faulty(Generic[T]):
-    """What :func:`faulty` returns. A new one for each block."""
+    """The result of :func:`faulty`. Use a new one for each block."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Faulty(Generic[T]):
     def _prepare(self, stack: ExitStack | AsyncExitStack) -> Serving[T]:
         url = self._url
         if url is None:
-            # A path in it is short enough for a socket, whatever pytest calls its own folders.
+            # A path in this folder is short enough for a socket, unlike those in pytest's folders.
             folder = Path(tempfile.mkdtemp(prefix="nearcall-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             url = f"unix://{folder}/served"
@@ -215,16 +215,16 @@ def faulty(
 
     Args:
         service: The object, or for a service with ``instance="session"`` its class, as for :func:`serving`.
-        url: Where, if not at a ``unix://`` path in a folder of its own; ``tcp://127.0.0.1:0``, for example.
+        url: Where to serve, such as ``tcp://127.0.0.1:0``; by default a ``unix://`` path in a folder of its own.
         server: Options of :class:`nearcall.Server`, by name.
         client: Options of :func:`nearcall.connect`, by name.
-        seed: What the proxy's chance begins with.
+        seed: The seed of the proxy's random numbers.
     """
     return Faulty(service, url, server, client, seed)
 
 
 async def _away(stop: Any) -> None:
-    """Waits in a thread, so that the event loop goes on."""
+    """Calls ``stop`` in a thread, so that the event loop goes on."""
     import asyncio
 
     await asyncio.get_running_loop().run_in_executor(None, stop)

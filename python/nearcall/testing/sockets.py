@@ -20,7 +20,7 @@ _CONNECTING = 10.0
 
 
 class Upstream(NamedTuple):
-    """Where a server is, and what can be seen of a connection to it from the middle."""
+    """Where a server is, and what a proxy can read of a connection to it."""
 
     url: str
     family: socket.AddressFamily
@@ -28,14 +28,14 @@ class Upstream(NamedTuple):
     handshake: bool
     """Whether the handshake can be read."""
     frames: bool
-    """Whether the frames behind it can be."""
+    """Whether the frames after it can be read."""
 
     @classmethod
     def of(cls, url: str) -> Upstream:
         """The server of a URL.
 
         Raises:
-            InvalidArgument: it is no URL that a proxy can lead to.
+            InvalidArgument: the URL is none that a proxy can lead to.
         """
         scheme, _, rest = url.partition("://")
         if scheme == "unix" and rest.startswith("/"):
@@ -55,7 +55,7 @@ class Upstream(NamedTuple):
         """A connection to the server.
 
         Raises:
-            Unavailable: nobody listens there.
+            Unavailable: no server listens there.
         """
         connection = socket.socket(self.family)
         try:
@@ -76,7 +76,7 @@ class Place(NamedTuple):
     """A file or folder to remove at the end."""
 
     def close(self) -> None:
-        """Listens no more, and removes what it has made."""
+        """Stops listening, and removes its file or folder."""
         self.socket.close()
         if self.left_behind is not None and self.left_behind.is_dir():
             shutil.rmtree(self.left_behind, ignore_errors=True)
@@ -85,7 +85,7 @@ class Place(NamedTuple):
 
 
 def listen(upstream: Upstream) -> Place:
-    """Listens at a place of the server's kind that nobody else uses."""
+    """Listens at a new place of the same kind as the server's."""
     scheme = upstream.url.partition("://")[0]
     name = f"faulty-{os.getpid()}-{next(_numbers)}"
     listener = socket.socket(upstream.family)
@@ -120,7 +120,7 @@ def _abstract(name: str) -> bytes:
 
 
 def _runtime_dir() -> Path:
-    """Where the sockets of ``shm://`` are; the core checks it again when it is used."""
+    """Where the sockets of ``shm://`` are; the core checks the directory again when it uses it."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base and Path(base).is_dir():
         directory = Path(base) / "nearcall"
