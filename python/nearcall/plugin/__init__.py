@@ -1,4 +1,5 @@
-"""Plugins in processes of their own: ``PluginHost`` for the program that has them, and what plugins themselves use.
+"""Plugins in processes of their own: ``PluginHost`` for the program that has plugins, and the functions that plugins
+themselves use.
 
 The module that both import declares services and extension points; see docs/plugins.md.
 """
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 else:
     from ..lazy import lazily
 
-    # A plugin needs nothing of a host: it starts sooner without.
+    # A plugin does not need the host's modules, and starts sooner without them.
     __getattr__, __dir__ = lazily(
         __name__,
         {

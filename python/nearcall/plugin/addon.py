@@ -1,4 +1,4 @@
-"""What a plugin calls: services of the host that it was granted, and what it offers itself."""
+"""The functions that a plugin calls: to use services of the host that it was granted, and to offer its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ F = TypeVar("F", bound=Callable[[], object])
 
 
 class Granted:
-    """A service of the host, as the plugin uses it: once it is granted, its attributes are the service's methods.
+    """A service of the host, as the plugin sees it: once it is granted, the attributes of this object are the service's
+    methods.
 
     Args:
         permission: The name under which the manifest asks for it.
@@ -28,7 +29,7 @@ class Granted:
     """
 
     def __init__(self, permission: str, service: type) -> None:
-        # Names that no service method can have: they begin with an underscore.
+        # No service method can have these names: they begin with an underscore.
         self._nearcall_permission = permission
         self._nearcall_target: Any = None
         self._nearcall_reason = "the host has not connected yet: use it in the entry function, or in a handler"
@@ -55,7 +56,7 @@ def _taker(granted: Granted, permission: str, service: type) -> object:
     def take(self: Any, service: Any) -> None:
         granted._nearcall_target = service
 
-    take.__annotations__ = {}  # the interface's count
+    take.__annotations__ = {}  # so that the interface's annotations are used
     return type(interface.__name__, (interface,), {"take": take})()
 
 
@@ -64,8 +65,8 @@ def use(permission: str, service: Callable[..., T]) -> T:
 
         speech = nearcall.plugin.use("speech", Speech)
 
-    It can be called from the entry function on. Without the permission every call raises
-    :class:`~nearcall.PermissionDenied`, which says why; so does every call after the host has revoked it.
+    The entry function and handlers may call it. Without the permission every call raises
+    :class:`~nearcall.PermissionDenied`, which says why; so does every call after the host has revoked the permission.
 
     Args:
         permission: The name under which the manifest asks for it.
@@ -90,10 +91,10 @@ def use(permission: str, service: Callable[..., T]) -> T:
 
 
 def granted(service: object) -> bool:
-    """Whether the host has handed over what :func:`use` gave. It may have been revoked since.
+    """Whether the host has granted a service that :func:`use` returned. It may have been revoked since.
 
     Raises:
-        TypeError: it is not from :func:`use`.
+        TypeError: ``service`` is not from :func:`use`.
     """
     if not isinstance(service, Granted):
         raise TypeError(f"{service!r} is not from nearcall.plugin.use")
@@ -104,7 +105,7 @@ def offer(service: object) -> None:
     """Lets the host call an object of a service class. Call it while the plugin is imported.
 
     Raises:
-        TypeError: its class is no service.
+        TypeError: the object's class is no service.
         RuntimeError: the plugin is imported already.
     """
     plan_of(type(service))
@@ -113,21 +114,24 @@ def offer(service: object) -> None:
 
 
 def storage() -> Path:
-    """The directory in which this plugin may keep files, also from one start to the next. The host limits what it may
-    take in all, by its option ``disk``: a plugin that keeps more is stopped.
+    """The directory in which this plugin may keep files, also from one start to the next. The host's option ``disk``
+    limits their total size: a plugin that keeps more is stopped.
 
     Raises:
-        PermissionDenied: it has none: ``plugin.toml`` does not ask for ``storage``, or the host does not grant it.
+        PermissionDenied: there is no directory: ``plugin.toml`` does not ask for ``storage``, or the host does not
+            grant it.
     """
     if not registry.storage:
         why = registry.no_storage or "there is no host"
         raise PermissionDenied(f"the permission 'storage' is missing: {why}", details={"permission": "storage"})
-    from pathlib import Path  # it takes as long to import as a plugin's own modules, and few ask for it
+    from pathlib import Path  # importing it takes as long as a plugin's own modules, and few plugins need it
 
     return Path(registry.storage)
 
 
 def on_stop(function: F) -> F:
-    """Has a function without arguments called when the host stops the plugin. It has the host's ``grace`` to end."""
+    """Registers a function without arguments that is called when the host stops the plugin. It has the host's
+    ``grace``, in seconds, to end.
+    """
     registry.at_end.append(function)
     return function

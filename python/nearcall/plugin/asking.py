@@ -1,11 +1,11 @@
-"""What becomes of a call of an extension point: the same for threads and for event loops.
+"""Calls of extension points, the same for threads and for event loops.
 
 Each kind of extension point is a generator. It yields a list of questions that may be asked at once and gets the list
-of their answers, :data:`SKIPPED` for a plugin that gave none; its result is that of the call. How questions are asked
-is the caller's: in a thread (:func:`run`) or in an event loop (:func:`run_in_loop`).
+of their answers, :data:`SKIPPED` for a plugin that gave none; its result is the result of the call. The caller decides
+how questions are asked: in a thread (:func:`run`) or in an event loop (:func:`run_in_loop`).
 
-This runs for every keystroke that plugins hear of. So a question is a plain tuple, and the deadline of an answer is
-the core's to keep: each handler is called with the plugin's budget as its time limit.
+This code may run for every keystroke. So a question is a plain tuple, and the core keeps the deadline of an answer:
+each handler is called with the plugin's budget as its time limit.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["SKIPPED", "Handler", "Late", "Question", "begin", "run", "run_in_loop"]
 
 SKIPPED: Final[Any] = object()
-"""In the place of an answer: the plugin was not asked, was late, or failed."""
+"""Stands in place of an answer: the plugin was not asked, was late, or failed."""
 
 _ROUNDING = 0.001
-"""Seconds by which the core may be earlier with a deadline than this clock."""
+"""Seconds by which the core may report a deadline earlier than this clock."""
 
 
 class Late(Exception):
@@ -41,11 +41,11 @@ class Handler:
         point: The extension point.
         plugin: The plugin's id.
         priority: The higher, the earlier.
-        method: Calls it: in a thread, or to be awaited.
-        budget: Seconds that it may take.
-        circuit: Whether the plugin is asked.
-        report: Told when the plugin fails, with the error, :class:`Late` among them; and when it answers again, with
-            ``None``.
+        method: Calls the handler: in a thread, or to be awaited.
+        budget: Seconds that the handler may take.
+        circuit: Decides whether the plugin is asked.
+        report: Called with the error when the plugin fails, :class:`Late` included, and with ``None`` when it answers
+            again.
     """
 
     def __init__(
@@ -67,16 +67,17 @@ class Handler:
         self.limit(budget)
 
     def limit(self, budget: float) -> None:
-        """Gives each call from now on so many seconds."""
+        """Sets the budget, in seconds, of each call from now on."""
         self.budget = budget
         self.call = self._method.within(budget)
 
     def begins(self) -> float:
-        """To be called before it is asked, and to be followed by :meth:`answered`, :meth:`failed` or :meth:`given_up`.
+        """To be called before the handler is called, and to be followed by :meth:`answered`, :meth:`failed` or
+        :meth:`given_up`.
 
         Returns:
-            When that was, by the monotonic clock; 0.0 if it is not to be asked, as its plugin is left alone or the
-            caller has no time left.
+            The time, by the monotonic clock; 0.0 if the handler is not to be called, because its plugin is left alone
+                or the caller has no time left.
         """
         outer = current_deadline.get()
         now = monotonic()
@@ -85,24 +86,24 @@ class Handler:
         return now if self.circuit.state == "closed" or self.circuit.allows() else 0.0
 
     def answered(self) -> None:
-        """It came back in time."""
+        """Called when the handler has answered in time."""
         if self.circuit.state != "closed" and self.circuit.answered():
             self._report(self, None)
 
     def given_up(self) -> None:
-        """Nobody waits for it any more, and nothing is known of the plugin."""
+        """Called when nobody waits for the handler any more, so that nothing is known of the plugin."""
         self.circuit.given_up()
 
     def failed(self, error: BaseException, question: Question, began: float) -> bool:
-        """It raised: finds out whose fault that is, and tells.
+        """Called when the handler's call has raised: finds out whose fault that is, and reports it.
 
         Args:
             error: What was raised.
-            question: What was asked.
+            question: The question that was asked.
             began: From :meth:`begins`.
 
         Returns:
-            Whether it was the plugin's. Otherwise the error is the caller's, or is meant for it.
+            Whether the answer is skipped. Otherwise the error is the caller's, or is meant for it, and is raised there.
 
         Raises:
             InvalidArgument: the caller's arguments do not fit.
@@ -127,7 +128,7 @@ class Handler:
             if arguments.encode_named is not None:
                 arguments.encode_named(arguments.bind(args, kwargs))
         if isinstance(error, (Cancelled, Unavailable)):
-            self.given_up()  # it is being stopped, or has ended: the host is told of that
+            self.given_up()  # the plugin is being stopped, or has ended, which the host learns otherwise
             return True
         self.answered()
         self._report(self, error)
@@ -135,7 +136,7 @@ class Handler:
 
 
 Question: TypeAlias = "tuple[Handler, tuple[Any, ...], dict[str, Any]]"
-"""What one handler is asked: its arguments by position and by name."""
+"""A question for one handler: its arguments by position and by name."""
 Asking: TypeAlias = "Generator[list[Question], list[Any], Any]"
 
 
@@ -208,7 +209,7 @@ _KINDS: Final[dict[str, Callable[..., Asking]]] = {
 
 
 def _ask(question: Question) -> Any:
-    """Asks one plugin from a thread."""
+    """Asks one handler, from a thread."""
     handler, args, kwargs = question
     if not (began := handler.begins()):
         return SKIPPED
@@ -252,7 +253,9 @@ def run(asking: Asking) -> Any:
 
 
 class _AtOnce:
-    """Questions that are all sent before the first answer is waited for. What was not waited for is given up."""
+    """Sends all questions before it waits for the first answer. Calls whose answers were not waited for are given
+    up.
+    """
 
     __slots__ = ("_questions", "_under_way")
 
@@ -275,8 +278,8 @@ class _AtOnce:
 
 
 class _Asked:
-    """A question that was sent; in a ``with`` statement what somebody waits for, if it was. A failure of the plugin's
-    ends there.
+    """A question that was sent. A ``with`` statement gives the call to wait for, or ``None`` if none was sent; failures
+    of the plugin end there.
     """
 
     __slots__ = ("_began", "_call", "_question")
@@ -307,7 +310,7 @@ class _Asked:
         return False
 
     def give_up(self) -> None:
-        """A call that nothing refers to is given up."""
+        """Gives the call up, by dropping the last reference to it."""
         if self._call is not None:
             self._call = None
             self._question[0].given_up()

@@ -1,10 +1,10 @@
 """The program of a plugin's process.
 
-It is confined before anything of the plugin is imported, and serves the host at its standard input. When the host is
-gone, however it went, the process and all that it has started go, too.
+The process is confined before anything of the plugin is imported, and serves the host at its standard input. When the
+host is gone, for whatever reason, the process ends, and so does everything that it has started.
 
-The order of the imports is that of the start: what takes long to import is imported while the system moves the process
-into its control groups. Until it is confined nothing is found where the plugin could have put it.
+The order of the imports matters: modules that take long to import are imported while the system moves the process into
+its control groups. Until the process is confined, nothing is imported from directories that the plugin could write to.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def main() -> NoReturn:
         from .serving import serve
 
         layers = _confine(configuration.sandbox, early)
-    # Not before: the plugin's directory may have modules with the names of others.
+    # Only now: the plugin's directory may have modules with the names of others.
     sys.path[:0] = [configuration.directory, *configuration.paths]
     serve(configuration, layers)
 
 
 def _confine(policy: dict[str, Any], early: _core.EarlyLimits) -> list[dict[str, str]]:
-    """Confines this process for ever. The layers as data: ``name``, ``state`` and ``detail`` of each."""
+    """Confines this process for ever. Returns the layers as data: ``name``, ``state`` and ``detail`` of each."""
     from ..sandbox import applying
 
     try:

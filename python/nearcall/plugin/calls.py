@@ -1,4 +1,6 @@
-"""Calls of the host that plugins have under way: each has a limit, and all together share the host's threads."""
+"""Counts the calls of the host that plugins have under way: each plugin has a limit, and all share the host's
+threads.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from ..errors import ResourceExhausted
 __all__ = ["Calls", "Pool", "pool"]
 
 _THREADS = 256
-"""Calls that plugins can have run at once in one process; see :mod:`nearcall.client.callbacks`."""
+"""Calls of plugins that can run at once in one process; see :mod:`nearcall.client.callbacks`."""
 
 
 class Pool:
-    """What all plugins of a process share.
+    """The threads that all plugins of a process share.
 
-    Three quarters of the threads go to whoever comes first. Of the last quarter each plugin has an equal share: so a
-    few that call without end cannot keep the calls of another from being run.
+    Three quarters of the threads go to whichever plugin calls first. Of the last quarter each plugin has an equal
+    share, so that a few plugins which call without end cannot keep those of another from running.
 
     Args:
         threads: How many calls can run at once.
@@ -32,12 +34,12 @@ class Pool:
         self._shared = threads - self._free
 
     def allows(self, own: int) -> bool:
-        """Whether one more call may begin of a plugin that has so many under way. Only with the lock."""
+        """Whether a plugin with ``own`` calls under way may begin one more. Only with the lock held."""
         return self.under_way < self._free or own < max(1, self._shared // max(1, len(self.members)))
 
 
 pool = Pool(_THREADS)
-"""That of this process: all plugin hosts in it have the same threads."""
+"""The pool of this process: all plugin hosts in it have the same threads."""
 
 
 class Calls:
@@ -45,8 +47,9 @@ class Calls:
 
     Args:
         plugin: Its id, for messages.
-        most: How many there may be, of all services together: a plugin that calls itself through the host ends here.
-        shared: What it shares with others.
+        most: How many calls there may be, of all services together. This also ends a plugin's calls of itself through
+            the host.
+        shared: The pool that it shares with other plugins.
     """
 
     def __init__(self, plugin: str, most: int, shared: Pool = pool) -> None:
@@ -59,7 +62,7 @@ class Calls:
             shared.members.add(self)
 
     def enter(self) -> int:
-        """Begins a call; its number.
+        """Begins a call, and returns its number.
 
         Raises:
             ResourceExhausted: there are too many.

@@ -1,7 +1,8 @@
-"""What a plugin may use of its host: the manifest asks, the host's policy and its user answer, and a gate obeys.
+"""What a plugin may use of its host: the manifest asks, the host's policy and its user answer, and a gate enforces the
+answer.
 
 A plugin never gets a service itself but a gate: an object of the same class, for this plugin only, that the host can
-close at any time. What is not in the manifest is never handed over.
+close at any time. A service that the manifest does not ask for is never handed over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .manifest import SYSTEM, Manifest, Permission
 __all__ = ["Answer", "Ask", "Gate", "GateMaker", "Policy", "check_policy", "interface_of"]
 
 Answer = Literal["grant", "deny", "ask"]
-"""What a host's policy says about a permission."""
+"""A host's policy about one permission."""
 Policy = Mapping[str, Answer]
 
 
@@ -31,12 +32,13 @@ class Ask(Protocol):
 
 
 def check_policy(policy: Policy, services: Mapping[str, object]) -> dict[str, Answer]:
-    """The policy with an answer for each permission: services are granted to who asks for them, and the user is asked
-    about the system, unless the host says otherwise. A directory of its own, with a limit, is nothing to ask about.
+    """The policy with an answer for each permission. Unless the host says otherwise, services are granted to plugins
+    that ask for them, and the user is asked about permissions that concern the system, but not about ``storage``, which
+    has a limit.
 
     Raises:
-        TypeError: a service is none.
-        ValueError: the policy is about something that there is not, or says something else than an answer.
+        TypeError: an object in ``services`` is no service.
+        ValueError: the policy names an unknown permission, or a value is no answer.
     """
     for name, service in services.items():
         plan_of(type(service))
@@ -57,7 +59,7 @@ class Gate:
     Args:
         plugin: The plugin's id, for messages.
         permission: The permission's name.
-        calls: Those of the plugin that are under way.
+        calls: The calls of the plugin that are under way.
     """
 
     def __init__(self, plugin: str, permission: str, calls: Calls) -> None:
@@ -65,10 +67,10 @@ class Gate:
         self._permission = permission
         self._calls = calls
         self.closed: str | None = None
-        """Why calls are refused, if they are."""
+        """Why calls are refused; ``None`` if they are not."""
 
     def check(self) -> None:
-        """Raises an error if the permission does not last any more.
+        """Raises an error if the permission was revoked.
 
         Raises:
             PermissionDenied: it was revoked.
@@ -78,7 +80,7 @@ class Gate:
             raise PermissionDenied(f"the permission '{self._permission}' {self.closed}", details=details)
 
     def enter(self) -> int:
-        """Begins a call; its number.
+        """Begins a call, and returns its number.
 
         Raises:
             PermissionDenied: the permission was revoked.
@@ -106,7 +108,7 @@ class GateMaker:
         names = [method.name for method in plan_of(self.interface).methods]
         body: dict[str, Any] = {name: _gated(getattr(type(service), name), name) for name in names}
         for name in {"close", "aclose"} - set(names):
-            body[name] = None  # the service's own end is not the gate's
+            body[name] = None  # the end of a gate must not end the service
         body["__init__"] = _remember
         body["__del__"] = _nothing
         body["__doc__"] = None
@@ -127,11 +129,11 @@ def _remember(self: Any, gate: Gate, service: object) -> None:
 
 
 def _nothing(_self: object) -> None:
-    """A service may have a finalizer, which is not for its gates."""
+    """A gate's finalizer: that of the service must not run for its gates."""
 
 
 def _gated(function: Any, name: str) -> Callable[..., Any]:
-    """A method like that of a service, which passes calls on if the gate allows."""
+    """A method with the signature of a service's method, which passes calls on if the gate allows."""
     if inspect.iscoroutinefunction(function):
 
         async def once_async(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -157,7 +159,7 @@ def _gated(function: Any, name: str) -> Callable[..., Any]:
                 items = _awaited(gate, number, result)
             else:
                 return result
-            number = -1  # what is returned ends the call
+            number = -1  # the iterator or awaitable that is returned ends the call
             return items
         finally:
             gate.leave(number)

@@ -1,7 +1,7 @@
-"""Whether a plugin is asked: one that did not answer in time is left alone until it answers again.
+"""Decides whether a plugin is asked: a plugin that did not answer in time is left alone until it answers again.
 
 It is the circuit breaker of Nygard, "Release It!" (2007), with a probe: before a plugin is asked again, its process is
-asked whether the handlers that were late have come to their end. So a hung plugin costs its budget once.
+asked whether the handlers that were late have ended. So a hung plugin costs its budget once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ class Circuit:
 
     def __init__(self) -> None:
         self.state: Literal["closed", "open", "trial"] = "closed"
-        """``closed``: it is asked. ``open``: it is not. ``trial``: it has answered the probe, and may get one call."""
+        """``closed``: the plugin is asked. ``open``: it is not. ``trial``: it has answered the probe, and may get one
+        call.
+        """
         self._pause = _FIRST
         self._trial_taken = False
         self._change = threading.Lock()
         self.silent_since = 0.0
-        """By the monotonic clock: when it last failed to answer, while it is open."""
+        """While the state is ``open``: when the plugin first failed to answer, by the monotonic clock."""
 
     def allows(self) -> bool:
-        """Whether the plugin may be asked now. What it allows has to end in :meth:`answered` or :meth:`late`."""
+        """Whether the plugin may be asked now. If so, :meth:`answered`, :meth:`late` or :meth:`given_up` must
+        follow.
+        """
         if self.state == "closed":
             return True
         with self._change:
@@ -41,7 +45,9 @@ class Circuit:
             return True
 
     def answered(self) -> bool:
-        """It answered in time, well or not. Whether that ends a time in which it was not asked."""
+        """Called when the plugin has answered in time, with a result or an error. Returns whether it is asked again
+        from now on.
+        """
         if self.state != "trial":
             return False
         with self._change:
@@ -51,15 +57,15 @@ class Circuit:
             return recovered
 
     def given_up(self) -> None:
-        """The caller gave the call up: nothing is known of the plugin."""
+        """Called when the caller gave the call up, so that nothing is known of the plugin."""
         with self._change:
             self._trial_taken = False
 
     def late(self) -> float | None:
-        """It did not answer in time.
+        """Called when the plugin did not answer in time.
 
         Returns:
-            Seconds until it is to be probed; ``None`` if others have found that out before.
+            Seconds until it is to be probed; ``None`` if another call has found that out before.
         """
         with self._change:
             if self.state == "open":
@@ -70,13 +76,13 @@ class Circuit:
             return self._wait()
 
     def probed(self, ready: bool) -> float | None:
-        """What came of a probe.
+        """Called with the result of a probe.
 
         Args:
-            ready: It has answered, and no handler of it runs any more.
+            ready: Whether the plugin has answered, and none of its handlers runs any more.
 
         Returns:
-            Seconds until the next probe; ``None`` if there need be none.
+            Seconds until the next probe; ``None`` if none is needed.
         """
         with self._change:
             if ready:

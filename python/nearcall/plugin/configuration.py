@@ -1,4 +1,6 @@
-"""What a plugin's process is started with. Nothing of a service is known here: the process reads it before all else."""
+"""The configuration that a plugin's process is started with. It imports no services: the process reads it before all
+else.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +11,26 @@ import msgspec
 __all__ = ["NOT_CONFINED", "PROGRAM", "Configuration"]
 
 PROGRAM = "from nearcall.plugin.bootstrap import main; main()"
-"""What the interpreter runs. As a module, by ``-m``, it would import more, and start later."""
+"""The code that the interpreter runs. A module, run by ``-m``, would import more, and start later."""
 NOT_CONFINED = 78
-"""The exit status of a process that could not be confined as it has to be; ``EX_CONFIG`` of ``sysexits.h``."""
+"""The exit status of a process that could not be confined as its policy demands; ``EX_CONFIG`` of ``sysexits.h``."""
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What a plugin's process is started with; JSON on its command line."""
+    """The configuration of a plugin's process; JSON on its command line."""
 
     id: str
     directory: str
     entry: str
     paths: list[str]
-    """Directories that it may import from, besides its own and what its interpreter has."""
+    """Directories that it may import from, besides its own and its interpreter's."""
     storage: str = ""
-    """Its directory for files that it keeps; empty: none."""
+    """Its directory for files that it keeps; empty if it has none."""
     no_storage: str = ""
-    """Why it has none."""
+    """Why it has no such directory."""
     parent: int = 0
-    """The host's process."""
+    """The host's process id."""
     sandbox: dict[str, Any] | None = None
-    """The policy to be confined by, from :func:`~nearcall.plugin.sandboxing.plain_policy`; ``None``: none."""
+    """The policy to be confined by, from :func:`~nearcall.plugin.sandboxing.plain_policy`; ``None``: it is not
+    confined.
+    """

@@ -1,6 +1,7 @@
-"""What a plugin keeps on disk, seen from outside: it need not be asked, and cannot lie.
+"""Measures what a plugin keeps on disk, from outside: the plugin is not asked, and so cannot lie.
 
-The system's own limits are for one file, and those for a directory take an administrator. So the host adds up.
+The system's own limits are for one file, and limits for a directory need an administrator. So the host adds the files
+up.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from pathlib import Path
 __all__ = ["Storage", "make_directory"]
 
 _EVERY = 1.0
-"""Seconds between two looks at least."""
+"""Least seconds between two measurements."""
 _SHARE = 0.05
-"""Of the time that may go into looking, where there are many files."""
+"""The share of time that measuring may take if there are many files."""
 _BLOCK = 512
-"""Bytes; see stat(2)."""
+"""Bytes of a block; see stat(2)."""
 _LEAST = 4096
-"""Bytes that a file counts at least: it takes an inode, and its name a place, even if it is empty."""
+"""Least bytes that a file counts as: even an empty file takes an inode, and room for its name."""
 
 
 def make_directory(parent: Path, plugin: str) -> str:
-    """The directory of a plugin's own, for its user only. Its path, without links.
+    """Makes a plugin's own directory, for its user only. Returns its path, without links.
 
     Raises:
         OSError: it cannot be made.
@@ -37,24 +38,24 @@ def make_directory(parent: Path, plugin: str) -> str:
 
 
 class Storage:
-    """A plugin's directory, and how much may be in it.
+    """A plugin's directory, and the limit for its content.
 
     Args:
         directory: The directory.
-        limit: Bytes that all files below it may take, with what the process holds open and has removed.
+        limit: Bytes that all files below it may take, with removed files that the process still has open.
     """
 
     def __init__(self, directory: str, limit: int) -> None:
         self._directory = directory
         self._limit = limit
         self.pause = _EVERY
-        """Seconds until the next look."""
+        """Seconds until the next measurement."""
 
     def too_much(self, pid: int | None = None) -> str | None:
-        """What is there, if it is more than there may be, and what to do.
+        """If the files take more than the limit, a text that says so and what to do.
 
         Args:
-            pid: The plugin's process, if it runs. It must not have been waited for.
+            pid: The plugin's process, if it runs. It must not have been waited for, or its id could be another's.
         """
         began = time.monotonic()
         taken = 0
@@ -76,7 +77,7 @@ class Storage:
     def _files(self, pid: int | None) -> Iterator[os.stat_result]:
         folders = [self._directory]
         while folders:
-            # What is removed meanwhile is not there; what comes is there the next time.
+            # Files that are removed meanwhile do not count; new files count the next time.
             with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     with contextlib.suppress(OSError):
@@ -87,7 +88,7 @@ class Storage:
             yield from self._removed(pid)
 
     def _removed(self, pid: int) -> Iterator[os.stat_result]:
-        """Files that have no name any more and take room all the same, as the process has them open."""
+        """Files without a name that still take room, because the process has them open."""
         with contextlib.suppress(OSError):
             device = os.stat(self._directory).st_dev
             for name in os.listdir(f"/proc/{pid}/fd"):

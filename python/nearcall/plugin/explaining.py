@@ -1,4 +1,4 @@
-"""What a plugin may do, in words for its user."""
+"""Explains to the user what a plugin may do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["explain"]
 
 
 def explain(manifest: Manifest) -> str:
-    """What a plugin may do if it is granted all it asks for, and what this machine does about the rest.
+    """What a plugin may do if it is granted all it asks for, and how this machine keeps it from the rest.
 
     Args:
-        manifest: The plugin's.
+        manifest: The plugin's manifest.
 
     Raises:
-        SandboxError: it cannot be found out what this machine does.
+        SandboxError: the sandbox of this machine cannot be tried out.
     """
     return "\n".join(shown(line) for line in _lines(manifest))
 

@@ -39,7 +39,7 @@ _LEVELS = {"started": INFO, "stopped": INFO, "answers": INFO, "restarting": INFO
 
 
 class PluginBase:
-    """What can be seen of a plugin, in hosts for threads and for event loops alike."""
+    """What hosts for threads and for event loops show of a plugin."""
 
     def __init__(self, supervised: Supervised) -> None:
         self._supervised = supervised
@@ -51,28 +51,30 @@ class PluginBase:
 
     @property
     def manifest(self) -> Manifest:
-        """What it says of itself."""
+        """Its manifest."""
         return self._supervised.manifest
 
     @property
     def state(self) -> State:
-        """What it does just now."""
+        """Its present state."""
         return self._supervised.state
 
     @property
     def pid(self) -> int | None:
-        """Its process; ``None`` if there is none."""
+        """The id of its process; ``None`` if there is none."""
         found = self._supervised.run
         return None if found is None else found.process.pid
 
     @property
     def layers(self) -> list[dict[str, str]]:
-        """The layers of its sandbox as it found them: ``name``, ``state`` and ``detail`` of each."""
+        """The layers of its sandbox, as the plugin's process reports them: ``name``, ``state`` and ``detail`` of
+        each.
+        """
         found = self._supervised.run
         return [] if found is None else found.layers
 
     def offers(self, service: type) -> bool:
-        """Whether it runs and says that it offers a service, by its class.
+        """Whether the plugin runs and offers a service, given by its class.
 
         Raises:
             TypeError: the class is no service.
@@ -82,11 +84,11 @@ class PluginBase:
         return found is not None and self.state == "running" and name in found.offers
 
     def revoke(self, permission: str) -> None:
-        """Revokes a permission. Every call of the plugin that needs it raises :class:`~nearcall.PermissionDenied` from
-        now on, also after a restart.
+        """Revokes a permission. From now on, also after a restart, every call of the plugin that needs it raises
+        :class:`~nearcall.PermissionDenied`.
 
         Raises:
-            ValueError: it concerns the system, and the plugin runs: it takes a restart.
+            ValueError: the permission concerns the system, and the plugin runs: restart the plugin.
         """
         self._supervised.revoke(permission)
 
@@ -100,28 +102,28 @@ class Plugin(PluginBase):
     def service(self, service: Callable[..., T]) -> T:
         """A service that the plugin offers, by its class. A plugin that is not started yet is started now.
 
-        It belongs to the process of the moment: after a restart ask again. Its calls take the host's ``call_timeout``
-        at most, or what is left of a ``nearcall.timeout`` around them.
+        It belongs to the plugin's present process: after a restart ask again. Its calls take at most the host's
+        ``call_timeout``, or the time left of a ``nearcall.timeout`` around them.
 
         Raises:
             Unavailable: the plugin does not run.
-            FailedPrecondition: it offers no such service, or declares it differently.
+            FailedPrecondition: the plugin offers no such service, or declares it differently.
         """
         if self.state == "stopped":
             self.start()
         return cast("T", self._supervised.service(cast("type", service)))
 
     def start(self) -> None:
-        """Starts it, and waits until it is clear what became of that: see :attr:`state`."""
+        """Starts the plugin, and waits until it runs or the start has failed: see :attr:`state`."""
         self._supervised.start()
         self._supervised.settled.wait()
 
     def stop(self) -> None:
-        """Stops it, and waits for its end."""
+        """Stops the plugin, and waits for its end."""
         self._supervised.stop()
 
     def restart(self) -> None:
-        """Stops it, reads its manifest again, and starts it.
+        """Stops the plugin, reads its manifest again, and starts it.
 
         Raises:
             ManifestError: the manifest is wrong now.
@@ -133,13 +135,13 @@ class Plugin(PluginBase):
         """Grants a permission that was denied or revoked.
 
         Raises:
-            ValueError: its manifest does not ask for it, the policy denies it, or it takes a restart.
+            ValueError: the manifest does not ask for it, the policy denies it, or it needs a restart.
         """
         self._supervised.grant(permission)
 
 
 class Extension(Generic[P, R]):
-    """An extension point, as a host calls it. In an event loop the call is awaited."""
+    """An extension point that a host can call. In an event loop the call is awaited."""
 
     def __init__(self, point: ExtensionPoint[P, Any], call: Callable[P, R]) -> None:
         self.point = point
@@ -162,13 +164,15 @@ class PluginHostBase(ABC):
         self._watch = Watch()
         self._by_id: dict[str, Supervised] = {}
         self._handlers: dict[str, tuple[Handler, ...]] = {}
-        """By the names of extension points, in order. Replaced as a whole: who asks takes no lock."""
+        """The handlers in order, by the names of extension points. The dict is replaced as a whole, so that calls need
+        no lock.
+        """
         self._asleep: dict[str, tuple[Supervised, ...]] = {}
-        """The plugins that are to be started when an extension point is first asked."""
+        """The plugins to start when an extension point is first called, by its name."""
         self._sorting = threading.Lock()
         self._closed = False
         self.mistakes: dict[str, ManifestError] = {}
-        """Directories whose manifests are wrong, and what is wrong in each. They are no plugins of this host."""
+        """Directories whose manifests are wrong, each with its errors. They are no plugins of this host."""
         self._discover()
         self._reloader = Reloader(self._watch, self._by_id.values()) if settings.reload else None
 
@@ -233,7 +237,9 @@ class PluginHostBase(ABC):
             raise ValueError(f"{point!r} is no extension point of this host: give it in points=[...]")
 
     def _of(self, point: ExtensionPoint[..., Any]) -> tuple[Handler, ...]:
-        """The handlers of an extension point in order. Wakes the plugins that wait for it; they miss this call."""
+        """The handlers of an extension point in order. Starts the plugins that wait for its first call; they miss this
+        call.
+        """
         if self._asleep and point.name in self._asleep:
             for each in self._asleep[point.name]:
                 each.start()
@@ -258,14 +264,14 @@ class PluginHostBase(ABC):
 
     @abstractmethod
     def _deliver(self, event: PluginEvent) -> None:
-        """Has the host program's function called, if there is one."""
+        """Has the host program's ``on_event`` called, if there is one."""
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self._closed else ''}host of {len(self._by_id)} plugins>"
 
 
 class _PluginChannel(Channel):
-    """A channel to a plugin: there is no server after it."""
+    """A channel to a plugin, which no other server can replace."""
 
     _by_item = True
 
@@ -291,39 +297,40 @@ class PluginHost(PluginHostBase):
         api: The version of the interface that it gives to plugins; ``"1.0"``.
         services: What plugins can be granted: objects of service classes, by the names of permissions.
         points: The extension points that it asks.
-        policy: For each permission ``"grant"``, ``"deny"`` or ``"ask"``. Services are granted to who asks for them in
-            the manifest, and the user is asked about ``files``, ``network``, ``programs`` and ``interpreter``, unless
-            it says otherwise.
-        ask: Called with the manifest and the permission when the policy says ``"ask"``; ``True`` grants. Without it
-            that is denied.
+        policy: For each permission ``"grant"``, ``"deny"`` or ``"ask"``. Unless it says otherwise, services are granted
+            to plugins that ask for them in the manifest, and the user is asked about ``files``, ``network``,
+            ``programs`` and ``interpreter``.
+        ask: Called with the manifest and the permission when the policy says ``"ask"``; ``True`` grants. Without this
+            function such permissions are denied.
         on_event: Called with each :class:`PluginEvent`, one after the other, in a thread of its own.
         paths: Directories that plugins may import from besides their own, such as that of the host's interface.
-        sandbox: ``"best"``: what the system gives, and an event for what is missing; ``"required"``: nothing runs
-            without; ``"off"``.
+        sandbox: ``"best"``: the layers that the system has, and an event for missing ones; ``"required"``: no plugin is
+            started without its layers; ``"off"``.
         memory: Bytes that each plugin may take, enforced by the sandbox; 1 GiB.
-        cpu_share: Of one processor that each plugin may take: 0.5 is half of it. A control group slows it down to that,
-            where the system has one. One that takes more all the same, over ten seconds, is killed and started again.
-            No limit if not given.
+        cpu_share: Processors that each plugin may take: 0.5 is half of one. A control group slows the plugin down to
+            that, where the system has one. A plugin that takes more all the same, over ten seconds, is killed and
+            started again. No limit if not given.
         data: A directory in which each plugin that asks for ``storage`` has one of its own, for files that it keeps. It
             is made if need be. Without it that permission is denied.
-        disk: Bytes that each plugin may keep there, in all; 256 MiB. The host adds them up every second; one that keeps
-            more is stopped, and is not started again before there is room.
+        disk: Bytes that each plugin may keep there, in all; 256 MiB. The host adds them up every second; a plugin that
+            keeps more is stopped, and is not started again before there is room.
         lazy: Start a plugin only when it is needed: for an extension point that its manifest names in ``extends``, or
-            for a service that it offers. The call that wakes it goes without it.
+            for a service that it offers. A call of an extension point that starts it goes without it.
         reload: For developers: restart a plugin when one of its files changes.
         budget: Seconds that one plugin may take for a call of an extension point; 0.25.
         call_timeout: Seconds that a call of a service which a plugin offers may take, or of an object that it has
-            passed; of a stream, the seconds until its next item; 5. ``None``: for ever, so that a plugin that hangs
-            holds the thread that called it, unless there is a ``nearcall.timeout`` around the call.
+            passed; for a stream, the seconds until its next item; 5. ``None``: for ever, so that a plugin that hangs
+            holds the calling thread, unless there is a ``nearcall.timeout`` around the call.
         handshake_timeout: Seconds until a plugin that was started must be ready, its import included; 10.
         grace: Seconds that a plugin has to end when it is stopped, before it is killed; 2.
-        unresponsive: Seconds after which a plugin that was late, and does not come to an end with what it does, is
-            killed and started again; 30.
-        restarts: How often in a row a plugin that dies is started again; 5. One that has run for a minute begins anew.
+        unresponsive: Seconds after which a plugin that was late, and still has not ended its late handlers, is killed
+            and started again; 30.
+        restarts: How often in a row a plugin that dies is started again; 5. After a minute of running the count begins
+            anew.
         first_pause: Seconds before the first restart; 0.5. It doubles with each one, up to 30.
         max_calls: Calls of the host's services that a plugin may have under way at once, streams included; 32.
         max_message_size: Longest message of a plugin, bytes; 16 MiB.
-        output_rate: Bytes that a plugin may print in a second; 64 KiB. Who prints faster waits.
+        output_rate: Bytes that a plugin may print in a second; 64 KiB. A plugin that prints faster waits.
         longest_line: Characters of a printed line; the rest of it is dropped; 2000.
 
     Raises:
@@ -338,11 +345,11 @@ class PluginHost(PluginHostBase):
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
-        """All that were found, by their ids."""
+        """All plugins that were found, by their ids."""
         return self._plugins
 
     def start(self) -> Self:
-        """Starts the plugins, unless they are started lazily, and waits until it is clear what became of each."""
+        """Starts the plugins, unless they are started lazily, and waits until each runs or its start has failed."""
         self._start_all()
         return self
 
@@ -355,11 +362,11 @@ class PluginHost(PluginHostBase):
     def extension(self, point: ExtensionPoint[P, R]) -> Extension[P, R]:
         """Calls of an extension point: ``host.extension(spoken_text)("hello")``.
 
-        A call takes each plugin's budget at most, and ends with the time of a surrounding ``nearcall.timeout``. What a
-        plugin does wrong is told to ``on_event`` and does not become an error here.
+        A call takes at most each plugin's budget, and ends when the time of a surrounding ``nearcall.timeout`` is over.
+        Failures of a plugin are reported to ``on_event``, and do not become errors here.
 
         Raises:
-            ValueError: the host does not know it.
+            ValueError: the host does not have this extension point.
         """
         self._known(point)
 

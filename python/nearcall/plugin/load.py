@@ -1,4 +1,4 @@
-"""How much of a processor a plugin takes, seen from outside: it need not be asked, and cannot lie."""
+"""Measures the processor time that a plugin takes, from outside: the plugin is not asked, and so cannot lie."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 __all__ = ["EVERY", "Load"]
 
 EVERY = 10.0
-"""Seconds between two looks: a plugin may work hard for a while."""
+"""Seconds between two measurements: a plugin may work hard for a while."""
 _ROUNDING = 1.25
-"""How much more than its share counts as more: a control group is not exact either."""
+"""The factor beyond its share from which a plugin takes too much: a control group is not exact either."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -19,8 +19,8 @@ class Load:
     """The processor time of one process, and of those of its children that it has waited for.
 
     Args:
-        pid: The process. It must not have been waited for while this is used.
-        share: What it may take, in processors: 0.5 is half of one.
+        pid: The process. It must not be waited for while this is used, or its id could be another's.
+        share: Processors that it may take: 0.5 is half of one.
     """
 
     def __init__(self, pid: int, share: float) -> None:
@@ -30,7 +30,7 @@ class Load:
         self._at = time.monotonic()
 
     def too_much(self) -> str | None:
-        """What it has taken since the last look, if that was more than its share."""
+        """If it took more than its share since the last measurement, a text that says so."""
         now, seconds = time.monotonic(), self._taken()
         passed = max(now - self._at, 1e-3)
         took = (seconds - self._seconds) / passed
@@ -40,9 +40,9 @@ class Load:
         return f"took {took:.0%} of a processor for {passed:.1f} s, and may take {self._share:.0%}"
 
     def _taken(self) -> float:
-        """Seconds, all in all; those of the last look if the process has ended."""
+        """Seconds of processor time in total; those of the last measurement if the process has ended."""
         try:
-            # After the name, which may have anything in it: from the state on, the third field; see proc(5).
+            # The fields after the name, which may contain anything, begin with the state, the third field; see proc(5).
             fields = self._stat.read_bytes().rpartition(b")")[2].split()
         except OSError:
             return getattr(self, "_seconds", 0.0)

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class AsyncPlugin(PluginBase):
-    """A plugin of an :class:`AsyncPluginHost`; methods as those of :class:`~nearcall.plugin.Plugin`."""
+    """A plugin of an :class:`AsyncPluginHost`; with the methods of :class:`~nearcall.plugin.Plugin`."""
 
     async def service(self, service: type) -> Any:
         """A service that the plugin offers, to be awaited. A plugin that is not started yet is started now."""
@@ -39,16 +39,16 @@ class AsyncPlugin(PluginBase):
         return self._supervised.service(service)
 
     async def start(self) -> None:
-        """Starts it, and waits until it is clear what became of that."""
+        """Starts the plugin, and waits until it runs or the start has failed."""
         self._supervised.start()
         await asyncio.to_thread(self._supervised.settled.wait)
 
     async def stop(self) -> None:
-        """Stops it, and waits for its end."""
+        """Stops the plugin, and waits for its end."""
         await asyncio.to_thread(self._supervised.stop)
 
     async def restart(self) -> None:
-        """Stops it, reads its manifest again, and starts it."""
+        """Stops the plugin, reads its manifest again, and starts it."""
         await asyncio.to_thread(self._supervised.restart)
         await asyncio.to_thread(self._supervised.settled.wait)
 
@@ -58,7 +58,7 @@ class AsyncPlugin(PluginBase):
 
 
 class _PluginChannel(Channel):
-    """A channel to a plugin: there is no server after it."""
+    """A channel to a plugin, which no other server can replace."""
 
     _by_item = True
 
@@ -74,7 +74,8 @@ class AsyncPluginHost(PluginHostBase):
             spoken = host.extension(spoken_text)
             print(await spoken("hello"))
 
-    It belongs to the loop in which it is started. ``on_event`` is called there; ``ask`` in a thread, as it may wait.
+    It belongs to the loop in which it is started. ``on_event`` is called there; ``ask`` in a thread, because it may
+    wait.
     """
 
     def __init__(self, directory: Directory, **options: Unpack[HostOptions]) -> None:
@@ -84,11 +85,11 @@ class AsyncPluginHost(PluginHostBase):
 
     @property
     def plugins(self) -> Mapping[str, AsyncPlugin]:
-        """All that were found, by their ids."""
+        """All plugins that were found, by their ids."""
         return self._plugins
 
     async def start(self) -> Self:
-        """Starts the plugins, unless they are started lazily, and waits until it is clear what became of each."""
+        """Starts the plugins, unless they are started lazily, and waits until each runs or its start has failed."""
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._start_all)
         return self
@@ -101,7 +102,7 @@ class AsyncPluginHost(PluginHostBase):
         """Calls of an extension point, to be awaited. See :meth:`nearcall.plugin.PluginHost.extension`.
 
         Raises:
-            ValueError: the host does not know it.
+            ValueError: the host does not have this extension point.
         """
         self._known(point)
 
@@ -131,14 +132,14 @@ class AsyncPluginHost(PluginHostBase):
 
     def close(self, channel: Any) -> None:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
-        # Otherwise the loop is closed, and its connections with it.
+        # If the loop is closed, so are its connections.
         with contextlib.suppress(Unavailable, RuntimeError):
             self._home().call_soon_threadsafe(channel.close)
 
     def _deliver(self, event: PluginEvent) -> None:
         on_event = self._settings.on_event
         if on_event is not None:
-            # Otherwise nobody is left to be told.
+            # If the loop is closed, nobody is left to be told.
             with contextlib.suppress(Unavailable, RuntimeError):
                 self._home().call_soon_threadsafe(call_safely, on_event, event)
 

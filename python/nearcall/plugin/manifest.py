@@ -1,4 +1,4 @@
-"""``plugin.toml``: what a plugin says of itself, read and checked before anything of it runs."""
+"""``plugin.toml``: a plugin's description of itself, read and checked before any of its code runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ManifestError(ValueError):
     """A manifest is wrong. The message has a line for each mistake.
 
     Args:
-        mistakes: All that were found.
+        mistakes: All mistakes that were found.
     """
 
     def __init__(self, mistakes: Collection[Mistake]) -> None:
@@ -68,15 +68,15 @@ class Permission(msgspec.Struct, frozen=True):
 
     name: str
     why: str
-    """In the plugin's own words, for the user who is asked."""
+    """The plugin's reason, for the user who is asked."""
     read: tuple[str, ...] = ()
     """``files``: what it wants to read, absolute paths."""
     write: tuple[str, ...] = ()
     """``files``: what it wants to read and write."""
     ports: tuple[int, ...] = ()
-    """``network``: the TCP ports that it wants to connect to; none named: all."""
+    """``network``: the TCP ports that it wants to connect to; all if empty."""
     run: tuple[str, ...] = ()
-    """``programs``: those that it wants to start, absolute paths."""
+    """``programs``: the programs that it wants to start, absolute paths."""
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class Runtime(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a plugin says of itself."""
+    """A plugin's description of itself."""
 
     directory: Path
     id: str
@@ -100,11 +100,11 @@ class Manifest(msgspec.Struct, frozen=True):
     summary: str
     author: str
     entry: str
-    """``"module"``, which is imported, or ``"module:function"``, which is called after that."""
+    """``"module"``, which is imported, or ``"module:function"``: the function is called after the import."""
     api: str
     """The versions of the host's interface that it works with."""
     tested: str
-    """Those that it was tried with; the same as ``api`` if it does not say."""
+    """The versions that it was tested with; the same as ``api`` if it does not say."""
     runtime: Runtime = Runtime()
     permissions: tuple[Permission, ...] = ()
     extends: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return SpecifierSet(self.tested).contains(Version(api), prereleases=True)
 
     def permission(self, name: str) -> Permission | None:
-        """What it asks for by that name."""
+        """The permission of that name, if it asks for it."""
         return next((each for each in self.permissions if each.name == name), None)
 
 
@@ -132,7 +132,7 @@ def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
     """Reads the manifest in a plugin's directory. Nothing of the plugin is run or imported.
 
     Raises:
-        ManifestError: it is missing, malformed or wrong; names every mistake.
+        ManifestError: the manifest is missing, malformed or wrong; the message names every mistake.
     """
     directory = Path(directory)
     path = directory / MANIFEST
@@ -152,7 +152,7 @@ def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
 
 
 class _Reader:
-    """Takes a manifest apart and collects what is wrong."""
+    """Reads a manifest and collects its mistakes."""
 
     def __init__(self, path: Path, table: dict[str, Any]) -> None:
         self._path = path
@@ -160,10 +160,10 @@ class _Reader:
         self._mistakes: list[Mistake] = []
 
     def manifest(self) -> Manifest:
-        """What the table says.
+        """The manifest that the table describes.
 
         Raises:
-            ManifestError: it says something that is wrong.
+            ManifestError: there are mistakes in it.
         """
         top = self._top
         host, runtime = self._table("host"), self._table("runtime")

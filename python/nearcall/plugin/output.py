@@ -1,4 +1,4 @@
-"""What a plugin prints: lines of the host's log, so many bytes a second and no more."""
+"""Writes what a plugin prints to the host's log, line by line, at a limited rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..types.shown import shown
 __all__ = ["Output", "plugin_logger"]
 
 _LINE_COSTS = 64
-"""Bytes that a line counts besides its text: a record of the log is more than its text."""
+"""Bytes that each line counts besides its text, because a record of the log is more than its text."""
 
 _NOTE = 50
 """Characters of the note that a line was cut."""
@@ -24,13 +24,13 @@ def plugin_logger(plugin: str) -> logging.Logger:
 
 
 class Output:
-    """Makes lines of what comes through one pipe. Not for several threads at once.
+    """Logs the lines that arrive through one pipe. Only one thread may use it at a time.
 
     Args:
         plugin: The plugin's id.
-        level: Of the records.
-        last: Gets each line as well, for the message at the plugin's end.
-        rate: Bytes that are read in a second, after a first second's worth at once. A plugin that prints faster waits.
+        level: The level of the records.
+        last: Each line is appended to it as well, for the message at the plugin's end.
+        rate: Bytes that are read in a second; at first, those of one second at once. A plugin that prints faster waits.
         longest: Characters of a line; the rest of it is dropped.
     """
 
@@ -46,7 +46,7 @@ class Output:
         self._at = time.monotonic()
 
     def take(self, data: bytes) -> float:
-        """Takes what was read.
+        """Takes bytes that were read.
 
         Returns:
             Seconds for which nothing more is to be read.
@@ -63,7 +63,7 @@ class Output:
         return max(0.0, -self._credit / self._rate)
 
     def finish(self) -> None:
-        """The pipe has ended: what came without a line's end is a line, too."""
+        """Called at the end of the pipe: bytes without a line's end are a line, too."""
         if self._line or self._cut:
             self._end()
 

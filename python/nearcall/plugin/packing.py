@@ -1,4 +1,4 @@
-"""Plugins as files: packed into one archive, and installed from it, which is a stranger's until it is checked."""
+"""Packs a plugin into an archive, and installs it from one. An archive is not trusted until it is checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 30
 """Bytes of all files together, unpacked."""
 _LEFT_OUT = {"__pycache__", "node_modules"}
 _SINCE = (1980, 1, 1, 0, 0, 0)
-"""The time of all files: the same plugin makes the same archive."""
+"""The time of all files in an archive, so that the same plugin makes the same archive."""
 
 
 class ArchiveError(ValueError):
@@ -29,10 +29,11 @@ class ArchiveError(ValueError):
 
 
 def pack(directory: Path, target: Path | None = None) -> Path:
-    """Writes a plugin into an archive. What begins with a dot is left out, virtual environments among it.
+    """Writes a plugin into an archive. Files and folders whose names begin with a dot are left out, such as virtual
+    environments.
 
     Args:
-        directory: The plugin's.
+        directory: The plugin's directory.
         target: The archive; ``ID-VERSION.plugin.zip`` here if not given.
 
     Returns:
@@ -40,7 +41,7 @@ def pack(directory: Path, target: Path | None = None) -> Path:
 
     Raises:
         ManifestError: its manifest is wrong.
-        ArchiveError: it is too large, or has a link that leads out of it.
+        ArchiveError: the plugin is too large, or has a file that is no ordinary file, such as a link.
     """
     manifest = read_manifest(directory)
     path = target or Path(f"{manifest.id}-{manifest.version}{SUFFIX}")
@@ -69,23 +70,23 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def install(archive: Path, directory: Path, *, replace: bool = False) -> Manifest:
-    """Unpacks a plugin into a host's directory, under its id. Nothing of it is run.
+    """Unpacks a plugin into a host's directory, under its id. None of its code is run.
 
     Args:
-        archive: What :func:`pack` made.
+        archive: An archive made by :func:`pack`.
         directory: Where the host has its plugins.
-        replace: Whether one that is there already is replaced.
+        replace: Whether to replace the plugin if it is there already.
 
     Returns:
-        The manifest, with the directory that it is in now.
+        The manifest, with its new directory.
 
     Raises:
         ManifestError: its manifest is wrong.
-        ArchiveError: it is no archive of a plugin, or has something that must not be unpacked.
+        ArchiveError: the file is no archive of a plugin, or has an entry that must not be unpacked.
         FileExistsError: the plugin is there, and is not to be replaced.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    # In the same directory, so that the last step is one that is done whole or not at all. No host looks there.
+    # In the same directory, so that the last step, a rename, is atomic. Hosts ignore this folder.
     with tempfile.TemporaryDirectory(prefix=".installing-", dir=directory) as temporary:
         unpacked = Path(temporary, "new")
         try:
@@ -120,7 +121,7 @@ def _unpack(archive: zipfile.ZipFile, target: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(entry) as source, path.open("xb") as file:
-                # What the archive says of its sizes is not to be believed.
+                # The sizes that the archive states are not trusted.
                 while data := source.read(min(1 << 20, left + 1)):
                     left -= len(data)
                     if left < 0:

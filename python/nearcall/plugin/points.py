@@ -1,4 +1,4 @@
-"""Extension points: what a host asks its plugins, and what each kind of them means.
+"""Extension points: the questions that a host asks its plugins, and what each kind means.
 
 The five kinds are those of NVDA's ``extensionPoints``, across processes: an action tells all, a filter passes a value
 through all in order, a decider stops at the first veto, an accumulating decider asks all, and a chain collects items.
@@ -26,18 +26,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["action", "filter", "decider", "accumulating decider", "chain"]
 
 PREFIX = "nearcall.extension."
-"""Before an extension point's name: that of the service which a plugin with a handler serves."""
+"""Comes before an extension point's name in the name of the service that a plugin with a handler serves."""
 
 
 class ExtensionPoint(Generic[P, R]):
     """A question that a host asks its plugins, declared in a module that both import, by :func:`filter` and others.
 
     Args:
-        kind: What becomes of the answers.
-        function: Says the parameters and the result.
-        name: The same on both sides; the function's own if not given.
-        budget: Seconds that one plugin may take for it; ``None``: as long as the host says.
-        default: What an accumulating decider says if nobody objects.
+        kind: Says what is made of the answers.
+        function: Declares the parameters and the result.
+        name: Its name, the same on both sides; the function's own if not given.
+        budget: Seconds that one plugin may take for a call; ``None``: as the host's option ``budget`` says.
+        default: The result of an accumulating decider if no plugin answers otherwise.
 
     Raises:
         TypeError: the function's parameters or its result do not fit the kind, or cannot be sent.
@@ -55,7 +55,7 @@ class ExtensionPoint(Generic[P, R]):
         self.parameters = tuple(self.signature.parameters)
         first = next(iter(self.signature.parameters.values()), None)
         self.first_by_name = first is not None and first.kind is inspect.Parameter.KEYWORD_ONLY
-        """The first parameter cannot be given by position."""
+        """Whether the first parameter can only be given by name."""
         self._check(hints)
         declared = _class(self.name, function, self.signature)
         self.service = cast("type[Any]", cast("Any", service(name=PREFIX + self.name))(declared))
@@ -85,7 +85,7 @@ class ExtensionPoint(Generic[P, R]):
         return f"the {self.kind} {self.name}()"
 
     def __call__(self, *_args: P.args, **_kwargs: P.kwargs) -> R:
-        """Not here: a host asks it."""
+        """Raises: only a host calls an extension point."""
         raise TypeError(f"{self.name} is an extension point: a host asks it with host.extension({self.name})(...)")
 
     @overload
@@ -96,11 +96,12 @@ class ExtensionPoint(Generic[P, R]):
         """Makes a function this plugin's handler. It may leave out parameters, and may be ``async def``.
 
         Args:
-            function: The handler, when the decorator is written without parentheses. Of a chain it may be a generator.
-            priority: The higher, the earlier among the handlers of all plugins; equal ones go by the plugins' ids.
+            function: The handler, when the decorator is written without parentheses. For a chain it may be a generator.
+            priority: The higher, the earlier among the handlers of all plugins; equal priorities are ordered by the
+                plugins' ids.
 
         Raises:
-            TypeError: the function takes a parameter that there is not.
+            TypeError: the function takes a parameter that the extension point does not have.
             RuntimeError: the plugin is imported already.
             ValueError: there is a handler already: a plugin has one for each extension point.
         """
@@ -120,7 +121,7 @@ class ExtensionPoint(Generic[P, R]):
 
 
 class Declare(Protocol):
-    """Makes an extension point of the function that says its parameters."""
+    """Makes an extension point of a function that declares its parameters."""
 
     def __call__(self, function: Callable[P, R], /) -> ExtensionPoint[P, R]: ...
 
@@ -130,12 +131,12 @@ def action(function: Callable[P, None], /) -> ExtensionPoint[P, None]: ...
 @overload
 def action(*, name: str | None = None, budget: float | None = None) -> Declare: ...
 def action(function: Any = None, /, *, name: str | None = None, budget: float | None = None) -> Any:
-    """An extension point that tells all plugins something, several at once. Nothing comes back.
+    """An extension point that notifies all plugins, several at once. It has no result.
 
     Args:
-        function: A function that says the parameters; its body is never run.
+        function: A function that declares the parameters; its body is never run.
         name: The extension point's name; the function's own if not given.
-        budget: Seconds that one plugin may take; ``None``: as long as the host says.
+        budget: Seconds that one plugin may take; ``None``: as the host's option ``budget`` says.
     """
     return _declared("action", function, name, budget)
 
@@ -145,8 +146,8 @@ def filter(function: Callable[P, R], /) -> ExtensionPoint[P, R]: ...
 @overload
 def filter(*, name: str | None = None, budget: float | None = None) -> Declare: ...
 def filter(function: Any = None, /, *, name: str | None = None, budget: float | None = None) -> Any:
-    """An extension point that passes a value through all plugins, one after the other: each gets what the one before
-    it returned. The value is the first parameter; the result has its type. A plugin that fails leaves it as it was.
+    """An extension point that passes a value through all plugins, one after the other: each gets what the one before it
+    returned. The value is the first parameter; the result has its type. A plugin that fails leaves the value as it was.
 
     Arguments are those of :func:`action`.
     """
@@ -158,8 +159,8 @@ def decider(function: Callable[P, bool], /) -> ExtensionPoint[P, bool]: ...
 @overload
 def decider(*, name: str | None = None, budget: float | None = None) -> Declare: ...
 def decider(function: Any = None, /, *, name: str | None = None, budget: float | None = None) -> Any:
-    """An extension point that any plugin may veto, by ``False``. Those after it are not asked then. A plugin that fails
-    has no veto.
+    """An extension point that any plugin may veto, by ``False``. The plugins after it are not asked then. A plugin that
+    fails has no veto.
 
     Arguments are those of :func:`action`.
     """
@@ -173,8 +174,8 @@ def accumulating_decider(*, default: bool = True, name: str | None = None, budge
 def accumulating_decider(
     function: Any = None, /, *, default: bool = True, name: str | None = None, budget: float | None = None
 ) -> Any:
-    """An extension point that asks all plugins, several at once, whatever the others say. It is ``default`` unless one
-    of them says otherwise.
+    """An extension point that asks all plugins, several at once, whatever the others answer. The result is ``default``
+    unless a plugin answers otherwise.
 
     Arguments are those of :func:`action`, and the default.
     """
@@ -186,7 +187,8 @@ def chain(function: Callable[P, R], /) -> ExtensionPoint[P, R]: ...
 @overload
 def chain(*, name: str | None = None, budget: float | None = None) -> Declare: ...
 def chain(function: Any = None, /, *, name: str | None = None, budget: float | None = None) -> Any:
-    """An extension point that collects items from all plugins, several at once, and puts them together in order.
+    """An extension point that collects items from all plugins, several at once, and joins them in the order of the
+    plugins.
 
     Arguments are those of :func:`action`; the result is a list.
     """
@@ -201,7 +203,7 @@ def _declared(kind: Kind, function: Any, name: str | None, budget: float | None,
 
 
 def _read(function: Any, scope: dict[str, Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """A function's signature with its annotations resolved, and those by name."""
+    """A function's signature with its annotations resolved, and the annotations by name."""
     hints = typing.get_type_hints(function, localns=scope, include_extras=True)
     signature = inspect.signature(function)
     parameters = [
@@ -230,7 +232,7 @@ def _class(name: str, function: Any, signature: inspect.Signature) -> type:
 
 
 def _handler_class(point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> type:
-    """The class of what answers for a plugin: one method that calls the plugin's function."""
+    """The class of a service with one method, which calls the plugin's function."""
     takes = _fitting(point, function)
     call: Callable[..., Any] = function if takes == list(point.parameters) else _only(takes, point, function)
     collects = point.kind == "chain"
@@ -260,7 +262,7 @@ def _handler_class(point: ExtensionPoint[..., Any], function: Callable[..., Any]
 
 
 def _only(takes: list[str], point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls a handler with those arguments that it takes."""
+    """Makes a function that calls a handler with only those arguments that it takes."""
     names = point.parameters
     chosen = frozenset(takes)
 

@@ -19,7 +19,9 @@ _KEPT = ("HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "PATH"
 
 
 def environment() -> dict[str, str]:
-    """The variables that plugins see: of the host's own those that say who and where the user is, and no others."""
+    """The variables that plugins see: only those of the host's variables that tell the user's home, language, path and
+    time zone.
+    """
     return {name: value for name in _KEPT if (value := os.environ.get(name)) is not None}
 
 
@@ -27,7 +29,7 @@ class Ended(NamedTuple):
     """How a process ended."""
 
     status: int
-    """Its exit status; if a signal ended it, minus its number."""
+    """Its exit status; if a signal ended it, minus the signal's number."""
 
     def __str__(self) -> str:
         if self.status >= 0:
@@ -42,10 +44,11 @@ class Ended(NamedTuple):
 class PluginProcess:
     """A process in a session of its own, whose standard input is a connection to this one.
 
-    It has to be made by a thread that lives as long as the process may: the system ends it with that thread.
+    It must be made by a thread that lives as long as the process may: the system kills the process when that thread
+    ends.
 
     Args:
-        command: What to start.
+        command: The program and its arguments.
         cwd: Where it runs.
         env: Its environment.
 
@@ -89,18 +92,22 @@ class PluginProcess:
 
     @property
     def url(self) -> str:
-        """Where it is called."""
+        """The URL for a channel to it."""
         return f"fd://{self.connection.fileno()}"
 
     def kill(self) -> None:
-        """Ends it and all that it has started and that is in its session's group. Harmless when it has ended."""
+        """Kills the process, and processes that it has started and that are still in its group. Harmless when it has
+        ended.
+        """
         with self._ending:
             if not self._closed:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
 
     def bury(self) -> Ended:
-        """When it has ended: ends what it has left behind, and lets go of it. Its number is its own until then."""
+        """Called when the process has ended: kills what is left of its group, and frees everything. Until then its id
+        cannot be reused.
+        """
         self.kill()
         with self._ending:
             self._closed = True

@@ -1,4 +1,4 @@
-"""What a plugin has declared while it was imported: one process is one plugin."""
+"""What a plugin has declared while it was imported. There is one plugin in a process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Registered(NamedTuple):
 
 
 class Registry:
-    """What a plugin has declared, and what of it runs now."""
+    """What a plugin has declared, and which of its handlers run now."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Registered] = {}
-        """By the names of extension points."""
+        """Its handlers, by the names of extension points."""
         self.offered: list[object] = []
         """Objects that the host may call."""
         self.used: dict[str, Any] = {}
@@ -29,13 +29,13 @@ class Registry:
         self.at_end: list[Callable[[], object]] = []
         """Functions to call when it is stopped."""
         self.running: list[None] = []
-        """As long as there are handlers that run now: to append and to pop are one step each."""
+        """Has an item for each handler that runs now. A list, because appending and popping are one step each."""
         self.storage = ""
-        """The directory in which it may keep files; empty: none."""
+        """The directory in which it may keep files; empty if it has none."""
         self.no_storage = ""
-        """Why there is none."""
+        """Why it has no such directory."""
         self.complete = False
-        """The plugin is imported, and the host is told what it has."""
+        """Whether the plugin is imported; from then on the host may be told what it has."""
 
     def check_open(self, what: str) -> None:
         """Refuses a declaration that the host would never learn of.
@@ -48,4 +48,4 @@ class Registry:
 
 
 registry = Registry()
-"""That of this process."""
+"""The registry of this process."""

@@ -1,4 +1,4 @@
-"""Restarting plugins whose files change, for their developers."""
+"""Restarts plugins whose files change, for their developers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["Reloader", "files_of"]
 
 _LOOK = 0.5
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 Seen = dict[Path, tuple[int, int]]
 
 
 class Reloader:
-    """Looks at the files of plugins every half second.
+    """Checks the files of plugins every half second.
 
     Args:
-        watch: The thread that looks.
+        watch: The thread that checks.
         plugins: The plugins.
     """
 
@@ -38,7 +38,7 @@ class Reloader:
         watch.later(_LOOK, self._look)
 
     def end(self) -> None:
-        """Looks no more."""
+        """Ends the checks."""
         self._ended = True
 
     def _look(self) -> None:
@@ -53,12 +53,12 @@ class Reloader:
 
     @staticmethod
     def _restart(plugin: Supervised) -> None:
-        with contextlib.suppress(ManifestError, ValueError):  # the host is told
+        with contextlib.suppress(ManifestError, ValueError):  # restart() has told the host
             plugin.restart()
 
 
 def files_of(directory: Path) -> Seen:
-    """When the sources of a plugin were changed, and how long they are."""
+    """For each source of a plugin, when it was changed and its length."""
     found: Seen = {}
     for path in [directory / MANIFEST, *directory.rglob("*.py")]:
         with contextlib.suppress(OSError):

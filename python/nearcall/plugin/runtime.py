@@ -1,4 +1,4 @@
-"""What host and plugin say to each other beside extension points and services: the plugin's life."""
+"""The service by which host and plugin talk about the plugin's life, besides extension points and services."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..service.service import service
 __all__ = ["ABOUT_VERSION", "About", "Greeting", "Runtime", "taking_service"]
 
 ABOUT_VERSION = 1
-"""Of this conversation. Both sides must say the same."""
+"""The version of this protocol. Both sides must have the same."""
 
 
 class About(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
-"""The seam to :mod:`nearcall.sandbox`: from what a plugin was granted to a policy, and what becomes of a missing layer.
+"""The seam to :mod:`nearcall.sandbox`: makes a policy of a plugin's permissions, and decides about missing layers.
 
-Nothing else of the plugin host knows the sandbox.
+No other module of the plugin host uses the sandbox.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def policy_for(
     """The sandbox's policy for a plugin, as data. Whatever was not granted is left out.
 
     Args:
-        directory: Its own, which it may read.
-        paths: What else it imports from.
+        directory: The plugin's own directory, which it may read.
+        paths: Other directories that it imports from.
         granted: The permissions that it has.
         memory: Bytes that it may take; ``None``: no limit.
-        cpu_share: Of one processor that it may take; ``None``: no limit.
+        cpu_share: Processors that it may take; ``None``: no limit.
     """
     read, write, execute = [directory, *paths], list[str](), list[str]()
     policy: dict[str, Any] = {"memory": memory, "cpu_share": cpu_share, "file_size": _FILE_SIZE}
@@ -52,33 +52,34 @@ def policy_for(
 
 
 def plain_policy(policy: dict[str, Any], *, required: bool) -> dict[str, Any]:
-    """The policy as the plugin's process gets it, to confine itself by.
+    """The policy in the form that the plugin's process gets, to confine itself.
 
     Args:
         policy: From :func:`policy_for`.
-        required: A layer that is missing and has to be there is an error there; otherwise it is told.
+        required: Whether a missing layer that the policy requires is an error in that process; otherwise the process
+            only reports it.
 
     Raises:
-        SandboxError, TypeError: there is no such policy.
+        SandboxError, TypeError: the values make no policy.
     """
     return plain(sandbox.Policy(**policy) if required else sandbox.Policy(**policy, required=()))
 
 
 def explain(policy: dict[str, Any]) -> str:
-    """What a plugin with that policy may do, and which layers see to it. What is missing is said to be done without, as
-    hosts do unless they say otherwise.
+    """What a plugin with that policy may do, and which layers enforce it. Missing layers are listed as done without,
+    which is what hosts do by default.
 
     Raises:
-        SandboxError: it cannot be found out which layers there are.
+        SandboxError: the layers cannot be tried out.
     """
     return sandbox.explain(sandbox.Policy(**policy, required=()))
 
 
 def required() -> tuple[str, ...]:
-    """The layers without which a plugin is not started, where the host says ``sandbox="required"``."""
+    """The layers without which a host with ``sandbox="required"`` does not start a plugin."""
     return sandbox.Policy().required
 
 
 def violation(status: int, output: str) -> str | None:
-    """What the sandbox has refused or ended a process for, from its exit status and its last lines."""
+    """What the sandbox has refused a process, or killed it for, by its exit status and its last lines."""
     return sandbox.violation(status, output)

@@ -1,4 +1,4 @@
-"""A plugin's process once it is confined: the plugin is imported, and serves its host until that is gone."""
+"""Runs in a plugin's process once it is confined: imports the plugin, and serves the host until it is gone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["serve"]
 
 
 class PluginRuntime(Runtime):
-    """This process, as the host sees it."""
+    """The plugin's side of :class:`Runtime`."""
 
     def __init__(self, entry: Any, layers: list[dict[str, str]]) -> None:
         self._entry = entry
@@ -57,8 +57,8 @@ def serve(configuration: Configuration, layers: list[dict[str, str]]) -> NoRetur
     """Imports a plugin, and serves it at the standard input until its host is gone.
 
     Args:
-        configuration: What it was started with.
-        layers: What came of its sandbox.
+        configuration: The configuration of this process.
+        layers: The layers of its sandbox, with their states.
     """
     registered.registry.storage = configuration.storage
     registered.registry.no_storage = configuration.no_storage
@@ -79,8 +79,8 @@ def serve(configuration: Configuration, layers: list[dict[str, str]]) -> NoRetur
             stream.flush()
     may_start = configuration.sandbox is None or configuration.sandbox["subprocesses"]
     if may_start and not runtime.stopped and os.getpgrp() == os.getpid():
-        # The host has died, or has given this process up: nothing that was started here may stay.
+        # The host has died, or has given this process up: no process that was started here may remain.
         with contextlib.suppress(OSError):
             os.killpg(0, signal.SIGKILL)
-    # Threads of the plugin may hang, and could hold up an end in good order for ever.
+    # An ordinary exit would wait for threads of the plugin, which may hang for ever.
     os._exit(0)

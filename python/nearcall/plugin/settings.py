@@ -1,4 +1,4 @@
-"""The options of a plugin host, checked in one place for threads and event loops, and what it tells."""
+"""The options of a plugin host, checked in one place for threads and event loops, and the events that it reports."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["HostOptions", "PluginEvent", "Settings", "State", "check_settings"]
 
 State = Literal["stopped", "starting", "running", "waiting", "stopping", "failed"]
-"""What a plugin does. ``waiting``: it died, and is to be started again. ``failed``: it is not."""
+"""The state of a plugin. ``waiting``: it died, and will be started again. ``failed``: it will not."""
 
 
 class PluginEvent(NamedTuple):
     """Something that happened to a plugin."""
 
     plugin: str
-    """Its id."""
+    """The plugin's id."""
     kind: Literal["started", "stopped", "died", "restarting", "failed", "late", "answers", "error", "downgraded"]
-    """``late``: it did not answer within its budget, and is left alone until it ``answers``. ``error``: a handler
-    raised, or answered wrongly. ``downgraded``: a layer of its sandbox is missing."""
+    """``late``: the plugin did not answer within its budget, and is left alone until it ``answers``. ``error``: a
+    handler raised, or its answer does not fit. ``downgraded``: a layer of its sandbox is missing.
+    """
     text: str
     """What happened, in a line for people."""
     last_lines: tuple[str, ...] = ()
-    """What it printed last, if it ``died``."""
+    """The last lines that it printed, if it ``died``."""
 
 
 class HostOptions(TypedDict, total=False):
@@ -68,7 +69,7 @@ class HostOptions(TypedDict, total=False):
 
 
 class Settings(NamedTuple):
-    """Options that were checked."""
+    """The checked options."""
 
     name: str
     api: str
@@ -102,7 +103,7 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
     """The options with their defaults.
 
     Raises:
-        TypeError, ValueError: one of them does not fit; says which and what to write.
+        TypeError, ValueError: an option does not fit; the message says which and what to write.
     """
     unknown = set(options) - set(HostOptions.__annotations__)
     if unknown:

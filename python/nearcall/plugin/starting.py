@@ -1,4 +1,4 @@
-"""How a plugin's process is made ready: from its manifest to a connection on which its handlers can be called."""
+"""Makes a plugin's process ready: from its manifest to a connection on which its handlers can be called."""
 
 from __future__ import annotations
 
@@ -35,43 +35,45 @@ __all__ = ["Connecting", "Decided", "HopelessError", "Run", "command", "decide",
 
 
 _MOST_LAYERS = 50
-"""Layers of a sandbox that are kept of what a plugin tells of it."""
+"""Layers of a sandbox that are kept of a plugin's report."""
 _MOST_OFFERS = 100
-"""Services of a plugin that are known."""
+"""Services of a plugin's report that are kept."""
 _LONGEST = 500
-"""Characters of each text that is kept."""
+"""Characters of each text that are kept."""
 
 
 class HopelessError(Exception):
-    """The plugin cannot be started, and would not be if it was tried again."""
+    """The plugin cannot be started, and trying again would not help."""
 
 
 class Connecting(Protocol):
-    """How a host's connections are made and used: by threads, or in an event loop."""
+    """Makes and uses a host's connections, in threads or in an event loop."""
 
     def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Any:
-        """Connects; a channel."""
+        """Connects, and returns a channel."""
         ...
 
     def do(self, work: Callable[[], Any], seconds: float) -> Any:
-        """Does something that calls over a channel, from a thread that may wait, for so many seconds at most."""
+        """Runs ``work``, which calls over a channel, for at most ``seconds``. Called from a thread that may wait."""
         ...
 
     def close(self, channel: Any) -> None:
-        """Closes a channel, from a thread that must not wait."""
+        """Closes a channel. Called from a thread that must not wait."""
         ...
 
 
 class Decided(NamedTuple):
-    """What a plugin has of what it asked for."""
+    """Which of the permissions that a plugin asked for were granted."""
 
     granted: dict[str, Permission]
     refused: dict[str, str]
-    """And why."""
+    """The refused permissions, and why."""
 
 
 class End:
-    """How a process ended. The connection keeps it, so it must not know the connection, nor who does."""
+    """How a process ended. The connection refers to this object, so it must not refer to the connection, directly or
+    not.
+    """
 
     def __init__(self) -> None:
         self.text = ""
@@ -82,10 +84,10 @@ class Run:
 
     Args:
         process: The process.
-        settings: Of the host.
+        settings: The host's settings.
         plugin: The plugin's id.
         over: Set when the process has ended.
-        storage: Where it keeps files, if it may.
+        storage: Its directory for files, if it has one.
     """
 
     def __init__(
@@ -110,25 +112,25 @@ class Run:
         self.circuit = Circuit()
         self.layers: list[dict[str, str]] = []
         self.fault = ""
-        """Why the host has ended it, if it has."""
+        """Why the host has killed it, if it has."""
         self.hopeless = False
-        """It would end in the same way if it was started again."""
+        """Whether it would end in the same way if it was started again."""
         self.end = End()
 
     def give_up(self, why: str, *, hopeless: bool = False) -> None:
-        """Ends the process. The host learns of its end in the same way as of any other."""
+        """Kills the process. The host learns of its end in the same way as of any other."""
         self.fault = self.fault or shown(why)
         self.hopeless = self.hopeless or hopeless
         self.process.kill()
 
 
 def decide(manifest: Manifest, settings: Settings, answers: dict[str, bool]) -> Decided:
-    """What a plugin may have of what its manifest asks for.
+    """Which of the permissions in its manifest a plugin gets.
 
     Args:
         manifest: The manifest.
-        settings: Of the host.
-        answers: What the user has said before, or the host at run time; what the user says now is added.
+        settings: The host's settings.
+        answers: Earlier answers of the user, or of the host at run time; new answers of the user are added.
     """
     granted: dict[str, Permission] = {}
     refused: dict[str, str] = {}
@@ -157,13 +159,13 @@ def command(manifest: Manifest, settings: Settings, decided: Decided, storage: s
     """The command that starts a plugin.
 
     Args:
-        manifest: What it says of itself.
-        settings: Of the host.
-        decided: What it is granted.
+        manifest: The plugin's manifest.
+        settings: The host's settings.
+        decided: The granted permissions.
         storage: From :func:`storage_of`.
 
     Raises:
-        HopelessError: it must not be started, or cannot be.
+        HopelessError: the plugin must not be started, or cannot be.
     """
     runtime = manifest.runtime
     python = sys.executable
@@ -202,15 +204,15 @@ def command(manifest: Manifest, settings: Settings, decided: Decided, storage: s
         parent=os.getpid(),
         sandbox=policy,
     )
-    # -u: what it prints is in the log when it is printed. -I: what it imports is not the environment's to say.
+    # -u: lines appear in the log as soon as they are printed. -I: environment variables do not change what it imports.
     return [python, "-u", "-I", "-c", PROGRAM, msgspec.json.encode(configuration).decode()]
 
 
 def storage_of(manifest: Manifest, settings: Settings, decided: Decided) -> str:
-    """The directory in which it may keep files, which is made if need be; empty: it has none.
+    """The directory in which the plugin may keep files, which is made if need be; empty if it has none.
 
     Raises:
-        HopelessError: it cannot be made.
+        HopelessError: the directory cannot be made.
     """
     if settings.data is None or "storage" not in decided.granted:
         return ""
@@ -228,19 +230,19 @@ def make_ready(
     connecting: Connecting,
     report: Callable[[Handler, BaseException | None], None],
 ) -> None:
-    """Connects to a process that was started, hands over what it was granted, and lets it begin.
+    """Connects to a process that was started, hands over the granted services, and calls the plugin's entry function.
 
     Args:
         run: The process; its channel, runtime, handlers, offers and gates are set.
-        manifest: What the plugin says of itself.
-        settings: Of the host.
-        decided: What it is granted.
+        manifest: The manifest of the plugin.
+        settings: The host's settings.
+        decided: The granted permissions.
         connecting: How to connect and call.
-        report: For its handlers.
+        report: Called with failures of its handlers.
 
     Raises:
-        HopelessError: it says something that does not fit this host.
-        RpcError: it did not answer in time, or raised.
+        HopelessError: the plugin does not fit this host.
+        RpcError: the plugin did not answer in time, or raised.
     """
     until = time.monotonic() + settings.handshake_timeout
 
@@ -264,7 +266,7 @@ def make_ready(
     run.process.connection.close()
     try:
         run.runtime = client(Runtime)
-        # What is said here takes as long as the start may, and not as long as other calls.
+        # These calls may take as long as the start may, and not only `call_timeout`.
         about: About = do(run.runtime.about.within(settings.handshake_timeout))
         if about.version != ABOUT_VERSION:
             raise HopelessError(f"its nearcall is of another time: version {about.version}, not {ABOUT_VERSION}")

@@ -1,4 +1,4 @@
-"""One plugin as its host sees it: what state it is in, and what brings it into the next."""
+"""One plugin as its host sees it: its state, and the transitions between states."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ __all__ = ["Supervised"]
 _CHUNK = 1 << 14
 """Bytes read from a pipe at a time."""
 _REST = 1 << 18
-"""Bytes read from a pipe after the process has ended: what is in the pipe, and no more of what a stranger adds."""
+"""Bytes read from a pipe after the process has ended: as much as may be left in the pipe, even if another process goes
+on writing to it.
+"""
 _LONGEST_PAUSE = 30.0
-"""Seconds before a restart at most."""
+"""Most seconds before a restart."""
 _SETTLED = 60.0
-"""Seconds that a plugin has to run so that its earlier crashes are forgotten."""
+"""Seconds of running after which a plugin's earlier crashes are forgotten."""
 _ERRORS_EVERY = 1.0
-"""Seconds between two reports of errors of one plugin at least."""
+"""Least seconds between two reports of errors of one plugin."""
 _PROBE = 1.0
-"""Seconds that a plugin which was late has to say whether it is ready again."""
+"""Seconds that a late plugin has to answer a probe."""
 _LAST_WORDS = 1.0
-"""Seconds that a process which hung up has to end, so that a message can say how."""
+"""Seconds to wait for the end of a process that has hung up, so that a message can say how it ended."""
 _KILLED = 5.0
 """Seconds that the system may take for the end of a killed process."""
 
@@ -50,12 +52,12 @@ class Supervised:
     """One plugin. Any thread may use it.
 
     Args:
-        manifest: What it says of itself.
-        settings: Of the host.
+        manifest: The plugin's manifest.
+        settings: The host's settings.
         watch: The thread that watches it.
         connecting: How to connect and call.
-        tell: Told of what happens.
-        changed: Called when its handlers may be others than before.
+        tell: Called with each event.
+        changed: Called when its handlers may have changed.
     """
 
     def __init__(
@@ -71,9 +73,9 @@ class Supervised:
         self.state: State = "stopped"
         self.run: Run | None = None
         self.settled = threading.Event()
-        """Set while it is clear what became of its start."""
+        """Set when the plugin runs, or when it is clear that it does not; cleared while it starts."""
         self.answers: dict[str, bool] = {}
-        """What the user or the host said about permissions."""
+        """The answers of the user or the host about permissions."""
         self._settings = settings
         self._watch = watch
         self._connecting = connecting
@@ -87,7 +89,7 @@ class Supervised:
 
     @property
     def id(self) -> str:
-        """The plugin's."""
+        """The plugin's id."""
         return self.manifest.id
 
     def handlers(self) -> list[Handler]:
@@ -98,7 +100,7 @@ class Supervised:
     # Starting.
 
     def start(self) -> None:
-        """Begins to start it, if it is not started yet, and forgets earlier crashes. Does not wait."""
+        """Begins to start the plugin, if it is stopped or has failed, and forgets earlier crashes. Does not wait."""
         with self._change:
             self._wanted = True
             if self.state in ("stopped", "failed"):
@@ -128,12 +130,12 @@ class Supervised:
         except HopelessError as error:
             run.give_up(f"cannot be started: {error}", hopeless=True)
         except Exception as error:
-            # One that is ending has hung up first, and how it ends says more.
+            # A process that is ending hangs up first. Its exit status says more than the lost connection.
             if not (isinstance(error, Unavailable) and run.over.wait(_LAST_WORDS)):
                 run.give_up(self._why_not_ready(error))
         finally:
             if run.over.is_set() and run.channel is not None:
-                self._connecting.close(run.channel)  # its end came between
+                self._connecting.close(run.channel)  # the process has ended meanwhile
 
     def _tell_of_downgrades(self, run: Run) -> None:
         missing = [layer for layer in run.layers if layer["state"] in ("not_available", "refused")]
@@ -151,7 +153,9 @@ class Supervised:
         return f"did not start: {_message(error)}"
 
     def _launch(self, words: list[str], storage: Storage | None) -> Run | None:
-        """Starts the process, in the thread that lives as long as the host. ``None`` if it is not wanted any more."""
+        """Starts the process, in the thread that lives as long as the host. ``None`` if the plugin was stopped
+        meanwhile.
+        """
         done: Future[Run | None] = Future()
 
         def launch() -> None:
@@ -189,10 +193,10 @@ class Supervised:
             self._weigh_later(run, run.storage)
         self.settled.set()
 
-    # Watching; all of it in the thread that watches.
+    # Watching. All of this runs in the watching thread.
 
     def _look_at(self, run: Run, found: Load) -> None:
-        """Ends a plugin that takes more of the processor than it may."""
+        """Kills a plugin that takes more processor time than it may."""
         if run.over.is_set():
             return
         if (said := found.too_much()) is not None:
@@ -202,7 +206,7 @@ class Supervised:
 
     def _weigh_later(self, run: Run, storage: Storage) -> None:
         def weigh() -> None:
-            # There may be many files to look at.
+            # In a thread of its own, because there may be many files.
             said = None if run.over.is_set() else storage.too_much(run.process.pid)
             if said is not None:
                 run.give_up(said, hopeless=True)
@@ -321,7 +325,9 @@ class Supervised:
     # Stopping.
 
     def stop(self) -> None:
-        """Stops it, and waits for its end: it is told, and killed if it has not ended within the host's ``grace``."""
+        """Stops the plugin, and waits for its end. It is asked to stop, and killed if it has not ended within the
+        host's ``grace``.
+        """
         with self._change:
             self._wanted = False
             run = self.run
@@ -343,7 +349,7 @@ class Supervised:
         self.settled.wait(_KILLED)
 
     def restart(self) -> None:
-        """Stops it, reads its manifest again, and begins to start it.
+        """Stops the plugin, reads its manifest again, and begins to start it.
 
         Raises:
             ManifestError: the manifest is wrong now; the plugin stays stopped.
@@ -365,8 +371,8 @@ class Supervised:
         """Grants a permission, now and at later starts.
 
         Raises:
-            ValueError: the manifest does not ask for it, the host's policy denies it, or it concerns the system and the
-                plugin runs.
+            ValueError: the manifest does not ask for it, the host's policy denies it, or the permission concerns the
+                system and the plugin runs.
         """
         if self.manifest.permission(name) is None:
             raise ValueError(f"{self.id} does not ask for '{name}' in its plugin.toml")
@@ -388,7 +394,7 @@ class Supervised:
         """Revokes a permission: every call of it from now on raises :class:`~nearcall.PermissionDenied`.
 
         Raises:
-            ValueError: it concerns the system, and the plugin runs.
+            ValueError: the permission concerns the system, and the plugin runs.
         """
         self.answers[name] = False
         run = self.run
@@ -405,7 +411,7 @@ class Supervised:
         """A service that the plugin offers.
 
         Raises:
-            Unavailable: it does not run.
+            Unavailable: the plugin does not run.
         """
         run = self.run
         if run is None or run.channel is None or self.state != "running":
@@ -413,7 +419,7 @@ class Supervised:
         return run.channel.client(cls).service
 
     def _report(self, handler: Handler, error: BaseException | None) -> None:
-        """A handler failed, or answers again."""
+        """Called when a handler has failed, or answers again."""
         run = self.run
         if run is None or run.circuit is not handler.circuit:
             return
@@ -442,7 +448,7 @@ class Supervised:
             threading.Thread(target=self._probe, args=(run,), name=f"nearcall-probe-{self.id}", daemon=True).start()
 
     def _probe(self, run: Run) -> None:
-        """Asks a plugin that was late whether it has come to an end with what it did."""
+        """Asks a late plugin whether its handlers have ended."""
         ready = False
         with contextlib.suppress(RpcError, RuntimeError):
             ready = self._connecting.do(run.runtime.running.within(_PROBE), _PROBE) == 0

@@ -1,4 +1,4 @@
-"""Telling a host program what happens to its plugins, in a thread where it may take its time."""
+"""Reports events of plugins to the host program, in a thread in which the program's function may take long."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Teller:
         self._beginning = threading.Lock()
 
     def tell(self, event: PluginEvent) -> None:
-        """Has it called with an event. Does not wait."""
+        """Has the function called with an event. Does not wait."""
         with self._beginning:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="nearcall-plugin-events", daemon=True)
@@ -36,7 +36,9 @@ class Teller:
         self._events.put(event)
 
     def end(self, patience: float) -> None:
-        """Waits until it was called with all events, so many seconds at most; in the function itself it does not."""
+        """Waits until the function was called with all events, at most ``patience`` seconds. Called in the function
+        itself, it does not wait.
+        """
         with self._beginning:
             thread = self._thread
         self._events.put(None)

@@ -1,4 +1,4 @@
-"""One thread that watches all plugins of a host: their ends, what they print, and what is to be done later."""
+"""One thread that watches all plugins of a host: their ends, their output, and timers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """A thread with a list of things to wait for. It begins with the first of them, and sleeps while nothing happens.
+    """A thread with a list of descriptors and timers to wait for. It starts with the first of them, and sleeps while
+    nothing happens.
 
-    What it calls must not wait. Its methods may be called from any thread, unless they say otherwise.
+    The functions that it calls must not wait. Its methods may be called from any thread, unless they say otherwise.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def call(self, function: Callable[[], object]) -> bool:
-        """Has a function called by the thread, soon. ``False`` if it has ended, and does not."""
+        """Has the thread call a function soon. ``False`` if the thread has ended, and will not call it."""
         with self._calling:
             if self._closed:
                 return False
@@ -47,21 +48,21 @@ class Watch:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="nearcall-plugins", daemon=True)
                 self._thread.start()
-            with contextlib.suppress(BlockingIOError):  # it is awake
+            with contextlib.suppress(BlockingIOError):  # the pipe is full: the thread is awake
                 os.write(self._writing, b"x")
             return True
 
     def later(self, seconds: float, function: Callable[[], object]) -> None:
-        """Has a function called by the thread after some seconds, unless it ends before."""
+        """Has the thread call a function after some seconds, unless the thread ends before."""
         at = time.monotonic() + seconds
         self.call(lambda: heapq.heappush(self._timers, (at, next(self._numbers), function)))
 
     def follow(self, descriptor: int, function: Callable[[], object]) -> None:
-        """Has a function called whenever a descriptor can be read. Only in the thread itself."""
+        """Has the thread call a function whenever a descriptor can be read. Only to be called in the thread itself."""
         self._selector.register(descriptor, selectors.EVENT_READ, function)
 
     def forget(self, descriptor: int) -> None:
-        """Ends :meth:`follow`. Only in the thread itself. Harmless when repeated."""
+        """Ends :meth:`follow`. Only to be called in the thread itself. Harmless when repeated."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(descriptor)
 
@@ -82,7 +83,7 @@ class Watch:
                 if function is None:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._reading, 4096)
-                elif self._selector.get_map().get(key.fd) is key:  # not forgotten by one before it
+                elif self._selector.get_map().get(key.fd) is key:  # an earlier function may have called forget()
                     self._safely(function)
             for _ in range(len(self._calls)):
                 self._safely(self._calls.popleft())
@@ -94,7 +95,7 @@ class Watch:
             self._selector.close()
             os.close(self._reading)
             os.close(self._writing)
-        while self._calls:  # somebody may wait for them
+        while self._calls:  # threads may wait for these calls
             self._safely(self._calls.popleft())
 
     @staticmethod

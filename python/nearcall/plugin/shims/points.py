@@ -1,4 +1,4 @@
-"""Extension points with ``register``, as programs have them for code in their own process."""
+"""Extension points with ``register``, like those that programs have for code in their own process."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Call = Callable[[dict[str, Any]], Any]
 class Registered(Generic[P, R]):
     """An extension point of the host, with which a plugin registers any number of functions at any time.
 
-    For the host they are one handler, which is declared here, so make it while the plugin is imported. Within the
-    plugin they mean what they would mean in one process: they are called in the order of registration; one that raises
-    is left out, and its traceback printed.
+    For the host all these functions are one handler, which this object declares, so make it while the plugin is
+    imported. Within the plugin they behave as in one process: they are called in the order of registration; a function
+    that raises is left out, and its traceback printed.
 
     Args:
         point: The extension point.
-        priority: Of the plugin among the others; the higher, the earlier.
+        priority: The plugin's priority among the others; the higher, the earlier.
 
     Raises:
-        ValueError: the plugin has a handler of it already.
+        ValueError: the plugin has a handler of this extension point already.
     """
 
     def __init__(self, point: ExtensionPoint[P, R], priority: int = 0) -> None:
         self.point = point
-        """What the host asks."""
+        """The extension point itself."""
         self._calls: dict[Callable[..., Any], Call] = {}
         self._means = getattr(self, "_" + point.kind.replace(" ", "_"))
 
         def handle(*args: Any, **kwargs: Any) -> Any:
             given = dict(zip(point.parameters, args, strict=False)) | kwargs
-            if not self._calls:  # whoever registers nothing keeps nobody waiting
+            if not self._calls:  # with no functions there is no need to wait for the turn
                 return self._means([], given)
             with turn:
                 return self._means(list(self._calls.values()), given)
@@ -50,22 +50,22 @@ class Registered(Generic[P, R]):
         point.handler(priority=priority)(handle)
 
     def register(self, function: Callable[..., Any]) -> None:
-        """Has a function called from now on. It gets those arguments that it names; a filter's gets the value first,
-        whatever it calls it. Registering it again changes nothing.
+        """Registers a function, which is called from now on. It gets those arguments that it names; a filter's function
+        gets the value first, under any name. Registering it again changes nothing.
 
         Raises:
-            TypeError: it cannot be called with what there is.
+            TypeError: the function needs a parameter that the extension point does not have.
         """
         self._calls.setdefault(function, _adapted(self.point, function))
 
     def unregister(self, function: Callable[..., Any]) -> bool:
-        """Ends that. ``False`` if it was not registered."""
+        """Removes a function. ``False`` if it was not registered."""
         return self._calls.pop(function, None) is not None
 
     def __repr__(self) -> str:
         return f"<{len(self._calls)} functions for the {self.point.kind} {self.point.name}>"
 
-    # What becomes of several functions, by the extension point's kind.
+    # How the results of several functions are joined, by the extension point's kind.
 
     @staticmethod
     def _action(calls: list[Call], given: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ class Registered(Generic[P, R]):
 
 
 def _collected(call: Call) -> Call:
-    """The whole list of what a function gives, a generator's included: it may raise on the way."""
+    """A call that returns a function's items as a whole list, because a generator may raise on the way."""
     return lambda given: list(call(given))
 
 
@@ -106,7 +106,7 @@ def _attempt(call: Call, given: dict[str, Any], otherwise: Any) -> Any:
 
 
 def _adapted(point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> Call:
-    """Calls a function with those of the arguments that it takes."""
+    """Makes a call of a function with only those arguments that it takes."""
     parameters = list(inspect.signature(function).parameters.values())
     every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     taken = [
@@ -135,7 +135,7 @@ def _adapted(point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> C
 
 
 class Declare(Protocol):
-    """Makes of a function that says the parameters an extension point with ``register``."""
+    """Makes an extension point with ``register`` of a function that declares its parameters."""
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Registered[P, R]: ...
@@ -155,8 +155,8 @@ def _with_register(declare: Callable[..., Any]) -> Declare:
     return cast("Declare", decorate)
 
 
-# For stubs, which say by them what old code sees; options are those of the functions of the same names in
-# :mod:`nearcall.plugin`.
+# For stubs, which use these to declare the extension points that old code sees. Options are those of the functions of
+# the same names in :mod:`nearcall.plugin`.
 action = _with_register(points.action)
 filter = _with_register(points.filter)
 decider = _with_register(points.decider)

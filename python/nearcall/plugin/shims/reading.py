@@ -1,4 +1,4 @@
-"""Reads a module's stub, or its source, without running it: what of it can be called from another process."""
+"""Reads a module's stub or source, without running it, and finds what can be called from another process."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _MAPPINGS = {"MutableMapping", "Mapping", "dict", "Dict"}
 _NOT_SENT = {"Callable", "Generator", "IO", "ModuleType", "TextIO", "BinaryIO", "Type", "object", "type"}
 _SIDES = ("at_host", "at_plugin")
 _TAKEN = {"self", "_host", "_module"}
-"""Names in what is made."""
+"""Names that the generated code uses."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Parameter(NamedTuple):
-    """One parameter of a function, as it is written."""
+    """One parameter of a function, as written."""
 
     name: str
     type: str
     default: str
-    """Empty: none."""
+    """The default as written; empty if there is none."""
     kind: str
     """``"positional"``, ``"any"`` or ``"named"``."""
 
@@ -57,11 +57,11 @@ class Function(NamedTuple):
 
 
 class Point(NamedTuple):
-    """An extension point: a function with a decorator that says the kind."""
+    """An extension point: a function whose decorator tells the kind."""
 
     kind: str
     options: str
-    """The decorator's arguments, as they are written."""
+    """The decorator's arguments, as written."""
     function: Function
 
 
@@ -83,21 +83,21 @@ class Shared(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What has no behaviour of its own, and is the same on both sides: a class of values, a constant, an alias."""
+    """Something without behaviour, which is the same on both sides: a class of values, a constant, an alias."""
 
     name: str
     text: str
 
 
 class Attribute(NamedTuple):
-    """What objects of a class have beside methods."""
+    """An attribute of a class's objects."""
 
     name: str
     type: str
     default: str
-    """As it is written; empty: none."""
+    """The default as written; empty if there is none."""
     changes: bool
-    """It can be assigned."""
+    """Whether it can be assigned."""
 
 
 class Class(NamedTuple):
@@ -107,13 +107,13 @@ class Class(NamedTuple):
     at_host: bool
     doc: str
     made_of: tuple[Parameter, ...]
-    """What an object is made of."""
+    """The arguments of which an object is made."""
     methods: tuple[Function, ...]
     attributes: tuple[Attribute, ...]
 
 
 class LeftOut(NamedTuple):
-    """What cannot be had from another process, and why."""
+    """Something that cannot be used from another process, and why."""
 
     line: int
     name: str
@@ -121,17 +121,17 @@ class LeftOut(NamedTuple):
 
 
 class Module(NamedTuple):
-    """What a stub says."""
+    """The content of a stub."""
 
     name: str
     file: str
     package: bool
     doc: str
     imports: tuple[str, ...]
-    """Those that the annotations need."""
+    """The imports that the annotations need."""
     copied: tuple[Copied, ...]
     errors: tuple[str, ...]
-    """The names of those of them that are exceptions."""
+    """The names of copied classes that are exceptions."""
     functions: tuple[Function, ...]
     points: tuple[Point, ...]
     variables: tuple[Variable, ...]
@@ -141,13 +141,13 @@ class Module(NamedTuple):
 
 
 def locate(given: str) -> tuple[str, Path]:
-    """A module's name and the file that describes it: a stub if there is one.
+    """A module's name and the file that describes it: its stub if it has one.
 
     Args:
-        given: The file, or the name of a module that could be imported from here.
+        given: The file, or the name of a module that can be imported from here.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is no such file.
     """
     path = Path(given)
     if path.suffix in (".py", ".pyi"):
@@ -168,7 +168,7 @@ def read_module(name: str, path: Path) -> Module:
 
     Raises:
         OSError: it cannot be read.
-        SyntaxError: it is no Python.
+        SyntaxError: the file is no Python.
     """
     return _Reader(name, path).module()
 
@@ -184,7 +184,7 @@ class _Reader:
         self._methods: set[str] = set()
         """Names of the service's methods."""
         self._needing: dict[str, tuple[ast.stmt, list[ast.expr]]] = {}
-        """What is copied, and the expressions whose names it needs."""
+        """For each copied name its statement, and the expressions whose names it needs."""
         self._errors: list[str] = []
         self._functions: dict[str, Function] = {}
         self._points: dict[str, Point] = {}
@@ -199,7 +199,7 @@ class _Reader:
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self._take_import(node)
-        for node in body:  # first what the annotations of the others may name
+        for node in body:  # first the classes and aliases, which the annotations of the others may name
             if isinstance(node, ast.ClassDef):
                 self._take_class(node)
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -233,7 +233,7 @@ class _Reader:
         )
 
     def _declared(self) -> set[str] | None:
-        """What ``__all__`` names; ``None`` if there is none that can be read."""
+        """The names in ``__all__``; ``None`` if there is no ``__all__`` that can be read."""
         for node in self._tree.body:
             if isinstance(node, ast.Assign) and any(_named(target, "__all__") for target in node.targets):
                 try:
@@ -259,7 +259,7 @@ class _Reader:
             renamed = f" as {alias.asname}" if alias.asname else ""
             if isinstance(node, ast.Import):
                 self._imports[known] = f"import {alias.name}{renamed}"
-            elif node.level == 0 and node.module not in ("__future__", "_typeshed"):  # neither is one to import from
+            elif node.level == 0 and node.module not in ("__future__", "_typeshed"):  # shims cannot import from these
                 self._imports[known] = f"from {node.module} import {alias.name}{renamed}"
 
     def _needed(self) -> Iterator[str]:
@@ -276,7 +276,7 @@ class _Reader:
         return (text for name, text in self._imports.items() if name in words)
 
     def _unfit(self, *types: ast.expr | None) -> str | None:
-        """Why values of these annotations cannot be sent; ``None`` if nothing is known against it."""
+        """Why values of these annotations cannot be sent; ``None`` if no reason is found."""
         for word in _names(types):
             if word in _NOT_SENT:
                 return f"'{word}' cannot be sent"
@@ -309,7 +309,7 @@ class _Reader:
         self._needing[node.name] = node, [*node.bases, *fields]
 
     def _take_sided(self, node: ast.ClassDef) -> None:
-        """A class whose objects are called from the other side."""
+        """Takes a class whose objects are called from the other side."""
         if not self._public(node.name):
             return
         at_host = _sides(node) == ["at_host"]
@@ -323,7 +323,7 @@ class _Reader:
             if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.target.id[0] != "_":
                 self._take_attribute(node, each, each.target.id, attributes)
             elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name == "__init__":
-                # Those of a plugin's own class are made where they are: anything will do.
+                # Objects of a plugin's own class are made by the plugin, so any arguments will do.
                 if at_host and (found := self._method(node, each, methods)) is not None:
                     made_of = found.parameters
                 elif at_host:
@@ -363,7 +363,7 @@ class _Reader:
     def _method(
         self, owner: ast.ClassDef, node: ast.FunctionDef | ast.AsyncFunctionDef, methods: dict[str, Function]
     ) -> Function | None:
-        """A method without the object itself; ``None`` if it is left out."""
+        """A method without its first parameter, the object; ``None`` if the method is left out."""
         plain = [*node.args.posonlyargs, *node.args.args]
         if node.decorator_list:
             why: str | None = f"has the decorator {self._source(node.decorator_list[0])}: write plain methods in a stub"
@@ -391,7 +391,7 @@ class _Reader:
             self._needing[target.id] = node, [node.value] if alias else []
 
     def _drop_unknown(self) -> None:
-        """Leaves out what needs what is not there, and then what needs that."""
+        """Leaves out copies that need unknown names, then copies that need those, and so on."""
         while unfit := [name for name, (_, types) in self._needing.items() if not all(map(self._known, _names(types)))]:
             for name in unfit:
                 node, types = self._needing.pop(name)
@@ -431,7 +431,9 @@ class _Reader:
         return self._why_not_called(node)
 
     def _why_not_called(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
-        """What is wrong with its parameters and its result."""
+        """Why a function cannot be called from another process, by its parameters and its result; ``None`` if it
+        can.
+        """
         arguments = node.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         if isinstance(node, ast.AsyncFunctionDef):
@@ -471,7 +473,7 @@ class _Reader:
         return Function(node.name, parameters, self._returns(node) or "None", ast.get_docstring(node) or "")
 
     def _returns(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
-        """The annotation of the result. In a source, a function that returns nothing need not say so."""
+        """The annotation of the result. In a source, a function that returns nothing needs no annotation."""
         if node.returns is not None:
             return self._source(node.returns)
         return None if self._path.suffix == ".pyi" or any(map(_gives, _own(node.body))) else "None"
@@ -513,12 +515,12 @@ class _Reader:
 
 
 def _sides(node: ast.ClassDef) -> list[str]:
-    """By which decorators a class says where its objects are."""
+    """The names of the class's decorators that tell where its objects are."""
     return [name for each in node.decorator_list if (name := _last(each)) in _SIDES]
 
 
 def _own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All that a function does itself, without the functions and classes inside it."""
+    """The nodes of a function's own body, without those of functions and classes inside it."""
     for node in body:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
@@ -563,7 +565,7 @@ def _literal(node: ast.expr) -> bool:
 
 
 def _names(types: Iterable[ast.expr | None]) -> Iterator[str]:
-    """The names in annotations, of dotted ones the first, and those in annotations that are texts."""
+    """The names in annotations, also in annotations that are strings. Of a dotted name it gives the first part."""
     for kind in types:
         if kind is None:
             continue

@@ -1,4 +1,4 @@
-"""Functions of the host's modules, called from plugins, and the host's side of that."""
+"""Calls of functions in the host's modules, from plugins, and the host's side of these calls."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ ERRORS: tuple[type[Exception], ...] = (
     TypeError,
     ValueError,
 )
-"""Exceptions of Python that code of one process catches: what the host's module raises arrives as the same class, or as
-the nearest of these."""
+"""Built-in exceptions that code written for one process may catch: an exception of the host's module arrives as the
+same class, or as the nearest of these.
+"""
 
 T = TypeVar("T")
 
 
 class _Away:
-    """A service of the host; who calls it gives the turn away until the answer is there."""
+    """A service of the host. A thread that calls it gives the turn away until the answer has arrived."""
 
     def __init__(self, service: object) -> None:
         self._nearcall_service = service
@@ -52,17 +53,17 @@ class _Away:
 
 
 def use(permission: str, service: Callable[..., T]) -> T:
-    """A service of the host, as :func:`nearcall.plugin.use` gives it. While it is called, other code of the plugin may
+    """A service of the host, as :func:`nearcall.plugin.use` gives it. During a call of it, other code of the plugin may
     run: see :class:`Turn`.
 
     Raises:
-        TypeError, ValueError: as there.
+        TypeError, ValueError: as for :func:`nearcall.plugin.use`.
     """
     return cast("T", _Away(use_service(permission, service)))
 
 
 def away(made: T) -> T:
-    """An object of the host's, to be called as what :func:`use` gives."""
+    """An object of the host, to be called like a service from :func:`use`."""
     return cast("T", _Away(made))
 
 
@@ -70,17 +71,19 @@ C = TypeVar("C", bound=type)
 
 
 def at_host(cls: C) -> C:
-    """For stubs: objects of this class are the host's. An add-on that makes one has it made there, and calls it."""
+    """For stubs: objects of this class live in the host. If an add-on makes one, it is made there, and the add-on calls
+    it.
+    """
     return cls
 
 
 def at_plugin(cls: C) -> C:
-    """For stubs: add-ons derive from this class. The host is handed each object that is made, and calls its methods."""
+    """For stubs: add-ons derive from this class. The host gets each object that is made, and calls its methods."""
     return cls
 
 
 class _Handing(ABCMeta):
-    """Hands objects to the host when they are complete."""
+    """Passes objects to the host when their ``__init__`` has ended."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__call__(*args, **kwargs)
@@ -89,15 +92,15 @@ class _Handing(ABCMeta):
 
 
 class AtPlugin(metaclass=_Handing):
-    """What add-ons derive from, where the host calls their objects."""
+    """The base of classes whose objects the host calls."""
 
     def _nearcall_hand_over(self) -> None:
         raise NotImplementedError
 
 
 def load(*modules: str) -> list[ModuleType]:
-    """Imports a plugin's modules when its turn comes. In the entry function the host has connected: so code that calls
-    the host while it is imported works.
+    """Imports a plugin's modules, with the turn held. Call it in the entry function: the host has connected by then, so
+    modules may call the host while they are imported.
 
     Args:
         modules: Their names.
@@ -110,11 +113,13 @@ def load(*modules: str) -> list[ModuleType]:
 
 
 class Run(Protocol):
-    """Calls a function where a host wants its own code to run, such as in its main thread, and gives its result."""
+    """Calls a function where a host's own code must run, such as in its main thread, and returns its result."""
 
     def __call__(self, function: Callable[[], T], /) -> T: ...  # noqa: D102
 
 
 def at_once(function: Callable[[], T]) -> T:
-    """Calls a function in the thread that asks, which is one of several: for hosts whose code allows that."""
+    """Calls a function in the thread that serves the call, which is one of several: for hosts whose code allows
+    that.
+    """
     return function()

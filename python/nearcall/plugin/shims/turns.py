@@ -1,4 +1,6 @@
-"""One thread at a time: old plugins were written for a host with one thread for all of them."""
+"""Lets one thread at a time run a plugin's code: old plugins were written for a host with one thread for all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ __all__ = ["Turn", "turn"]
 
 
 class Turn:
-    """The right to run the plugin's code, which one thread has at a time: a context manager.
+    """The right to run the plugin's code, which one thread has at a time. It is a context manager.
 
-    A thread gives it away for as long as it waits for the host (:meth:`away`). So a handler may call the host, and the
-    host may ask another handler of the plugin before it answers, as it could in one process.
+    A thread gives the turn away while it waits for the host (:meth:`away`). So a handler may call the host, and the
+    host may call another handler of the plugin before it answers, as in one process.
     """
 
     def __init__(self) -> None:
@@ -40,7 +42,7 @@ class Turn:
 
     @contextmanager
     def away(self) -> Generator[None]:
-        """Gives the turn away until the block ends, if this thread has it. What the block raises is raised."""
+        """Gives the turn away until the block ends, if this thread has it. Exceptions of the block pass through."""
         if self._owner != threading.get_ident():
             yield
             return
@@ -49,7 +51,7 @@ class Turn:
         try:
             yield
         finally:
-            # Without a deadline: this thread has been running the plugin's code, and has to come to an end with it.
+            # Without a deadline: this thread was running the plugin's code, and must be able to finish it.
             self._lock.acquire()
             self._owner, self._depth = threading.get_ident(), depth
 
@@ -62,4 +64,4 @@ class Turn:
 
 
 turn = Turn()
-"""That of this process."""
+"""The turn of this process."""

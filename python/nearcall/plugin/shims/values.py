@@ -1,4 +1,4 @@
-"""A module's variables and mappings, which live in the host and are read and written by calls."""
+"""A module's variables and mappings, which are kept in the host, and read and written by calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LARGEST", "MOST", "Shared", "find", "keys_of", "put", "remove", "var
 LARGEST = 4096
 """Bytes of a value that a plugin sets in a mapping of the host, encoded, and of its keys."""
 MOST = 10_000
-"""Values that such a mapping has at most after that."""
+"""Most values that such a mapping may have after a plugin has set one."""
 
 
 def variables(module: str, service: object, names: list[str]) -> None:
@@ -22,7 +22,7 @@ def variables(module: str, service: object, names: list[str]) -> None:
 
     Args:
         module: Its ``__name__``.
-        service: What :func:`~nearcall.plugin.shims.use` gave.
+        service: The service from :func:`~nearcall.plugin.shims.use`.
         names: The variables.
     """
     body: dict[str, Any] = {name: _variable(service, name) for name in names}
@@ -36,17 +36,17 @@ def _variable(service: Any, name: str) -> property:
 
 
 class Shared(MutableMapping[str, Any]):
-    """A mapping of the host, by keys that are texts. Whatever is asked of it is a call.
+    """A mapping of the host whose keys are texts. Every operation is a call.
 
-    What is got from it is a copy: changing a list that was read changes nothing at the host. A mapping inside is shared
-    again, as deep as ``depth`` says.
+    Values that are read from it are copies: changing a list that was read changes nothing at the host. A mapping inside
+    is a :class:`Shared`, too, down to ``depth``.
 
     Args:
-        service: What :func:`~nearcall.plugin.shims.use` gave, with the methods ``find_NAME``, ``put_NAME``,
+        service: The service from :func:`~nearcall.plugin.shims.use`, with the methods ``find_NAME``, ``put_NAME``,
             ``remove_NAME`` and ``keys_of_NAME``.
-        name: The mapping's.
-        depth: How many mappings are inside each other; 1 is a mapping of values.
-        above: The keys that lead here.
+        name: The mapping's name.
+        depth: How many mappings lie inside each other; 1 is a mapping of values.
+        above: The keys that lead to this mapping.
     """
 
     def __init__(self, service: Any, name: str, depth: int = 1, above: tuple[str, ...] = ()) -> None:
@@ -99,18 +99,18 @@ def find(mapping: Mapping[str, Any], keys: list[str], depth: int = 1) -> list[An
     """The value to which keys lead, alone in a list; an empty list if there is none.
 
     Raises:
-        ValueError: they are not as many as there are mappings inside each other.
+        ValueError: there are not as many keys as mappings inside each other.
     """
     inside = _inside(mapping, keys, depth)
     return [] if inside is None or keys[-1] not in inside else [inside[keys[-1]]]
 
 
 def put(mapping: MutableMapping[str, Any], keys: list[str], value: Any, depth: int = 1) -> None:
-    """Sets the value to which keys lead; mappings on the way that are missing become dicts. What plugins can have the
-    host keep is limited, to :data:`MOST` values of :data:`LARGEST` bytes.
+    """Sets the value to which keys lead; mappings on the way that are missing become dicts. Plugins can only make the
+    host keep :data:`MOST` values of :data:`LARGEST` bytes.
 
     Raises:
-        ValueError: as :func:`find`; or there are too many values, or it is too large.
+        ValueError: as :func:`find`; or there are too many values, or the value is too large.
     """
     _check(keys, depth)
     size = len(encode_plainly(value)) + sum(map(len, keys))
@@ -124,10 +124,10 @@ def put(mapping: MutableMapping[str, Any], keys: list[str], value: Any, depth: i
 
 
 def remove(mapping: MutableMapping[str, Any], keys: list[str], depth: int = 1) -> bool:
-    """Removes what keys lead to. ``False`` if there is nothing.
+    """Removes the value or mapping to which keys lead. ``False`` if there is none.
 
     Raises:
-        ValueError: there are no keys, or more than mappings inside each other.
+        ValueError: there are no keys, or more keys than mappings inside each other.
     """
     inside = _inside(mapping, keys, min(len(keys), depth))
     if inside is None or keys[-1] not in inside:
@@ -140,7 +140,7 @@ def keys_of(mapping: Mapping[str, Any], keys: list[str], depth: int = 1) -> list
     """The keys of the mapping to which keys lead; none if there is none.
 
     Raises:
-        ValueError: they lead to a value.
+        ValueError: the keys lead to a value.
     """
     if not keys:
         return list(mapping)
@@ -158,7 +158,7 @@ def _check(keys: list[str], depth: int) -> None:
 
 
 def _inside(mapping: Mapping[str, Any], keys: list[str], depth: int) -> Any:
-    """The innermost mapping on the way of keys; ``None`` if it is missing."""
+    """The mapping to which all keys but the last lead; ``None`` if it is missing."""
     _check(keys, depth)
     inside: Any = mapping
     for key in keys[:-1]:

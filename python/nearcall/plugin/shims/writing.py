@@ -1,4 +1,4 @@
-"""Writes what a shim consists of: an interface for both sides, a module for plugins, a service class for the host."""
+"""Writes the files of a shim: an interface for both sides, a module for plugins, a service class for the host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .reading import Attribute, Class, Function, Module, Parameter, Point, Share
 __all__ = ["class_name", "files", "permission"]
 
 _WIDTH = 120
-"""Characters of a line at most."""
+"""Most characters of a line."""
 _STANDARD = "from __future__ import annotations\n"
 
 
@@ -95,7 +95,7 @@ def _methods(module: Module) -> Iterator[Function]:
 
 
 def _maker(each: Class) -> Function:
-    """The method of the service by which an object is made at the host, or comes to it."""
+    """The method of the service by which a plugin makes an object at the host, or passes one to it."""
     if each.at_host:
         return Function(f"new_{each.name}", each.made_of, each.name, "")
     return Function(f"made_{each.name}", (Parameter("made", each.name, "", "any"),), "None", "")
@@ -110,7 +110,7 @@ def _setter(attribute: Attribute) -> Function:
 
 
 def _methods_of_object(each: Class) -> Iterator[Function]:
-    """The methods of the service that an object is to the other side."""
+    """The methods of the service by which the other side calls an object."""
     yield from each.methods
     for attribute in each.attributes:
         yield _getter(attribute)
@@ -177,7 +177,7 @@ def _shim(module: Module, interface: str) -> str:
 
 
 def _used(module: Module) -> list[str]:
-    """The imports that the signatures in the shim need; the interface has them for what is copied."""
+    """The imports that the signatures in the shim need. The interface imports names for the copied classes."""
     return list(module.imports) if module.functions or module.variables or module.classes else []
 
 
@@ -201,7 +201,7 @@ def _class_at_host(each: Class) -> Iterator[str]:
 
 
 def _class_at_plugin(each: Class) -> Iterator[str]:
-    """The class that add-ons derive from, and what its objects are to the host."""
+    """The class that add-ons derive from, and the service class by which the host calls its objects."""
     yield f"class {each.name}(_shims.AtPlugin):\n" + _docstring(each.doc or "The host calls its objects.", "    ")
     yield "\n" if each.attributes else ""
     for attribute in each.attributes:
@@ -219,7 +219,7 @@ def _class_at_plugin(each: Class) -> Iterator[str]:
 
 
 def _on_object(each: Class) -> Iterator[tuple[Function, str]]:
-    """The methods of the service that an object is, and what each does with ``self._made``."""
+    """The methods of an object's service, each with its expression on ``self._made``."""
     for method in each.methods:
         yield method, f"self._made.{method.name}({_passed(method)})"
     for attribute in each.attributes:
@@ -298,7 +298,7 @@ def _host(module: Module, interface: str) -> str:
 
 
 def _object_of_host(module: Module, each: Class) -> Iterator[str]:
-    """The class of what a plugin is handed for an object that it has made."""
+    """The class of the service that a plugin gets for an object that it has made at the host."""
     yield f"class {each.name}OfHost({each.name}):\n"
     yield _docstring(f"An object of {module.name}.{each.name}, for a plugin.", "    ")
     yield f"\n    def __init__(self, made: _module.{each.name}, run: shims.Run) -> None:\n"
