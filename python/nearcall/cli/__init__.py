@@ -1,5 +1,5 @@
-"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance, watch it,
-compare two versions of a class, print its .proto, and deal with plugins.
+"""The ``nearcall`` command: serve a class, list a server's methods, call them, measure the round trip, watch the
+server, compare two versions of a class, convert to and from .proto, make certificates, and handle plugins.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 """
@@ -17,7 +17,7 @@ from ..types.shown import shown
 __all__ = ["UsageError", "main"]
 
 FAILED = 1
-"""Exit status: the call failed, or nobody answered."""
+"""Exit status: the call failed, or no server answered."""
 WRONG_USAGE = 2
 """Exit status: the command line does not make sense."""
 INTERRUPTED = 130
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output, such as head, has gone. Python must not try to flush to it again at exit.
+        # The reader of the output, such as head, has gone. Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (UsageError, RpcError, OSError, TypeError, ValueError, RuntimeError) as error:
@@ -90,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     for module in (serve, listing, call, ping, top, check, proto, stub, dev_certs, plugin):
         module.add_to(commands)
     for command in commands.choices.values():
-        # It may stand behind the command as well; without a default, which would hide the one before it.
+        # --debug may also follow the command. It has no default there, which would override the flag before the
+        # command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
 

@@ -100,7 +100,7 @@ def read_metadata(given: list[str]) -> list[tuple[str, str | bytes]]:
     """Metadata as written, ``KEY=VALUE``.
 
     Raises:
-        UsageError: it is not of that form, cannot be sent, or is not base64 where bytes are meant.
+        UsageError: it is not of that form, cannot be sent, or is not base64 for a key of bytes.
     """
     pairs: list[tuple[str, str | bytes]] = []
     for each in given:
@@ -121,7 +121,7 @@ def read_metadata(given: list[str]) -> list[tuple[str, str | bytes]]:
 def _convert(
     arguments: dict[str, Any] | list[Any], service: ServiceInfo, method: MethodInfo
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments as Python values. What is missing or too much is for the call itself to complain about."""
+    """The arguments as Python values. The call itself raises errors about missing or surplus arguments."""
     schemas = {parameter.name: parameter.schema for parameter in method.parameters}
     order = [parameter.name for parameter in method.parameters]
     stream = method.stream

@@ -35,7 +35,7 @@ class _Version(NamedTuple):
 
     description: Description
     services: dict[str, ServiceInfo]
-    """Those that are compared, by name."""
+    """The services that are compared, by name."""
 
     def passed(self) -> dict[str, ServiceInfo]:
         """The services whose objects travel as references, by name."""
@@ -47,11 +47,11 @@ class _Meeting(NamedTuple):
 
     name: str
     older: str
-    """Which of them is the old one."""
+    """Which of the two sides has the old version."""
     findings: list[Finding]
 
     def breaks(self, finding: Finding) -> bool:
-        # What only the newer side uses is new: nobody has it in use.
+        # A difference that only the newer side uses is new, so that nobody uses it yet.
         return finding.always or finding.user == self.older
 
 
@@ -80,7 +80,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compares, and prints what was found; the exit status."""
+    """Compares, and prints what was found; returns the exit status."""
     if options.proto:
         return _run_proto(options)
     old, new = (_version(target, options) for target in (options.old, options.new))
@@ -139,7 +139,7 @@ def _findings(client: _Version, server: _Version, sides: Sides) -> list[Finding]
             found += _compare(service, server.services[name], sides)
     called, implemented = passed_in(client.description, client.services)
     ours, theirs = client.passed(), server.passed()
-    # Where only one side passes objects of a service, the methods that do so differ, and are named above.
+    # If only one side passes objects of a service, the methods that do so differ, and are found above.
     for name in called:
         if name in theirs:
             found += _compare(ours[name], theirs[name], sides)

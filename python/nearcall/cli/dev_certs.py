@@ -13,7 +13,7 @@ from . import UsageError
 __all__ = ["add_to", "run"]
 
 NAMES = ["localhost", "127.0.0.1", "::1"]
-"""Whom the server's certificate is for, unless the user says otherwise."""
+"""The names that the server's certificate is for, unless the user says otherwise."""
 
 
 def add_to(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""From ``module:name`` or ``file.py:name`` to what that is."""
+"""Finds the object that ``module:name`` or ``file.py:name`` stands for."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["find", "in_module", "is_url"]
 
 
 def is_url(text: str) -> bool:
-    """Whether that is meant as a URL, and not as ``module:name``."""
+    """Whether a text is meant as a URL, and not as ``module:name``."""
     return "://" in text or text == "stdio:"
 
 
 def find(target: str) -> object:
-    """What ``module:name`` or ``file.py:name`` names. A file is imported as the module of its name, and finds the
-    modules beside it, as ``python file.py`` does.
+    """The object that ``module:name`` or ``file.py:name`` stands for. A file is imported as the module of its name, and
+    finds the modules beside it, as ``python file.py`` does.
 
     Raises:
         UsageError: the module cannot be imported, or has no such name.
@@ -39,7 +39,7 @@ def find(target: str) -> object:
 
 
 def in_module(module: ModuleType, name: str, where: str) -> object:
-    """What has that name, which may have dots.
+    """The object of that name, which may have dots.
 
     Args:
         module: Where to look.
@@ -47,7 +47,7 @@ def in_module(module: ModuleType, name: str, where: str) -> object:
         where: The module, for the message.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such name.
     """
     found: Any = module
     for part in name.split("."):

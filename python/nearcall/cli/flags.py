@@ -1,4 +1,4 @@
-"""Options of the commands that become options of servers and clients."""
+"""Flags of the commands, and how they become options of servers and clients."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _FLAGS_IN_MESSAGES = {
     "TLS(server_name=": "tls_server_name",
     "auth.token(": "token_file",
 }
-"""How messages of the compiled core and of the other side name an option: they are text only."""
+"""Words by which messages of the compiled core and of the other side name an option: these are only text."""
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what a client can be told."""
+    """Adds the flags for options of clients."""
     group = parser.add_argument_group("how to connect")
     _add_common(group)
     group.add_argument("--tls-ca", metavar="FILE", help="authorities to trust for tls://, not the system's (PEM)")
@@ -72,10 +72,10 @@ def _add_common(group: argparse._ArgumentGroup) -> None:
 
 
 def server_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords for ``nearcall.serve`` that settings stand for, but for functions.
+    """The keywords for ``nearcall.serve`` that settings stand for, except functions.
 
     Raises:
-        UsageError: they make no sense.
+        UsageError: options contradict each other.
     """
     tls = _tls({name.removeprefix("tls_"): value for name, value in values.items() if name.startswith("tls_")})
     other = ("services", "urls", "token_file", "interceptors", "log_level", "access_log", *FUNCTIONS)
@@ -83,11 +83,11 @@ def server_options(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def server_functions(values: Mapping[str, Any], find: Callable[[str], object]) -> Callable[[], dict[str, Any]]:
-    """Makes the rest of the keywords: whichever process serves imports the functions.
+    """Makes the rest of the keywords. The process that serves calls this, so that it imports the functions itself.
 
     Args:
         values: The settings.
-        find: From ``MODULE:NAME`` to what that is.
+        find: Finds the object that ``MODULE:NAME`` stands for.
 
     Raises:
         UsageError: the file with tokens cannot be read.
@@ -101,7 +101,7 @@ def server_functions(values: Mapping[str, Any], find: Callable[[str], object]) -
             from ..auth import token
 
             interceptors.insert(0, token(*tokens))
-        if values.get("access_log"):  # around the others: it logs what they refuse, too
+        if values.get("access_log"):  # outermost, to log calls that the others refuse, too
             from ..observe import access_log
 
             interceptors.insert(0, access_log())
@@ -111,10 +111,10 @@ def server_functions(values: Mapping[str, Any], find: Callable[[str], object]) -
 
 
 def client_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The keywords for ``nearcall.connect`` that were asked for.
+    """The keywords for ``nearcall.connect`` for the given flags.
 
     Raises:
-        UsageError: they make no sense.
+        UsageError: options contradict each other.
     """
     names = ("cert", "key", "ca", "server_name")
     return _common(options) | _tls({name: getattr(options, f"tls_{name}") for name in names})
@@ -161,8 +161,8 @@ def _tls(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def where_to_set(error: Exception, message: str, options: argparse.Namespace) -> str:
-    """Where the option was set which an error is about, or which flags are those that its message advises; empty if
-    that is of no help.
+    """A hint for an error: where the wrong option was set, or which flags set the options that the message names. Empty
+    if there is none.
     """
     # A mistake on the command line has the library's error as its cause.
     option = getattr(error, "option", None) or getattr(error.__cause__, "option", None)

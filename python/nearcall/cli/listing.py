@@ -19,7 +19,7 @@ from .remote import connected
 __all__ = ["add_to", "listing", "run"]
 
 _PATIENCE = 1.0
-"""Seconds that each server of this machine has to say what it serves."""
+"""Seconds that each server of this machine has to send its description."""
 
 
 def add_to(commands: Any) -> None:
@@ -78,7 +78,7 @@ def _servers(options: argparse.Namespace, names: list[str]) -> Iterator[dict[str
 
 
 def listing(description: Description) -> list[str]:
-    """The lines that tell a person what a server serves."""
+    """The lines that show what a server serves."""
     lines: list[str] = []
     for service in description.services:
         if lines:

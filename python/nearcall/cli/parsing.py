@@ -1,4 +1,4 @@
-"""How the command line is read: argparse, whose mistakes are one line that says what to do."""
+"""Reads the command line with argparse; an error is one line that says what to do."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ _NO_CHOICE = re.compile(r"invalid choice: '([^']*)'")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A command, or what has commands.
+    """A command, or a group of commands.
 
     Options of a command may stand anywhere, even before an argument that can be left out.
     """
 
     instead: str = ""
-    """What to write in place of arguments that are too many."""
+    """What to write in place of too many arguments, for the message."""
     _inside = False
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Any = None, namespace: Any = None
     ) -> Any:
-        """As argparse's; what reads the options and the arguments in turn calls this again."""
+        """As in argparse, but options and arguments may be mixed: ``parse_known_intermixed_args`` calls this method
+        again.
+        """
         if self._inside or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         self._inside = True
@@ -41,7 +43,7 @@ class CommandParser(argparse.ArgumentParser):
         """Ends the program with status 2."""
         if self._subparsers is not None:
             choice = _NO_CHOICE.search(message)
-            if choice is None:  # a command alone is a question
+            if choice is None:  # without a command the program shows its help
                 self.exit(2, self.format_help())
             message = f"there is no command '{choice[1]}'{self._meant(choice[1], self._commands())}"
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")

@@ -143,7 +143,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _importable(module: str, folders: list[str | Path]) -> bool:
-    """Whether there is such a module, in one of the folders or where Python looks. Nothing of it is run."""
+    """Whether there is such a module, in one of the folders or on Python's path. None of its code is run."""
     top = module.partition(".")[0]
     if any(Path(each, top).is_dir() or Path(each, f"{top}.py").is_file() for each in folders):
         return True
@@ -167,7 +167,7 @@ def _run(options: argparse.Namespace) -> int:
     def ask(_manifest: Manifest, permission: Permission) -> bool:
         return permission.name in options.allow
 
-    # What it keeps is gone at the end: this is a trial.
+    # Files that the plugin keeps are removed at the end: this is a trial.
     with tempfile.TemporaryDirectory(prefix="nearcall-plugin-") as data:
         host = PluginHost(
             [options.directory.resolve()],

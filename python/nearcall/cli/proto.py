@@ -24,7 +24,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints it."""
+    """Prints the ``.proto``."""
     from ..codec.protobuf.text import proto_text
 
     print(proto_text(service_messages(options.target)), end="")

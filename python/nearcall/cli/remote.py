@@ -1,4 +1,4 @@
-"""What the commands need of a connection: connecting without a class, and finding a method by its name."""
+"""Helpers for commands that connect: a client without a class, and finding a method by its name."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def connect(options: argparse.Namespace, **more: Any) -> Any:
     """A dynamic client of ``options.url``; ``more`` are options of the client that have no flag.
 
     Raises:
-        UsageError: the URL or an option is malformed, or gRPC or Connect is spoken at the URL.
-        RpcError: nobody serves there, or not for this client.
+        UsageError: the URL or an option is malformed, or the URL is for gRPC or Connect.
+        RpcError: there is no server, or it does not admit this client.
     """
     refuse_undescribed(options.url)
     chosen = client_options(options) | more
     try:
         return cast(Any, nearcall).connect(options.url, **chosen)
-    except ValueError as error:  # nothing has been called yet: it is the command line that is wrong
+    except ValueError as error:  # nothing has been called yet, so the command line is wrong
         raise UsageError(str(error)) from error
 
 
 def refuse_undescribed(url: str) -> None:
-    """For commands that need what a server says of itself.
+    """Refuses URLs at which servers do not describe themselves, for commands that need the description.
 
     Raises:
-        UsageError: gRPC or Connect is spoken at the URL, where it says nothing.
+        UsageError: the URL is for gRPC or Connect.
     """
     if speaks_protobuf(url):
         how = "Connect" if speaks_http(url) else "gRPC"
@@ -57,7 +57,7 @@ def find_method(description: Description, name: str) -> tuple[ServiceInfo, Metho
     """The method called ``Service.method``, or just ``method`` if only one service has it.
 
     Raises:
-        UsageError: there is none, or more than one.
+        UsageError: there is no such method, or more than one.
     """
     methods = {f"{service.name}.{method.name}": (service, method) for _, service, method in description.numbered()}
     found = [full for full in methods if full == name or full.rpartition(".")[2] == name]
@@ -67,7 +67,7 @@ def find_method(description: Description, name: str) -> tuple[ServiceInfo, Metho
         return methods[found[0]]
     if found:
         raise UsageError(f"several services have a method '{name}': write one of {', '.join(found)}")
-    # Both ways of writing a method are compared, each with its like.
+    # A name with a dot is compared with full names, another one with bare names.
     spellings = {full if "." in name else full.rpartition(".")[2]: full for full in methods}
     close = difflib.get_close_matches(name, spellings, n=1)
     hint = f"did you mean {spellings[close[0]]}?" if close else f"there are {', '.join(methods) or 'none'}"

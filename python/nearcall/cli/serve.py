@@ -47,11 +47,11 @@ def run(options: argparse.Namespace) -> None:
     """Serves until interrupted."""
     settings = read_settings(options)
     values = settings.values
-    options.sources = settings.sources  # for messages about what the library refuses
+    options.sources = settings.sources  # for messages about options that the library refuses
     if (level := values.get("log_level", "info" if values.get("access_log") else None)) is not None:
         import logging
 
-        # Before the services are imported: what these set up for themselves comes too late.
+        # Before the services are imported: basicConfig() does nothing if one of them has set up logging.
         logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     urls = [item for item in options.what if is_url(item)] or values.get("urls", [])
     targets = [item for item in options.what if not is_url(item)] or values.get("services", [])
@@ -69,19 +69,19 @@ def run(options: argparse.Namespace) -> None:
             print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
         _tell_systemd()
 
-    # Each worker imports and makes for itself: what a module starts when it is imported would not survive a fork.
+    # Each worker imports the modules itself: threads that a module starts when it is imported would not survive a fork.
     makers = [partial(load, target) for target in targets]
     try:
         if workers is None:
             nearcall.serve(*(make() for make in makers), *urls, on_ready=tell, **chosen, **functions())
         else:
             serve_with_workers((*makers, *urls), on_ready=tell, late_options=functions, **chosen)
-    except ValueError as error:  # a URL or an option: handlers' errors go to their callers
+    except ValueError as error:  # a URL or an option is wrong: errors of handlers go to their callers
         raise UsageError(str(error)) from error
 
 
 def _tell_systemd() -> None:
-    """Says that clients can connect, where the service manager waits for that (``Type=notify``)."""
+    """Tells systemd that clients can connect, if the unit waits for that (``Type=notify``)."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
@@ -96,8 +96,8 @@ def _tell_systemd() -> None:
 
 
 def load(target: str) -> object:
-    """The object that ``module:name`` stands for; a class is instantiated, a function called. What makes an object for
-    each client stays as it is.
+    """The object that ``module:name`` stands for; a class is instantiated, a function called. A class or function that
+    makes an object for each client is returned as it is.
 
     Raises:
         UsageError: the module cannot be imported, has no such name, or the name is no service.

@@ -1,7 +1,8 @@
-"""What ``nearcall serve`` can be told, by flags, by the environment and by a file: one table, and what reads it.
+"""The settings of ``nearcall serve``, by flags, by the environment and by a file: one table, and the functions that
+read it.
 
 A setting has one name: ``max_pending`` in Python and in the file, ``NEARCALL_SERVE_MAX_PENDING`` in the environment,
-and ``--max-pending`` as a flag. A flag goes before the environment, and that before the file.
+and ``--max-pending`` as a flag. A flag overrides the environment, which overrides the file.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from . import UsageError
 __all__ = ["FUNCTIONS", "SETTINGS", "Setting", "Settings", "add_setting_flags", "read_settings", "users"]
 
 FILE = "nearcall.toml"
-"""Read if it is in the current directory, and no other is named."""
+"""Read if it is in the current directory, and no other file is named."""
 FILE_VARIABLE = "NEARCALL_CONFIG"
-"""Names another file; empty for none."""
+"""The variable that names another file; if empty, no file is read."""
 PREFIX = "NEARCALL_SERVE_"
 TABLE = "serve"
 """The file's table of settings."""
@@ -44,14 +45,14 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class _Kind(NamedTuple):
-    """What a setting's value can be."""
+    """The type of a setting's value."""
 
     what: str
-    """For messages."""
+    """Its name for messages."""
     fits: Callable[[object], bool]
-    """Whether a value from a file is one."""
+    """Whether a value from a file is of this type."""
     parse: Callable[[str], Any]
-    """From a text; raises ValueError."""
+    """Reads a value from text; raises ValueError."""
 
 
 def _is_whole(value: object) -> bool:
@@ -122,15 +123,15 @@ ALL_NAMED = _Kind("a list of MODULE:NAME", _are_texts, shlex.split)
 
 
 class Setting(NamedTuple):
-    """One thing that ``nearcall serve`` can be told."""
+    """One setting of ``nearcall serve``."""
 
     name: str
-    """As an option in Python."""
+    """The name of the option in Python."""
     kind: _Kind
     help: str
     metavar: str | None = None
     flag: str | None = None
-    """If it is not named like the option; empty if there is none."""
+    """The flag, if it is not named like the option; empty if there is none."""
 
     @property
     def variable(self) -> str:
@@ -205,20 +206,20 @@ GROUPS: Final = {
         Setting("loop_factory", NAMED, "makes the event loop, such as uvloop:new_event_loop", "MODULE:NAME"),
     ],
 }
-"""By what they are about, as the help lists them."""
+"""The settings by subject, as the help lists them."""
 SETTINGS: Final = [setting for group in GROUPS.values() for setting in group]
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 FUNCTIONS = [setting.name for setting in SETTINGS if setting.kind is NAMED]
-"""Settings that name something in a module."""
+"""Settings that name an object in a module."""
 
 
 class Settings(NamedTuple):
-    """What was chosen, whichever way."""
+    """The chosen settings."""
 
     values: dict[str, Any]
-    """By the names of the settings; only what was chosen."""
+    """Only chosen values, by the names of the settings."""
     sources: dict[str, str]
-    """Where that was, for messages; not of flags."""
+    """Where each was set, for messages; flags are not among them."""
 
 
 def add_setting_flags(parser: argparse.ArgumentParser) -> None:
@@ -247,14 +248,14 @@ def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
 
 
 def read_settings(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Everything that was chosen.
+    """Reads all settings.
 
     Args:
-        options: The flags; what was not given is ``None``.
-        environment: The variables.
+        options: The flags; ``None`` for flags that were not given.
+        environment: The environment variables.
 
     Raises:
-        UsageError: something is unknown or malformed; names all of it, and where it stands.
+        UsageError: settings are unknown or malformed; the message names all of them, and where they are.
     """
     mistakes: list[str] = []
     chosen: dict[str, Any] = {}
@@ -324,7 +325,7 @@ def _from_table(path: Path, table: dict[str, Any], mistakes: list[str]) -> Itera
         elif not setting.kind.fits(value):
             mistakes.append(f"{where} must be {setting.kind.what}, not {value!r}")
         else:
-            # A path is meant from where it is written.
+            # A path is relative to the file that contains it.
             yield name, where, str(path.parent / value) if setting.kind is PATH else value
 
 

@@ -35,7 +35,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints it."""
+    """Prints the module."""
     from ..codec.protobuf.module import module_text
     from ..codec.protobuf.sources import read_sources
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _names(files: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """The files as protoc names them: from the folder in which it has found them."""
+    """The files' names as protoc has them: relative to the folder in which it finds them."""
     names: list[str] = []
     for file in files:
         path = Path(file).resolve()

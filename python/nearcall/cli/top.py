@@ -84,7 +84,7 @@ def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]
 
 
 def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -> Iterator[View | str]:
-    """One view after each interval; or a sentence, while the server is gone or has too many calls under way."""
+    """Yields a view after each interval, or a sentence while the server is gone or has too many calls under way."""
     last = server.read()
     due = time.monotonic() + interval
     while True:
@@ -136,6 +136,6 @@ def _show_all(looks: Iterator[View | str], console: Any) -> None:
                     last = view
                     live.update(rich_table(view, height=os.get_terminal_size().lines), refresh=True)
     finally:
-        # The screen is as it was before; the last table stays below the command.
+        # The terminal shows its earlier content again; print the last table below the command.
         if last is not None:
             console.print(rich_table(last))

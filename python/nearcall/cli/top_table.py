@@ -1,4 +1,4 @@
-"""How ``nearcall top`` looks: as plain text, and as a table in a terminal."""
+"""The output of ``nearcall top``: plain text, or a table in a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plain_lines(view: View) -> list[str]:
 
 
 def rich_table(view: View, height: int | None = None) -> Any:
-    """The table for a terminal of so many lines."""
+    """The table for a terminal of ``height`` lines."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -41,7 +41,7 @@ def rich_table(view: View, height: int | None = None) -> Any:
     rows = _ordered(view)
     seen = rows if height is None else rows[: max(height - 5, 1)]
     for row in seen:
-        # As text: what a server calls its methods is no markup.
+        # As Text, so that markup in a server's names has no effect.
         cells: list[Any] = [Text(cell) for cell in _cells(row)]
         if row.errors_per_second > 0:
             cells[-1].stylize("red")
@@ -54,7 +54,7 @@ def rich_table(view: View, height: int | None = None) -> Any:
 
 
 def _ordered(view: View) -> list[Row]:
-    """The busiest method first; those without a call last."""
+    """The methods, the busiest first, and those without calls last."""
     return sorted(view.methods, key=lambda row: (-row.calls_per_second, -row.in_flight, -row.started, row.method))
 
 

@@ -1,4 +1,4 @@
-"""What ``nearcall top`` shows: the difference between two looks at a server."""
+"""The data that ``nearcall top`` shows: the difference between two readings of a server's statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Row", "View", "compare"]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One method: what was counted since measuring began, and how it went since the last look."""
+    """One method: its counts since measuring began, and its rates and times since the last reading."""
 
     method: str
     kind: str
@@ -29,20 +29,20 @@ class Row(msgspec.Struct, frozen=True):
     bytes_in_per_second: float
     bytes_out_per_second: float
     p50_seconds: float | None
-    """``None`` if no call has ended since the last look."""
+    """``None`` if no call has ended since the last reading."""
     p99_seconds: float | None
 
 
 class View(msgspec.Struct, frozen=True):
-    """What is shown of a server at one moment; with ``--json``, one line."""
+    """The state of a server at one moment; with ``--json``, one line."""
 
     url: str
     pid: int
     version: str
     measured_seconds: float
-    """For how long the server has measured; what the rows count is of this time."""
+    """Seconds for which the server has measured; the rows' counts are of this time."""
     seconds: float
-    """How long the last look is ago; the rows' rates and times are of this time."""
+    """Seconds since the last reading; the rows' rates and times are of this time."""
     watchers: int
     connections: int
     workers: int
@@ -50,13 +50,13 @@ class View(msgspec.Struct, frozen=True):
     queued: int
     in_flight: int
     memory: int
-    """Bytes kept for clients, of ``max_memory`` that may be."""
+    """Bytes kept for clients, of at most ``max_memory``."""
     max_memory: int
     methods: list[Row]
 
 
 def compare(url: str, last: Statistics, now: Statistics) -> View:
-    """What to show, of two looks."""
+    """The view for two readings."""
     begun = {} if last.measurement != now.measurement else {method.method: method for method in last.methods}
     seconds = now.seconds - (last.seconds if begun else 0.0)
     return View(

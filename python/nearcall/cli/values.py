@@ -1,4 +1,4 @@
-"""Values on the command line: JSON in, JSON out, with room for what JSON lacks.
+"""Values on the command line: JSON in, JSON out, with forms for values that JSON lacks.
 
 Bytes are written as a string, which stands for its UTF-8 encoding, or as ``{"base64": "..."}``; arrays as nested
 lists; the keys of a dict as strings. Times, UUIDs and decimals are strings, which the server reads by itself.
@@ -20,9 +20,9 @@ __all__ = ["from_json", "to_json"]
 
 
 def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
-    """What to send for a JSON value, given the schema of what the server expects.
+    """The value to send for a JSON value, given the schema that the server expects.
 
-    A value that does not fit the schema is passed as it is: the server's own message is the better one.
+    A value that does not fit the schema is passed as it is, because the server's own message is better.
 
     Raises:
         ValueError: a base64 text is malformed.
@@ -86,7 +86,7 @@ def _to_union(value: Any, members: list[Any], types: Mapping[str, Any]) -> Any:
     if value is None and "none" in members:
         return None
     structured = [member for member in members if is_dict(member) or member == "bytes"]
-    # Which of several it is meant to be cannot be told from here; then it is sent as it is.
+    # If there are several candidates, it is unknown which is meant, and the value is sent as it is.
     return from_json(value, structured[0], types) if len(structured) == 1 else value
 
 

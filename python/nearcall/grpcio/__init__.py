@@ -1,6 +1,6 @@
-"""For those who come from grpcio: its servicers are served, and its stubs call, as they are.
+"""For users of grpcio: serves its servicers, and lets its stubs call, unchanged.
 
-What protoc has generated, and what was written for it, stays; only the lines that make a server or a channel change::
+Code that protoc has generated, and code written for it, stays; only the lines that make a server or a channel change::
 
     server = nearcall.grpcio.server(futures.ThreadPoolExecutor(max_workers=10))
     helloworld_pb2_grpc.add_GreeterServicer_to_server(Greeter(), server)

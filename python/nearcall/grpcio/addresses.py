@@ -8,14 +8,14 @@ __all__ = ["peer_name", "url_of"]
 
 
 _MAPPED = "[::ffff:"
-"""An address of IPv4, at a socket for both."""
+"""The beginning of an IPv4 address at a socket for IPv6 and IPv4."""
 
 
 def url_of(address: str, *, encrypted: bool = False) -> str:
     """The URL of an address: ``localhost:50051``, ``[::]:50051``, ``unix:/path``, ``dns:///host:port``.
 
     Raises:
-        ValueError: it is of another kind; says which are known.
+        ValueError: the address is of another kind; the message says which are known.
     """
     scheme, colon, rest = address.partition(":")
     if colon and scheme == "unix":
@@ -32,7 +32,7 @@ def url_of(address: str, *, encrypted: bool = False) -> str:
         )
     host, _, port = address.rpartition(":")
     if not host or host.endswith(":") or not port.isdigit():
-        # Without a port it is that of HTTPS, and an IPv6 address without brackets has colons in it.
+        # Without a port, the port is that of HTTPS. An IPv6 address without brackets has colons in it.
         host, port = (address.strip("[]"), "443")
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     return f"{'grpcs' if encrypted else 'grpc'}://{host}:{port}"
@@ -45,7 +45,7 @@ def _absolute(path: str) -> str:
 
 
 def peer_name(peer: dict[str, object]) -> str:
-    """Who the other side is, as grpcio names it: ``ipv4:127.0.0.1:50051``, ``ipv6:%5B::1%5D:50051``, ``unix:``."""
+    """The other side's address, as grpcio names it: ``ipv4:127.0.0.1:50051``, ``ipv6:%5B::1%5D:50051``, ``unix:``."""
     address = peer.get("address")
     if not isinstance(address, str):
         return "unix:"

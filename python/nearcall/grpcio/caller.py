@@ -1,4 +1,4 @@
-"""What a servicer is told of who called, in threads and in event loops."""
+"""What a servicer's context tells of the caller, in threads and in event loops."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["CallerOf"]
 
 
 class CallerOf:
-    """That part of a context; the call stands in ``_outcome``."""
+    """The part of a context about the caller. The call is in ``_outcome``."""
 
     _outcome: Outcome
 
     def peer(self) -> str:
-        """Who called: ``ipv4:127.0.0.1:4711``."""
+        """The caller's address: ``ipv4:127.0.0.1:4711``."""
         return self._outcome.peer
 
     def peer_identities(self) -> Iterable[bytes] | None:
@@ -25,9 +25,9 @@ class CallerOf:
         return None if key is None else self._outcome.identities()[key]
 
     def peer_identity_key(self) -> str | None:
-        """Where in the certificate they stand."""
+        """The property of the certificate that has these names."""
         return self._outcome.identity_key()
 
     def auth_context(self) -> Mapping[str, Any]:
-        """What is known of the client from its certificate."""
+        """The properties of the client's certificate."""
         return self._outcome.identities()

@@ -1,4 +1,4 @@
-"""What stubs of grpcio's call, and the calls that come of it, for threads."""
+"""The callables of grpcio's stubs, and the call objects that they return, for threads."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["CallableBase", "FutureCall", "MultiCallable", "StreamCall", "StreamM
 
 _ENDLESS = float("inf")
 _LONGEST = 1e9
-"""Seconds, some thirty years: more is no deadline."""
+"""Seconds, some thirty years: a longer timeout is no deadline."""
 
 
 class CallableBase:
-    """A method of a server's, for one stub: what stubs for threads and for event loops have in common."""
+    """A method of a server, for one stub: the base for threads and for event loops."""
 
     _streams_out = False
 
@@ -72,7 +72,7 @@ def _split_path(path: str) -> tuple[str, str]:
     """The names of service and method in ``/package.Service/Method``.
 
     Raises:
-        ValueError: it is no such path.
+        ValueError: ``path`` is no such path.
     """
     start, _, method = path.rpartition("/")
     service = start.removeprefix("/")
@@ -89,7 +89,7 @@ class _Callable(CallableBase):
         self._channel = channel
 
     def _target(self, timeout: float | None, wait_for_ready: bool | None) -> Callable[..., Any]:
-        """What calls the method with encoded messages.
+        """The callable of the method, which takes and returns encoded messages.
 
         Raises:
             nearcall.RpcError: there is no connection, or the server has no such method.
@@ -100,7 +100,7 @@ class _Callable(CallableBase):
             try:
                 target = self._bound = self._channel._callable(self._method, self._service, until)
             except FailedPrecondition as error:
-                raise Unimplemented(error.message) from None  # at nearcall's own URLs one learns it before the call
+                raise Unimplemented(error.message) from None  # at nearcall's own URLs this is known before the call
         return target
 
     def _encoded(self, request: Any) -> Any:
@@ -111,7 +111,7 @@ class _Callable(CallableBase):
 
 
 class _Requests(Iterator[bytes]):
-    """The requests of a stream, encoded. What the caller's iterator raises ends the call."""
+    """The requests of a stream, encoded. If the caller's iterator raises, the call ends."""
 
     def __init__(self, method: _Callable, requests: Iterable[Any]) -> None:
         self._method, self._requests = method, iter(requests)
@@ -127,7 +127,7 @@ class _Requests(Iterator[bytes]):
 
 
 class _Ended:
-    """A call that has ended well: what ``with_call`` returns besides the response."""
+    """A call that has succeeded, which ``with_call`` returns with the response."""
 
     def __init__(self, meta: sending) -> None:
         self._meta = meta
@@ -188,7 +188,7 @@ class MultiCallable(_Callable):
         wait_for_ready: bool | None = None,
         compression: Any = None,
     ) -> tuple[Any, Any]:
-        """The same; what is known of the call besides."""
+        """The same; returns the response and the ended call."""
         self._check(credentials)
         message = self._encoded(request)
         meta = sending(metadata or ())
@@ -233,13 +233,13 @@ class MultiCallable(_Callable):
 
 
 def before(timeout: float | None) -> AbstractContextManager[object]:
-    """What gives a call its deadline."""
-    # A servicer that passes on what it has left itself may have a number for ever.
+    """A block that gives a call its deadline."""
+    # A servicer that passes on its own remaining time may pass grpcio's number for "no deadline".
     return nullcontext() if timeout is None or timeout > _LONGEST else within(max(timeout, 0.0))
 
 
 class _Call:
-    """A call that may be under way: what futures and streams have in common."""
+    """A call that may be under way: the base of futures and streams."""
 
     def __init__(self, meta: sending, timeout: float | None) -> None:
         self._meta = meta
@@ -250,7 +250,7 @@ class _Call:
         self._callbacks: list[Callable[[], object]] = []
 
     def _end(self, failure: RpcError | None) -> bool:
-        """The call has ended; only what is said first counts. Whether this was."""
+        """Ends the call. Only the first call of this method counts; returns whether this was the first."""
         with self._changed:
             if self._over:
                 return False
@@ -333,7 +333,8 @@ def _given_up(what: str) -> RpcError:
 class FutureCall(_Call):
     """A call whose response comes later: a ``grpc.Future`` and a ``grpc.Call``.
 
-    A thread waits for the response if somebody wants to be told of it; whoever asks for the result waits himself.
+    A thread of its own waits for the response if there are callbacks, if :meth:`done` is asked, or for a wait with a
+    timeout. A thread that asks for the result without a timeout waits itself.
     """
 
     def __init__(self, read: Callable[[bytes], Any], meta: sending, timeout: float | None) -> None:
@@ -350,7 +351,7 @@ class FutureCall(_Call):
             self._be_told()
 
     def _be_told(self) -> None:
-        """Lets a thread wait."""
+        """Lets a thread of its own wait for the response."""
         with self._waits:
             work, self._work = self._work, None
         if work is not None:
@@ -388,12 +389,12 @@ class FutureCall(_Call):
         super()._wait(timeout)
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the call has ended."""
         self._be_told()
         return super().done()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
-        """Calls something when it has ended. ``False`` if it has already."""
+        """Calls a function when the call has ended. ``False`` if it has ended already."""
         self._be_told()
         return super().add_callback(callback)
 
@@ -409,8 +410,8 @@ class FutureCall(_Call):
 
         Raises:
             grpc.RpcError: the call did not end well.
-            grpc.FutureTimeoutError: it has not ended in time.
-            grpc.FutureCancelledError: it was cancelled here.
+            grpc.FutureTimeoutError: the call has not ended in time.
+            grpc.FutureCancelledError: the call was cancelled here.
         """
         failure = self.exception(timeout)
         if failure is not None:
@@ -432,7 +433,7 @@ class StreamMultiCallable(_Callable):
         wait_for_ready: bool | None = None,
         compression: Any = None,
     ) -> StreamCall:
-        """Begins the call; the responses come as they are taken. What goes wrong is raised there."""
+        """Begins the call. Iterating over the result receives the responses, and raises errors."""
         self._check(credentials)
         message = self._encoded(request)
         meta = sending(metadata or ())
@@ -483,7 +484,7 @@ class StreamCall(_Call):
         raise StopIteration
 
     def initial_metadata(self) -> tuple[Metadatum, ...]:
-        """What the server sent ahead of its first response, which it waits for."""
+        """The metadata that the server sent ahead of its first response; waits for that."""
         if not self._ahead and not self._over and not self._meta.initial:
             with suppress(StopIteration, RpcError):
                 self._ahead.append(self._next())
@@ -500,7 +501,7 @@ class StreamCall(_Call):
         """This call, when it has ended.
 
         Raises:
-            grpc.RpcError: it did not end well.
+            grpc.RpcError: the call failed.
         """
         failure = self.exception(timeout)
         if failure is not None:

@@ -1,4 +1,4 @@
-"""``nearcall.grpcio.channel``: what grpcio's stubs call through, for threads."""
+"""``nearcall.grpcio.channel``: channels for grpcio's stubs, for threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "channel", "insecure_channel"]
 
 _PAUSE = 0.1
-"""Seconds between two attempts to connect for somebody who waits for a server."""
+"""Seconds between two attempts to connect while a caller waits for a server."""
 
 
 class Channel(StubMethods, grpc.Channel):
@@ -46,7 +46,7 @@ class Channel(StubMethods, grpc.Channel):
         self._subscribed: list[Callable[[Any], object]] = []
 
     def subscribe(self, callback: Callable[[Any], object], try_to_connect: bool | None = False) -> None:
-        """Tells ``callback`` the state of now, and that there is a connection once there is one."""
+        """Calls ``callback`` with the present state, and again once there is a connection."""
         ready = self._channel is not None
         callback(grpc.ChannelConnectivity.READY if ready else grpc.ChannelConnectivity.IDLE)
         if not ready:
@@ -55,12 +55,12 @@ class Channel(StubMethods, grpc.Channel):
                 threading.Thread(target=self._try, name="nearcall-grpcio-connect", daemon=True).start()
 
     def unsubscribe(self, callback: Callable[[Any], object]) -> None:
-        """Tells it nothing more."""
+        """Does not call it any more."""
         if callback in self._subscribed:
             self._subscribed.remove(callback)
 
     def close(self) -> None:
-        """Ends the connection. Calls under way, and what is called from now on, end as cancelled."""
+        """Ends the connection. Calls under way and later calls end as cancelled."""
         with self._lock:
             self._closed = True
             if self._channel is not None:
@@ -79,7 +79,7 @@ class Channel(StubMethods, grpc.Channel):
         """The connection. With ``until``, a time of ``time.monotonic``, it waits for a server.
 
         Raises:
-            nearcall.RpcError: there is none.
+            nearcall.RpcError: there is no connection.
         """
         channel = self._channel
         if channel is not None:
@@ -101,7 +101,7 @@ class Channel(StubMethods, grpc.Channel):
         return channel
 
     def _try(self) -> None:
-        """Connects for those who wait for it."""
+        """Connects for the subscribed callbacks."""
         while self._subscribed and not self._closed:
             try:
                 self._opened()
@@ -111,7 +111,7 @@ class Channel(StubMethods, grpc.Channel):
                 time.sleep(_PAUSE)
 
     def _callable(self, method: EncodedMethod, service: str, until: float | None) -> Callable[..., Any]:
-        """What calls a method with encoded messages."""
+        """The callable of a method that takes and returns encoded messages."""
         client = self._opened(until).client(encoded_class(service, [method]))
         called: Callable[..., Any] = getattr(client.service, method.name)
         return called
@@ -135,10 +135,10 @@ def insecure_channel(target: str, options: Iterable[tuple[str, Any]] | None = No
 
     Args:
         target: ``localhost:50051``, ``dns:///host:50051``, ``unix:/path``.
-        options: Pairs of a name and a value; ``grpc.max_receive_message_length`` counts.
+        options: Pairs of a name and a value; only ``grpc.max_receive_message_length`` has an effect.
         compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
 
     Raises:
-        ValueError: an argument has no counterpart; says which.
+        ValueError: an argument has no counterpart; the message says which.
     """
     return Channel(url_of(target), insecure_options(options, compression))

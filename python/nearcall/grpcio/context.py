@@ -15,17 +15,19 @@ _ENDLESS = float(1 << 63)
 
 
 class ServicerContext(CallerOf, grpc.ServicerContext):
-    """What ``context`` is in a servicer: grpcio's interface, of a call that nearcall serves."""
+    """The ``context`` that a servicer gets: grpcio's interface, for a call that nearcall serves."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
 
     def is_active(self) -> bool:
-        """Whether the client waits for an answer still."""
+        """Whether the client still waits for an answer."""
         return self._outcome.active
 
     def time_remaining(self) -> float:
-        """Seconds until the deadline; without one some hundred thousand million years, as grpcio has it here."""
+        """Seconds until the deadline; without a deadline 2**63, as in grpcio: some three hundred thousand million
+        years.
+        """
         left = self._outcome.call.time_left
         return _ENDLESS if left is None else left
 
@@ -36,11 +38,11 @@ class ServicerContext(CallerOf, grpc.ServicerContext):
         return active
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
-        """Calls something when the call ends: soon after the client gave it up, or its deadline has passed."""
+        """Calls a function when the call ends, or soon after the client gave it up or its deadline has passed."""
         return self._outcome.add_callback(callback)
 
     def invocation_metadata(self) -> tuple[Metadatum, ...]:
-        """What the client sent beside its request."""
+        """The metadata that the client sent with its request."""
         return self._outcome.invocation_metadata
 
     def send_initial_metadata(self, initial_metadata: Any) -> None:
@@ -48,15 +50,15 @@ class ServicerContext(CallerOf, grpc.ServicerContext):
         self._outcome.send_initial(initial_metadata)
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        """Metadata that goes back with the end of the call, in place of what was set before."""
+        """Sets the metadata that is sent with the end of the call, in place of metadata that was set before."""
         self._outcome.set_trailing(trailing_metadata)
 
     def trailing_metadata(self) -> Any:
-        """What was set."""
+        """The metadata that was set."""
         return self._outcome.trailing
 
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
-        """Ends the call here, by an exception."""
+        """Ends the call, and the servicer's method by an exception."""
         self._outcome.abort(code, details)
         raise Aborted(f"{code}: {details}")
 
@@ -66,11 +68,11 @@ class ServicerContext(CallerOf, grpc.ServicerContext):
         raise Aborted(f"{status.code}: {status.details}")
 
     def set_code(self, code: grpc.StatusCode) -> None:
-        """The status with which the call ends."""
+        """Sets the status code with which the call ends."""
         self._outcome.set_code(code)
 
     def set_details(self, details: str) -> None:
-        """What is said of it."""
+        """Sets the status message."""
         self._outcome.set_message(details)
 
     def code(self) -> Any:
@@ -78,13 +80,13 @@ class ServicerContext(CallerOf, grpc.ServicerContext):
         return self._outcome.code
 
     def details(self) -> Any:
-        """What was set, as bytes."""
+        """The status message that was set, as bytes."""
         return (self._outcome.message or "").encode()
 
     def set_compression(self, compression: Any) -> None:
-        """How messages are compressed from here on: with gzip, or not, for clients that read it."""
+        """Sets how further messages are compressed: with gzip, for clients that can read it, or not at all."""
         self._outcome.set_compression(compression)
 
     def disable_next_message_compression(self) -> None:
-        """The next response is not compressed."""
+        """Sends the next response uncompressed."""
         self._outcome.skip_next_compression()

@@ -1,4 +1,6 @@
-"""``google.rpc.Status``, which grpcio's users read and write as bytes, and nearcall as the details of an error."""
+"""Converts ``google.rpc.Status``, which grpcio's users read and write as bytes, to and from the details of nearcall's
+errors.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ from ..types.numbers import field
 __all__ = ["DETAILS", "details_of", "status_of"]
 
 DETAILS = "grpc-status-details-bin"
-"""The metadata in which it travels."""
+"""The key of the metadata that carries it."""
 _MOST_VALUES = 10_000
 
 
 @cache
 def _codec() -> Any:
-    """Made once, and only if somebody needs it."""
+    """Made once, when it is first needed."""
     return codec_of(_Status)
 
 
@@ -38,10 +40,10 @@ class _Status(msgspec.Struct):
 
 
 def details_of(encoded: bytes) -> list[dict[str, Any]] | None:
-    """The details in an encoded status, as :class:`nearcall.RpcError` has them; ``None`` if it has none.
+    """The details in an encoded status, as :class:`nearcall.RpcError` has them; ``None`` if the status has none.
 
     Raises:
-        ValueError: it is no status.
+        ValueError: ``encoded`` is no status.
     """
     try:
         status = _codec().decode(encoded, _MOST_VALUES)
@@ -51,7 +53,7 @@ def details_of(encoded: bytes) -> list[dict[str, Any]] | None:
 
 
 def status_of(error: RpcError) -> bytes | None:
-    """The status of an error that arrived, encoded; ``None`` if it has no details of that kind."""
+    """The status of an error that arrived, encoded; ``None`` if the error has no details of that kind."""
     messages = list(_messages(error.details))
     if not messages or len(messages) != len(error.details):
         return None

@@ -13,7 +13,7 @@ __all__ = ["RpcError", "broken_message", "failure_of", "trailing_of"]
 
 
 class RpcError(grpc.RpcError):
-    """A call that did not end well, as grpcio has it: an error, and what is known of the call."""
+    """A failed call, as in grpcio: an error, which is also the ended call."""
 
     def __init__(
         self, code: grpc.StatusCode, details: str, initial: tuple[Metadatum, ...], trailing: tuple[Metadatum, ...]
@@ -31,18 +31,18 @@ class RpcError(grpc.RpcError):
         return self._message
 
     def debug_error_string(self) -> str:
-        """Both in a line."""
+        """Code and message in one line."""
         return str(self)
 
     def initial_metadata(self) -> tuple[Metadatum, ...]:
-        """What the server sent ahead."""
+        """The metadata that the server sent ahead of its response."""
         return self._initial
 
     def trailing_metadata(self) -> Any:
-        """What the server sent with the end."""
+        """The metadata that the server sent with the end of the call."""
         return self._trailing
 
-    # A call that has ended, which interceptors of clients are given in place of one that goes on.
+    # The interface of a call that has ended, for interceptors of clients, which get this error in place of a call.
 
     def is_active(self) -> bool:
         """It has ended."""
@@ -72,7 +72,7 @@ class RpcError(grpc.RpcError):
         return False
 
     def add_done_callback(self, fn: Any) -> None:
-        """Calls it at once."""
+        """Calls ``fn`` at once."""
         fn(self)
 
     def result(self, timeout: float | None = None) -> Any:
@@ -84,12 +84,12 @@ class RpcError(grpc.RpcError):
         return self
 
     def traceback(self, timeout: float | None = None) -> Any:
-        """Where it was raised."""
+        """The traceback of this error."""
         return self.__traceback__
 
 
 def trailing_of(error: NearcallError, trailing: tuple[Metadatum, ...]) -> tuple[Metadatum, ...]:
-    """What came with the end of a call, and the details among it, as grpcio has them."""
+    """The trailing metadata of a call, with the error's details added as grpcio has them."""
     status = status_of(error)
     return trailing if status is None else (*trailing, Metadatum(DETAILS, status))
 
@@ -97,7 +97,7 @@ def trailing_of(error: NearcallError, trailing: tuple[Metadatum, ...]) -> tuple[
 def failure_of(
     error: NearcallError, initial: tuple[Metadatum, ...] = (), trailing: tuple[Metadatum, ...] = ()
 ) -> RpcError:
-    """The error of grpcio's for one of ours."""
+    """The error of grpcio's kind for one of nearcall's."""
     return RpcError(status_code(int(error.code)), error.message, initial, trailing_of(error, trailing))
 
 

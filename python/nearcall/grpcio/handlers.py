@@ -1,6 +1,6 @@
-"""From a servicer's methods to handlers of encoded messages, in threads.
+"""Makes handlers of encoded messages from a servicer's methods, for threads.
 
-A servicer's messages are made and read by what protoc has generated for it: ``request_deserializer`` and
+The code that protoc has generated reads and writes a servicer's messages: ``request_deserializer`` and
 ``response_serializer``. So a handler here takes bytes and returns bytes.
 """
 
@@ -35,7 +35,7 @@ Methods = dict[str, dict[str, Any]]
 
 
 class HandlerCallDetails(NamedTuple):
-    """What an interceptor is told of a call."""
+    """The details of a call that an interceptor gets."""
 
     method: str
     invocation_metadata: tuple[Metadatum, ...]
@@ -45,9 +45,10 @@ def collect(generic: Any) -> Iterator[tuple[str, str, Any]]:
     """The methods of a generic handler: names of service and method, and its handler.
 
     Raises:
-        TypeError: it does not say which methods it has.
+        TypeError: the handler does not tell which methods it has.
     """
-    # Only what `grpc.method_handlers_generic_handler` made has this; older generated code registers in no other way.
+    # Only handlers made by `grpc.method_handlers_generic_handler` have this attribute; older generated code registers
+    # no others.
     handlers = getattr(generic, "_method_handlers", None)
     if not isinstance(handlers, Mapping):
         raise TypeError(
@@ -70,7 +71,7 @@ def behavior_of(handler: Any) -> Callable[[Any, Any], Any]:
 
 
 def is_coroutine(handler: Any) -> bool:
-    """Whether a method is for event loops."""
+    """Whether a method is a coroutine function or an asynchronous generator."""
     behavior = inspect.unwrap(behavior_of(handler))
     return inspect.iscoroutinefunction(behavior) or inspect.isasyncgenfunction(behavior)
 
@@ -93,7 +94,7 @@ def encoded(handler: Any, message: Any, path: str) -> bytes:
     """A response, encoded.
 
     Raises:
-        Internal: it is no message of that method's.
+        Internal: it is no message of that method.
     """
     try:
         written: bytes = message if handler.response_serializer is None else handler.response_serializer(message)
@@ -116,9 +117,9 @@ class ThreadMethod:
         outcome = self._begin()
         try:
             handler, responses = self._called(message, outcome)
-            if handler.response_streaming:  # an interceptor's
+            if handler.response_streaming:  # a handler of an interceptor
                 responses = next(iter(responses), None)
-            # A servicer that has said how the call ends may return nothing.
+            # A servicer that has set a status may return nothing.
             response = b"" if outcome.number else encoded(handler, responses, self._path)
             outcome.succeed()
             return response
@@ -138,7 +139,7 @@ class ThreadMethod:
         responses = None
         try:
             handler, responses = self._called(message, outcome)
-            if not handler.response_streaming:  # an interceptor's
+            if not handler.response_streaming:  # a handler of an interceptor
                 responses = iter((responses,)) if not outcome.number else iter(())
             for response in responses:
                 yield encoded(handler, response, self._path)
@@ -172,13 +173,13 @@ class ThreadMethod:
         if handler.request_streaming:
             messages: Iterable[bytes] = message if streamed else (message,)
             request: Any = (decoded(handler, each, self._path) for each in messages)
-        else:  # where a stream comes all the same, the handler is an interceptor's
+        else:  # a stream may arrive all the same, if the handler is an interceptor's
             request = decoded(handler, next(iter(message), b"") if streamed else message, self._path)
         return handler, behavior_of(handler)(request, ServicerContext(outcome))
 
 
 def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], Any]:
-    """What an interceptor goes on with: the next one, in the end the servicer's handler."""
+    """The function by which an interceptor asks the next interceptor, or at last gets the servicer's handler."""
     if not interceptors:
         return lambda _details: handler
     inner = _continuation(interceptors[1:], handler)
@@ -191,10 +192,10 @@ def _watch(outcome: Outcome) -> None:
 
 
 def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:
-    """What :class:`nearcall.Server` serves for some servicers.
+    """The objects that :class:`nearcall.Server` serves for some servicers.
 
     Raises:
-        TypeError: a method is for event loops.
+        TypeError: a method is a coroutine function.
         ValueError: a name cannot be served.
     """
     made: list[object] = []

@@ -1,6 +1,6 @@
-"""What a servicer says of its call besides the response: a status, metadata, who wants to know of the end.
+"""What a servicer sets for its call besides the response: a status, metadata, and callbacks for the end.
 
-The contexts of threads and of event loops have it in common; what differs is who waits how.
+The contexts for threads and for event loops share it. They differ only in how they wait.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Aborted", "Metadatum", "Outcome", "pairs_of"]
 
 
 class Metadatum(NamedTuple):
-    """A pair of metadata."""
+    """One key and value of metadata."""
 
     key: str
     value: str | bytes
 
 
 class Aborted(Exception):
-    """Raised by ``context.abort``: the servicer ends here."""
+    """Raised by ``context.abort`` to end the servicer's method."""
 
 
 def pairs_of(metadata: Metadata) -> tuple[Metadatum, ...]:
@@ -41,9 +41,9 @@ class Outcome:
     """The call of one servicer's method.
 
     Args:
-        call: What the core knows of it.
+        call: The core's call.
         path: ``/package.Service/Method``
-        watch: Looks after those calls whose early end somebody wants to know.
+        watch: Called for a call that has callbacks, to run them if the call ends early.
     """
 
     def __init__(self, call: _core.Call, path: str, watch: Callable[[Outcome], None]) -> None:
@@ -62,7 +62,7 @@ class Outcome:
 
     @property
     def active(self) -> bool:
-        """Whether somebody waits for the outcome."""
+        """Whether the client still waits for the outcome."""
         return not self.over and not self.ended_early
 
     @property
@@ -73,16 +73,16 @@ class Outcome:
 
     @property
     def invocation_metadata(self) -> tuple[Metadatum, ...]:
-        """What the client sent beside its request."""
+        """The metadata that the client sent with its request."""
         return pairs_of(Metadata(self.call.metadata))
 
     @property
     def peer(self) -> str:
-        """Who called."""
+        """The caller's address, as grpcio names it."""
         return peer_name(self.call.peer)
 
     def identities(self) -> Mapping[str, list[bytes]]:
-        """What the client's certificate says, by the names of grpcio's properties."""
+        """The content of the client's certificate, by the names of grpcio's properties."""
         peer = self.call.peer
         found: dict[str, list[bytes]] = {}
         if "subject" in peer:
@@ -94,7 +94,7 @@ class Outcome:
         return found
 
     def identity_key(self) -> str | None:
-        """Which of them names the client."""
+        """The property that names the client; ``None`` if there is none."""
         found = self.identities()
         names = ("x509_subject_alternative_name", "x509_common_name")
         return next((name for name in names if found.get(name)), None)
@@ -104,7 +104,7 @@ class Outcome:
         self.call.send_initial(encode_metadata(_pairs(metadata)))
 
     def set_trailing(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
-        """Replaces what goes back with the end of the call.
+        """Replaces the metadata that is sent with the end of the call.
 
         Raises:
             ValueError: a key or a value is malformed.
@@ -114,9 +114,9 @@ class Outcome:
         self.trailing = tuple(Metadatum(key, value) for key, value in pairs)
 
     def abort(self, code: Any, message: Any, trailing: Iterable[tuple[str, str | bytes]] | None = ()) -> None:
-        """From now on the call ends so, whatever the servicer does."""
+        """Fixes the status with which the call ends, whatever the servicer does from now on."""
         number = status_number(code)
-        # Whoever gives up a call has nothing to return, so that it cannot have gone well.
+        # An aborted call has no response, so that it cannot end with OK.
         self.number = number or status_number(None)
         self.message = _text(message)
         if trailing:
@@ -124,33 +124,35 @@ class Outcome:
         self.aborted = True
 
     def set_code(self, code: Any) -> None:
-        """The status with which the call ends."""
+        """Sets the status code with which the call ends."""
         if not self.aborted:
             self.number = status_number(code)
 
     def set_message(self, message: Any) -> None:
-        """What is said of it."""
+        """Sets the status message."""
         if not self.aborted:
             self.message = _text(message)
 
     def set_compression(self, compression: Any) -> None:
-        """How messages are compressed from here on.
+        """Sets how further messages are compressed.
 
         Raises:
-            ValueError: it is not written here.
+            ValueError: nearcall does not write this compression.
         """
         self.call.compress = self._compress = compression_of(compression) is not None
 
     def skip_next_compression(self) -> None:
-        """The next message is not compressed."""
+        """Sends the next message uncompressed."""
         self.call.compress = False
 
     def message_sent(self) -> None:
-        """From here on it is as before."""
+        """Ends :meth:`skip_next_compression`, once a message is sent."""
         self.call.compress = self._compress
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
-        """Calls something once when the call ends, also before the servicer has returned. ``False`` if it has ended."""
+        """Calls a function once when the call ends, even before the servicer has returned. ``False`` if it has ended
+        already.
+        """
         with self._lock:
             if self._callbacks is None:
                 return False
@@ -161,7 +163,7 @@ class Outcome:
         return True
 
     def run_callbacks(self) -> None:
-        """Calls all of them, once. What they raise goes to the log."""
+        """Runs all callbacks, once. What they raise goes to the log."""
         with self._lock:
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
@@ -171,33 +173,34 @@ class Outcome:
                 log(ERROR, "a callback of a call of %s raised %s", self.path, type(error).__name__, error=error)
 
     def succeed(self) -> None:
-        """The servicer has returned.
+        """Called when the servicer has returned.
 
         Raises:
-            RpcError: it has said that the call did not go well.
+            RpcError: the servicer has set a status other than OK.
         """
         if self.number:
             raise self._status()
         left = self.call.time_left
         if left is not None and left <= 0:
-            # A callback may have ended the servicer at that very moment, and the client's own clock be behind.
+            # A callback for the end may have made the servicer return at that very moment, and the client's clock may
+            # be behind.
             raise DeadlineExceeded(f"{self.path}: the deadline has passed")
         self._send_trailing()
 
     def failure(self, error: BaseException) -> BaseException:
-        """What to raise for what a servicer raised."""
+        """The error to raise for an exception of the servicer."""
         if isinstance(error, RpcError) or not self.number:
             self._send_trailing()
             return error
         if not self.aborted:
-            # A code that was set beforehand is the one that counts, but nobody has meant this.
+            # The code that was set before counts, but this exception was not intended.
             log(ERROR, "%s raised %s", self.path, type(error).__name__, error=error)
             if self.message is None:
                 self.message = f"{type(error).__name__}: {error}"
         return self._status()
 
     def end(self) -> None:
-        """Nothing more can be said."""
+        """Called at the end of the call: runs the callbacks."""
         self.over = True
         if self._callbacks:
             self.run_callbacks()
@@ -205,7 +208,7 @@ class Outcome:
             self._callbacks = None
 
     def _send_trailing(self) -> None:
-        """Raises ``ValueError`` if the details among it are no status."""
+        """Sends the trailing metadata. Raises ``ValueError`` if the details in it are no status."""
         if not self.trailing:
             return
         trailing, self.trailing = self.trailing, ()
@@ -220,7 +223,7 @@ class Outcome:
 
     @property
     def code(self) -> Any:
-        """The code that was set, as grpcio has it; ``None`` if none was."""
+        """The code that was set, as grpcio's enum; ``None`` if none was."""
         return None if self.number is None else status_code(self.number)
 
 

@@ -1,4 +1,4 @@
-"""The package ``grpcio``, which only those have who use it; nothing else here imports it."""
+"""Imports the package ``grpcio``, which not every user has. The other modules here get it from this one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.Statu
 
 
 def status_code(number: int) -> grpc.StatusCode:
-    """The code as grpcio has it."""
+    """A status code as grpcio's enum."""
     return _CODES.get(number, grpc.StatusCode.UNKNOWN)
 
 
 def status_number(code: Any) -> int:
-    """The number of a code, which may be one already; that of ``UNKNOWN`` for anything else."""
+    """The number of a code, which may be a number already; the number of ``UNKNOWN`` for anything else."""
     if isinstance(code, grpc.StatusCode):
         return int(code.value[0])
     return code if isinstance(code, int) and code in _CODES else int(grpc.StatusCode.UNKNOWN.value[0])

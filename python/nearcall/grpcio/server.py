@@ -26,7 +26,7 @@ __all__ = ["Server", "ServerBase", "server", "server_options"]
 
 
 class ServerBase:
-    """What servers for threads and for event loops have in common: what they serve, and where."""
+    """The base of servers for threads and for event loops: what they serve, and where."""
 
     def __init__(
         self, interceptors: Sequence[Any] | None, tls: TLS | None, besides: Sequence[object], options: dict[str, Any]
@@ -45,7 +45,7 @@ class ServerBase:
 
     @property
     def urls(self) -> list[str]:
-        """Where it listens, as URLs of nearcall's."""
+        """Where the server listens, as nearcall's URLs."""
         return list(self._urls)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[Any]) -> None:
@@ -74,7 +74,7 @@ class ServerBase:
             The port; for an address without one, 1.
 
         Raises:
-            RuntimeError: it cannot listen there; says why.
+            RuntimeError: the server cannot listen there; the message says why.
         """
         return self._listen(url_of(address))
 
@@ -83,7 +83,7 @@ class ServerBase:
 
         Raises:
             TypeError: credentials were given, which cannot be read.
-            RuntimeError: it cannot listen there; says why.
+            RuntimeError: the server cannot listen there; the message says why.
         """
         if server_credentials is not None or self._tls is None:
             raise TypeError(
@@ -93,13 +93,13 @@ class ServerBase:
         return self._listen(url_of(address, encrypted=True))
 
     def add_url(self, url: str) -> str:
-        """Listens at a URL of nearcall's, such as ``shm://greeter``, besides.
+        """Listens at one of nearcall's URLs as well, such as ``shm://greeter``.
 
         Returns:
             The URL, with the port that the system chose.
 
         Raises:
-            RuntimeError: it cannot listen there; says why.
+            RuntimeError: the server cannot listen there; the message says why.
         """
         self._listen(url)
         return self._urls[-1]
@@ -109,7 +109,7 @@ class ServerBase:
             raise ValueError(f"nothing can be added at {url}: the server has started")
         try:
             if self._listeners is None:
-                # Whoever calls add_insecure_port() asks for that.
+                # add_insecure_port() asks for plaintext.
                 self._listeners = make_listeners(["grpcs://"], allow_plaintext=True, tls=self._tls)
             try:
                 bound = self._listeners.bind(url)
@@ -147,7 +147,7 @@ class ServerBase:
             each()
 
     def _tell_end(self, each: Callable[[], object]) -> None:
-        """Calls something when the server was stopped."""
+        """Calls a function when the server was stopped."""
         with self._ending:
             if not self._over.is_set():
                 self._told.append(each)
@@ -156,14 +156,14 @@ class ServerBase:
 
 
 class Server(ServerBase, grpc.Server):
-    """A server that servicers are added to, as to ``grpc.server``'s; made by :func:`server`."""
+    """A server to which servicers are added, like that of ``grpc.server``; made by :func:`server`."""
 
     def start(self) -> None:
         """Serves from now on.
 
         Raises:
             TypeError: a servicer's method is a coroutine function.
-            ValueError: it serves already, or nowhere.
+            ValueError: the server has started already, or has no address.
         """
         self._start(services(self._methods, self._interceptors))
 
@@ -171,13 +171,13 @@ class Server(ServerBase, grpc.Server):
         """Takes no more calls, and finishes those under way for ``grace`` seconds; ``None`` cuts them off.
 
         Returns:
-            What is set when that is over.
+            An event that is set when that is over.
         """
         threading.Thread(target=self._stop, args=(grace,), name="nearcall-grpcio-stop", daemon=True).start()
         return self._over
 
     def wait_for_termination(self, timeout: float | None = None) -> bool:
-        """Waits until the server was stopped. Whether ``timeout`` seconds have passed before."""
+        """Waits until the server was stopped, at most ``timeout`` seconds. Returns whether the time was over first."""
         return not self._over.wait(timeout)
 
     def __enter__(self) -> Self:
@@ -213,22 +213,22 @@ def server(  # noqa: PLR0913 - the arguments are grpcio's
         server.wait_for_termination()
 
     Args:
-        thread_pool: Says by its size how many servicers may run at once; nearcall's own threads run them. Without it,
-            :class:`nearcall.Server` says how many.
+        thread_pool: Its size says how many servicers may run at once; nearcall's own threads run them. Without it, the
+            default of :class:`nearcall.Server` counts.
         handlers: Handlers that ``grpc.method_handlers_generic_handler`` has made.
         interceptors: Objects of ``grpc.ServerInterceptor``; the first is the outermost.
-        options: Pairs of a name and a value. ``grpc.max_receive_message_length`` counts; what has no counterpart is
-            left out, with a line in the log.
+        options: Pairs of a name and a value. ``grpc.max_receive_message_length`` has an effect; options without a
+            counterpart are ignored, with a line in the log.
         maximum_concurrent_rpcs: Calls that may be under way or waiting at once; further ones fail with
             ``RESOURCE_EXHAUSTED``.
         compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
         xds: Must be ``False``.
         tls: Certificate and key for :meth:`Server.add_secure_port`.
-        services: Services of nearcall's to serve besides.
+        services: Services of nearcall to serve as well.
         besides: Further options, as for :class:`nearcall.Server`.
 
     Raises:
-        ValueError: an argument has no counterpart; says which.
+        ValueError: an argument has no counterpart; the message says which.
         TypeError: a handler does not say which methods it has.
     """
     if xds:
@@ -245,10 +245,10 @@ def server(  # noqa: PLR0913 - the arguments are grpcio's
 def server_options(
     pairs: Iterable[tuple[str, Any]] | None, most: int | None, compression: Any, besides: dict[str, Any]
 ) -> dict[str, Any]:
-    """The options of :class:`nearcall.Server` for those of grpcio's.
+    """The options of :class:`nearcall.Server` for those of grpcio.
 
     Raises:
-        ValueError: one of them has no counterpart; says which.
+        ValueError: an option has no counterpart; the message says which.
     """
     found = options_of(pairs)
     if most is not None:

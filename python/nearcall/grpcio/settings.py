@@ -19,7 +19,7 @@ _NEEDLESS = ("grpc.so_reuseport", "grpc.keepalive", "grpc.http2", "grpc.enable_r
 
 
 def options_of(pairs: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
-    """Options of nearcall's that mean the same. What has no counterpart is left out, with a line in the log."""
+    """Options of nearcall that mean the same. Options without a counterpart are left out, with a line in the log."""
     found: dict[str, Any] = {}
     unknown: list[str] = []
     for name, value in pairs or ():
@@ -33,10 +33,10 @@ def options_of(pairs: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
 
 
 def compression_of(compression: Any) -> str | None:
-    """What compresses.
+    """The name of a compression; ``None`` for none.
 
     Raises:
-        ValueError: nearcall does not write that.
+        ValueError: nearcall does not write this compression.
     """
     if compression is None or compression == grpc.Compression.NoCompression:
         return None
@@ -46,10 +46,10 @@ def compression_of(compression: Any) -> str | None:
 
 
 def compressing(compression: Any) -> AbstractContextManager[object]:
-    """What lets the calls of a block compress as they say; ``None``: as their channel says.
+    """A block whose calls compress as ``compression`` says; ``None``: as their channel says.
 
     Raises:
-        ValueError: nearcall does not write that.
+        ValueError: nearcall does not write this compression.
     """
     if compression is None:
         return nullcontext()
@@ -60,7 +60,7 @@ def insecure_options(pairs: Iterable[tuple[str, Any]] | None, compression: Any) 
     """The options of a channel without encryption.
 
     Raises:
-        ValueError: an argument has no counterpart; says which.
+        ValueError: an argument has no counterpart; the message says which.
     """
     found: dict[str, Any] = {"allow_plaintext": True, **options_of(pairs)}
     if (written := compression_of(compression)) is not None:

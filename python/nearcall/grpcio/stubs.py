@@ -1,4 +1,4 @@
-"""What generated stubs ask of a channel, for threads and for event loops."""
+"""The methods of channels that generated stubs use, for threads and for event loops."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ __all__ = ["StubMethods"]
 
 
 class StubMethods:
-    """The four methods by which stubs name what they call. A channel says what it is called by."""
+    """The four methods by which stubs get their callables. A channel sets the classes of these callables."""
 
     _one_response: ClassVar[type[Any]]
-    """Calls a method with one response, made of channel, path, whether requests stream, serializer, deserializer."""
+    """The class of callables with one response; takes channel, path, whether requests stream, serializer,
+    deserializer.
+    """
     _many_responses: ClassVar[type[Any]]
-    """The same for a stream of responses."""
+    """The same for callables with a stream of responses."""
 
     def unary_unary(
         self,
@@ -22,7 +24,7 @@ class StubMethods:
         response_deserializer: Any = None,
         _registered_method: object = None,
     ) -> Any:
-        """What calls a method without streams."""
+        """The callable of a method without streams."""
         return self._one_response(self, method, False, request_serializer, response_deserializer)
 
     def unary_stream(
@@ -32,7 +34,7 @@ class StubMethods:
         response_deserializer: Any = None,
         _registered_method: object = None,
     ) -> Any:
-        """What calls a method with a stream of responses."""
+        """The callable of a method with a stream of responses."""
         return self._many_responses(self, method, False, request_serializer, response_deserializer)
 
     def stream_unary(
@@ -42,7 +44,7 @@ class StubMethods:
         response_deserializer: Any = None,
         _registered_method: object = None,
     ) -> Any:
-        """What calls a method with a stream of requests."""
+        """The callable of a method with a stream of requests."""
         return self._one_response(self, method, True, request_serializer, response_deserializer)
 
     def stream_stream(
@@ -52,5 +54,5 @@ class StubMethods:
         response_deserializer: Any = None,
         _registered_method: object = None,
     ) -> Any:
-        """What calls a method with streams both ways."""
+        """The callable of a method with streams both ways."""
         return self._many_responses(self, method, True, request_serializer, response_deserializer)

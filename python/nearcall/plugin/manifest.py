@@ -120,7 +120,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return SpecifierSet(self.api).contains(Version(api), prereleases=True)
 
     def tested_with(self, api: str) -> bool:
-        """Whether it says that it was tried with it."""
+        """Whether it says that it was tested with that version."""
         return SpecifierSet(self.tested).contains(Version(api), prereleases=True)
 
     def permission(self, name: str) -> Permission | None:

@@ -1,4 +1,4 @@
-"""The same for ``grpc.aio``: its servicers are served, and its stubs call, in the event loop that runs.
+"""The same for ``grpc.aio``: serves its servicers, and lets its stubs call, in the running event loop.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What stubs of ``grpc.aio`` call, and the calls that come of it."""
+"""The callables of stubs of ``grpc.aio``, and the call objects that they return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _END: Any = object()
 
 
 class _Callable(CallableBase):
-    """A method of a server's, for one stub."""
+    """A method of a server, for one stub."""
 
     def __init__(self, channel: Channel, path: str, streams_in: bool, serializer: Any, deserializer: Any) -> None:
         super().__init__(path, streams_in, serializer, deserializer)
@@ -42,7 +42,7 @@ class _Callable(CallableBase):
 
 
 class _Call:
-    """A call: what those with one response and those with a stream of them have in common."""
+    """A call: the base of calls with one response and of calls with a stream of responses."""
 
     def __init__(
         self,
@@ -71,7 +71,9 @@ class _Call:
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def _end(self, error: BaseException | None) -> BaseException | None:
-        """The call has ended so; returns what is to be raised for it. Only what is said first counts."""
+        """Ends the call with ``error``, or well; returns the exception to raise for it. Only the first call of this
+        method counts.
+        """
         if not self._ended.done():
             if isinstance(error, asyncio.CancelledError):
                 self._cancelled = True
@@ -86,12 +88,12 @@ class _Call:
         return self._error or error
 
     async def initial_metadata(self) -> grpc.aio.Metadata:
-        """What the server sent ahead of its response."""
+        """The metadata that the server sent ahead of its response."""
         await self._ended
         return grpc.aio.Metadata(*pairs_of(self._meta.initial))
 
     async def trailing_metadata(self) -> grpc.aio.Metadata:
-        """What the server sent with the end of the call."""
+        """The metadata that the server sent with the end of the call."""
         await self._ended
         if self._error is not None:
             return self._error.trailing_metadata()
@@ -116,11 +118,11 @@ class _Call:
         await self._method._channel._opened(patient=True)
 
     def cancelled(self) -> bool:
-        """Whether it was given up here."""
+        """Whether the call was given up here."""
         return self._cancelled
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the call has ended."""
         return self._ended.done()
 
     def time_remaining(self) -> float | None:
@@ -128,7 +130,7 @@ class _Call:
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
-        """Calls something with this call when it has ended."""
+        """Calls a function with this call when it has ended."""
         self._ended.add_done_callback(lambda _: callback(self))
 
     async def write(self, request: Any) -> None:
@@ -145,7 +147,7 @@ class _Call:
             raise self._error
 
     async def done_writing(self) -> None:
-        """Says that there are no more requests. Harmless when repeated."""
+        """Ends the stream of requests. Harmless when repeated."""
         if self._written is not None:
             self._written.close()
 
@@ -203,7 +205,7 @@ class StreamCall(_Call):
         """The next response; ``grpc.aio.EOF`` if there is none.
 
         Raises:
-            grpc.aio.AioRpcError: the call did not end well.
+            grpc.aio.AioRpcError: the call failed.
         """
         response = await self._next()
         return grpc.aio.EOF if response is _END else response
@@ -239,7 +241,7 @@ class StreamCall(_Call):
             yield response
 
     async def initial_metadata(self) -> grpc.aio.Metadata:
-        """What the server has sent ahead of its responses, as far as it has come with them."""
+        """The metadata that the server sent ahead of its responses, if it has arrived with them."""
         await asyncio.wait((self._opening,))
         return grpc.aio.Metadata(*pairs_of(self._meta.initial))
 
@@ -276,7 +278,9 @@ class MultiCallable(_Callable):
 
 
 class StreamMultiCallable(_Callable):
-    """A method with a stream of responses: ``grpc.aio.UnaryStreamMultiCallable`` or that of streams both ways."""
+    """A method with a stream of responses: ``grpc.aio.UnaryStreamMultiCallable`` or
+    ``grpc.aio.StreamStreamMultiCallable``.
+    """
 
     _streams_out = True
 
@@ -297,7 +301,7 @@ class StreamMultiCallable(_Callable):
 
 
 class _Written:
-    """The requests that somebody writes one by one."""
+    """The requests of a call that are written one by one."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Any] = asyncio.Queue(1)
@@ -364,6 +368,6 @@ def _aio_error(code: grpc.StatusCode, message: str, initial: Any, trailing: Any)
 
 
 def _look(task: asyncio.Future[Any]) -> None:
-    """A failure that nobody awaits is no news for the event loop."""
+    """Reads a task's exception, so that the event loop does not warn of an exception that nobody retrieved."""
     if not task.cancelled():
         task.exception()

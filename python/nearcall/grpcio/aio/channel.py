@@ -1,4 +1,4 @@
-"""``nearcall.grpcio.aio.channel``: what stubs of ``grpc.aio`` call through."""
+"""``nearcall.grpcio.aio.channel``: channels for stubs of ``grpc.aio``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "channel", "insecure_channel"]
 
 _PAUSE = 0.1
-"""Seconds between two attempts to connect for somebody who waits for a server, and between two looks at a state."""
+"""Seconds between two attempts to connect while a caller waits for a server, and between two checks of a state."""
 
 
 class Channel(StubMethods, grpc.aio.Channel):
@@ -57,8 +57,8 @@ class Channel(StubMethods, grpc.aio.Channel):
         return grpc.ChannelConnectivity.IDLE
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Waits until it is another one."""
-        while self.get_state() == last_observed_state:  # noqa: ASYNC110 - closing it says nothing to anybody
+        """Waits until the state is another one."""
+        while self.get_state() == last_observed_state:  # noqa: ASYNC110 - closing the channel notifies nobody
             await asyncio.sleep(_PAUSE)
 
     async def channel_ready(self) -> None:
@@ -83,14 +83,14 @@ class Channel(StubMethods, grpc.aio.Channel):
         return f"<{'closed ' if self._closed else ''}asynchronous channel of nearcall.grpcio to {self._url}>"
 
     async def _try(self) -> None:
-        with suppress(Unavailable, DeadlineExceeded, Cancelled):  # the next call says it
+        with suppress(Unavailable, DeadlineExceeded, Cancelled):  # the next call raises it
             await self._opened()
 
     async def _opened(self, *, patient: bool = False) -> Nearcall:
         """The connection. With ``patient`` it waits for a server.
 
         Raises:
-            nearcall.RpcError: there is none.
+            nearcall.RpcError: there is no connection.
         """
         async with self._connecting:
             while self._channel is None:
@@ -108,7 +108,7 @@ class Channel(StubMethods, grpc.aio.Channel):
             return self._channel
 
     async def _callable(self, method: EncodedMethod, service: str, patient: bool) -> Callable[..., Any]:
-        """What calls a method with encoded messages."""
+        """The callable of a method that takes and returns encoded messages."""
         channel = await self._opened(patient=patient)
         called: Callable[..., Any] = getattr(channel.client(encoded_class(service, [method])).service, method.name)
         return called
@@ -138,12 +138,12 @@ def insecure_channel(
 
     Args:
         target: ``localhost:50051``, ``dns:///host:50051``, ``unix:/path``.
-        options: Pairs of a name and a value; ``grpc.max_receive_message_length`` counts.
+        options: Pairs of a name and a value; only ``grpc.max_receive_message_length`` has an effect.
         compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
         interceptors: Must be empty.
 
     Raises:
-        ValueError: an argument has no counterpart; says which.
+        ValueError: an argument has no counterpart; the message says which.
     """
     if interceptors:
         raise ValueError(

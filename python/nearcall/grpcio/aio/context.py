@@ -14,7 +14,7 @@ __all__ = ["ServicerContext"]
 
 
 class ServicerContext(CallerOf, grpc.aio.ServicerContext[Any, Any]):
-    """What ``context`` is in a servicer: the interface of ``grpc.aio``, of a call that nearcall serves."""
+    """The ``context`` that a servicer gets: the interface of ``grpc.aio``, for a call that nearcall serves."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
@@ -41,7 +41,7 @@ class ServicerContext(CallerOf, grpc.aio.ServicerContext[Any, Any]):
         self._outcome.send_initial(initial_metadata)
 
     async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()) -> NoReturn:
-        """Ends the call here, by an exception."""
+        """Ends the call, and the servicer's method by an exception."""
         self._outcome.abort(code, details, trailing_metadata)
         raise grpc.aio.AbortError(f"{code}: {details}")
 
@@ -51,23 +51,23 @@ class ServicerContext(CallerOf, grpc.aio.ServicerContext[Any, Any]):
         raise grpc.aio.AbortError(f"{status.code}: {status.details}")
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        """Metadata that goes back with the end of the call, in place of what was set before."""
+        """Sets the metadata that is sent with the end of the call, in place of metadata that was set before."""
         self._outcome.set_trailing(trailing_metadata)
 
     def trailing_metadata(self) -> Any:
-        """What was set."""
+        """The metadata that was set."""
         return self._outcome.trailing
 
     def invocation_metadata(self) -> tuple[Metadatum, ...]:  # type: ignore[override]
-        """What the client sent beside its request."""
+        """The metadata that the client sent with its request."""
         return self._outcome.invocation_metadata
 
     def set_code(self, code: grpc.StatusCode) -> None:
-        """The status with which the call ends."""
+        """Sets the status code with which the call ends."""
         self._outcome.set_code(code)
 
     def set_details(self, details: str) -> None:
-        """What is said of it."""
+        """Sets the status message."""
         self._outcome.set_message(details)
 
     def code(self) -> Any:
@@ -75,15 +75,15 @@ class ServicerContext(CallerOf, grpc.aio.ServicerContext[Any, Any]):
         return self._outcome.code or 0
 
     def details(self) -> str:
-        """What was set."""
+        """The status message that was set."""
         return self._outcome.message or ""
 
     def set_compression(self, compression: Any) -> None:
-        """How messages are compressed from here on: with gzip, or not, for clients that read it."""
+        """Sets how further messages are compressed: with gzip, for clients that can read it, or not at all."""
         self._outcome.set_compression(compression)
 
     def disable_next_message_compression(self) -> None:
-        """The next response is not compressed."""
+        """Sends the next response uncompressed."""
         self._outcome.skip_next_compression()
 
     def time_remaining(self) -> float | None:  # type: ignore[override]
@@ -91,7 +91,7 @@ class ServicerContext(CallerOf, grpc.aio.ServicerContext[Any, Any]):
         return self._outcome.call.time_left
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
-        """Calls something with this context when the call has ended."""
+        """Calls a function with this context when the call has ended."""
         if not self._outcome.add_callback(lambda: callback(self)):
             callback(self)
 

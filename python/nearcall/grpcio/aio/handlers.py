@@ -1,4 +1,4 @@
-"""From a servicer's methods to handlers of encoded messages, in an event loop."""
+"""Makes handlers of encoded messages from a servicer's methods, for an event loop."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ __all__ = ["services"]
 
 
 _END: Any = object()
-"""What there is after the last item."""
+"""Stands for the end of a stream."""
 
 
 class _LoopMethod:
-    """A servicer's method that is awaited; where there are interceptors, any: ordinary functions run in threads."""
+    """A servicer's method in the event loop: a coroutine function, or with interceptors any method. Ordinary functions
+    run in threads.
+    """
 
     def __init__(self, path: str, handler: Any, interceptors: Sequence[Any]) -> None:
         self._path = path
@@ -34,11 +36,11 @@ class _LoopMethod:
         outcome = self._begin()
         try:
             handler, context, called = await self._called(message, outcome)
-            if handler.response_streaming:  # an interceptor's
+            if handler.response_streaming:  # a handler of an interceptor
                 response = await anext(_responses(context, called), None)
             else:
                 response = await called
-            # A servicer that has said how the call ends may return nothing.
+            # A servicer that has set a status may return nothing.
             written = b"" if outcome.number else encoded(handler, response, self._path)
             outcome.succeed()
             return written
@@ -63,7 +65,7 @@ class _LoopMethod:
                         outcome.message_sent()
                 finally:
                     await responses.aclose()  # type: ignore[attr-defined]
-            else:  # an interceptor's
+            else:  # a handler of an interceptor
                 response = await called
                 if not outcome.number:
                     yield encoded(handler, response, self._path)
@@ -91,7 +93,7 @@ class _LoopMethod:
         streamed = not isinstance(message, bytes)
         if handler.request_streaming:
             request = context._requests = _requests(handler, message if streamed else _only(message), self._path)
-        else:  # where a stream comes all the same, the handler is an interceptor's
+        else:  # a stream may arrive all the same, if the handler is an interceptor's
             request = decoded(handler, await anext(message, b"") if streamed else message, self._path)
         if not is_coroutine(handler):
             called = _in_thread(behavior_of(handler), request, ThreadContext(outcome))
@@ -100,14 +102,16 @@ class _LoopMethod:
 
 
 async def _in_thread(behavior: Callable[[Any, Any], Any], request: Any, context: ThreadContext) -> Any:
-    """What an ordinary function returns, run in a thread of the loop's executor; so are the steps of its streams."""
+    """Runs an ordinary function in a thread of the loop's executor, and the steps of its streams as well; returns its
+    result.
+    """
     if hasattr(request, "__anext__"):
         request = _taken(request, asyncio.get_running_loop())
     return await asyncio.to_thread(behavior, request, context)
 
 
 def _taken(requests: AsyncIterator[Any], loop: asyncio.AbstractEventLoop) -> Iterator[Any]:
-    """A stream of the loop's, in another thread."""
+    """A stream of the event loop as an iterator for another thread."""
 
     async def step() -> Any:
         return await anext(requests, _END)
@@ -117,7 +121,7 @@ def _taken(requests: AsyncIterator[Any], loop: asyncio.AbstractEventLoop) -> Ite
 
 
 async def _items_of(called: Awaitable[Any]) -> AsyncIterator[Any]:
-    """A stream that an ordinary function returns, in the loop."""
+    """A stream that an ordinary function returns, as an asynchronous iterator."""
     items = iter(await called)
     try:
         while (item := await asyncio.to_thread(next, items, _END)) is not _END:
@@ -128,7 +132,7 @@ async def _items_of(called: Awaitable[Any]) -> AsyncIterator[Any]:
 
 
 def _nothing(_outcome: Outcome) -> None:
-    """A handler in a loop is cancelled when its call ends early, and so comes to its end by itself."""
+    """Does nothing: a handler in a loop is cancelled when its call ends early, so nothing needs to watch the call."""
 
 
 async def _only(message: bytes) -> AsyncIterator[bytes]:
@@ -141,7 +145,7 @@ async def _requests(handler: Any, messages: AsyncIterator[bytes], path: str) -> 
 
 
 async def _responses(context: ServicerContext, called: Any) -> AsyncIterator[Any]:
-    """What an asynchronous generator yields, or what a coroutine writes to its context."""
+    """The responses that an asynchronous generator yields, or that a coroutine writes to its context."""
     if hasattr(called, "__aiter__"):
         try:
             async for response in called:
@@ -169,7 +173,7 @@ async def _responses(context: ServicerContext, called: Any) -> AsyncIterator[Any
 
 
 def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], Awaitable[Any]]:
-    """What an interceptor goes on with: the next one, in the end the servicer's handler."""
+    """The function by which an interceptor asks the next interceptor, or at last gets the servicer's handler."""
 
     async def proceed(details: Any) -> Any:
         if not interceptors:
@@ -180,9 +184,10 @@ def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], 
 
 
 def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:
-    """What :class:`nearcall.Server` serves for some servicers: coroutine functions in the loop, others in threads.
+    """The objects that :class:`nearcall.Server` serves for some servicers: coroutine functions run in the loop, others
+    in threads.
 
-    Interceptors are coroutines: where there are any, all methods begin in the loop.
+    Interceptors are coroutines: with interceptors, all methods begin in the loop.
 
     Raises:
         ValueError: a name cannot be served.

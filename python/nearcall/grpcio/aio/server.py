@@ -17,7 +17,7 @@ __all__ = ["Server", "server"]
 
 
 class Server(ServerBase):
-    """A server that servicers are added to, as to that of ``grpc.aio``; made by :func:`server`.
+    """A server to which servicers are added, like that of ``grpc.aio``; made by :func:`server`.
 
     Its handlers run in the event loop in which it was started.
     """
@@ -26,7 +26,7 @@ class Server(ServerBase):
         """Serves from now on.
 
         Raises:
-            ValueError: it serves already, or nowhere.
+            ValueError: the server has started already, or has no address.
         """
         self._start(made_of(self._methods, self._interceptors), asyncio.get_running_loop())
 
@@ -35,7 +35,7 @@ class Server(ServerBase):
         await asyncio.get_running_loop().run_in_executor(None, self._stop, grace)
 
     async def wait_for_termination(self, timeout: float | None = None) -> bool:
-        """Waits until the server was stopped. Whether that was so within ``timeout`` seconds."""
+        """Waits until the server was stopped, at most ``timeout`` seconds. Returns whether it was."""
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._tell_end(lambda: loop.call_soon_threadsafe(ended.set))
@@ -75,11 +75,11 @@ def server(
         maximum_concurrent_rpcs: Calls that may be under way or waiting at once.
         compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
         tls: Certificate and key for :meth:`Server.add_secure_port`.
-        services: Services of nearcall's to serve besides.
+        services: Services of nearcall to serve as well.
         besides: Further options, as for :class:`nearcall.Server`.
 
     Raises:
-        ValueError: an argument has no counterpart; says which.
+        ValueError: an argument has no counterpart; the message says which.
         TypeError: a handler does not say which methods it has.
     """
     found = server_options(options, maximum_concurrent_rpcs, compression, besides)
