@@ -226,14 +226,14 @@ class Call:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who called: ``pid``, ``uid`` and ``gid``, or ``address``; certified also ``subject``, ``names``."""
+        """The caller: ``pid``, ``uid`` and ``gid``, or ``address``; with a certificate also ``subject``, ``names``."""
 
     @property
     def time_left(self) -> float | None:
         """Seconds until the caller stops waiting; ``None`` if it waits for ever."""
 
     compress: bool | None
-    """Whether what is sent is compressed; ``None``: as the server's options say."""
+    """Whether sent messages are compressed; ``None``: as the server's options say."""
 
     @property
     def received_compressed(self) -> bool:
@@ -440,7 +440,7 @@ class Connection:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who the server is: ``pid``, ``uid`` and ``gid``, or ``address``; certified also ``subject``, ``names``."""
+        """The server: ``pid``, ``uid`` and ``gid``, or ``address``; with a certificate also ``subject``, ``names``."""
 
     @property
     def peers(self) -> list[dict[str, Any]]:

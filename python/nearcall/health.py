@@ -66,7 +66,7 @@ class HealthListResponse(msgspec.Struct, frozen=True):
     """The status of everything that the server says something of."""
 
     statuses: dict[str, HealthCheckResponse]
-    """By the names of the services."""
+    """The statuses, by the names of the services."""
 
 
 @service(name=NAME)

@@ -35,14 +35,15 @@ class MethodStatistics(msgspec.Struct, frozen=True):
     items_out: int
     """Items of streams that were sent."""
     bytes_in: int
-    """Bytes of arguments and items that have arrived, as they travel."""
+    """Bytes of arguments and items that have arrived, encoded."""
     bytes_out: int
-    """Bytes of results and items that were sent, as they travel."""
+    """Bytes of results and items that were sent, encoded."""
     latency_sum: int
-    """Nanoseconds that all calls together took, from when one was received until its end was sent."""
+    """Nanoseconds that all calls together took, each from its arrival until its end was sent."""
     latency: list[tuple[int, int]]
-    """How long the calls took that have ended: pairs of nanoseconds and a count, ascending. So many calls took at most
-    that time, and at least 32/33 of it."""
+    """How long the ended calls took: pairs of nanoseconds and a count, ascending. That many calls took at most this
+    time, and at least 32/33 of it.
+    """
 
     @property
     def calls(self) -> int:
@@ -63,17 +64,17 @@ class Statistics(msgspec.Struct, frozen=True):
     version: str
     """Its nearcall's version."""
     measurement: float
-    """Which measurement this is: the time on the server's clock when it began. Another one begins from zero."""
+    """Identifies the measurement: the time on the server's clock when it began. Each measurement begins from zero."""
     seconds: float
-    """For how long it has measured."""
+    """Seconds since measuring began."""
     watchers: int
-    """Connections that watch."""
+    """Connections whose clients watch."""
     connections: int
     """Connections open, those of watchers included."""
     workers: int
     """Threads that receive calls and run handlers."""
     idle_workers: int
-    """Those of them that stand by."""
+    """Threads among these that are idle."""
     queued: int
     """Calls that wait because ``max_concurrency`` handlers run."""
     in_flight: int
@@ -81,9 +82,9 @@ class Statistics(msgspec.Struct, frozen=True):
     methods: list[MethodStatistics]
     """The methods in order, those without a call included."""
     memory: int = 0
-    """Bytes kept of what clients have sent, and of what waits for them to read."""
+    """Bytes kept for clients: of messages that they have sent, and of messages that wait for them to read."""
     max_memory: int = 0
-    """How many there may be: the server's option ``max_memory``."""
+    """The most that may be kept: the server's option ``max_memory``."""
 
 
 @service(name=NAME)

@@ -1,4 +1,6 @@
-"""Memory for what is sent, which peers on this machine map: messages name it instead of carrying a copy."""
+"""Memory for values that will be sent. Peers on this machine map it, and messages refer to it instead of carrying a
+copy.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def buffer(nbytes: int) -> memoryview:
     """Memory for bytes that will be sent: over shared memory it is handed over and not copied, and so is a part of it.
 
     Until every receiver has dropped what it got, write to it only if they may see the change. Ask for another buffer
-    instead: that costs about a microsecond, because memory that nobody has any more is used again.
+    instead: that costs about a microsecond, because memory that no process uses any more is used again.
 
     Args:
         nbytes: Bytes, zero or more.

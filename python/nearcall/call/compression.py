@@ -12,7 +12,7 @@ __all__ = ["compression"]
 
 
 class compression(Block["compression"]):  # noqa: N801 - reads as a word: with nearcall.compression("gzip")
-    """Says how every call inside the block compresses what it sends over gRPC and HTTP, whatever its channel's option
+    """Sets how every call inside the block compresses what it sends over gRPC and HTTP, whatever its channel's option
     ``compression`` says. Over other transports nothing is compressed, and the block has no effect.
 
     Blocks nest; the nearest one counts. The server must be able to decompress: gRPC's and Connect's read gzip. Works in

@@ -35,7 +35,7 @@ class Context:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who called, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A client with
+        """The caller, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A client with
         a certificate also has ``subject`` and ``names``, those of the certificate.
         """
         return self._call.peer

@@ -1,4 +1,4 @@
-"""What a server makes of its handlers' exceptions: a status for the caller, and a line in the log for a fault."""
+"""Turns handlers' exceptions into statuses for callers, and logs faults."""
 
 from __future__ import annotations
 

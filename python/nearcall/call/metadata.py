@@ -96,12 +96,12 @@ class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcal
         self.pairs: MetadataPairs = self._own
         """The metadata to send, with that of the outer blocks."""
         self.initial = Metadata()
-        """What the server sent ahead of the last call's result."""
+        """The metadata that the server sent ahead of the last call's result."""
         self.trailing = Metadata()
-        """What the server sent with the end of the last call."""
+        """The metadata that the server sent with the end of the last call."""
 
     def received(self, initial: bool, pairs: MetadataPairs) -> None:
-        """Called by the core with what came back."""
+        """Called by the core with metadata that the server sent."""
         if initial:
             self.initial = Metadata(pairs)
         else:

@@ -1,4 +1,4 @@
-"""What belongs to one client of a server: its connection as its handlers see it, and its session."""
+"""One client of a server, as handlers see it: its connection and its session."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class ServerConnection:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who the client is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A
-        client with a certificate also has ``subject`` and ``names``, those of the certificate.
+        """The client, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A client with
+        a certificate also has ``subject`` and ``names``, those of the certificate.
         """
         return dict(self._peer)
 

@@ -60,7 +60,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Calls the method and prints what comes back."""
+    """Calls the method and prints its result."""
     arguments = read_arguments(options.arguments)
     if options.timeout is not None and options.timeout <= 0:
         raise UsageError(f"--timeout {options.timeout}: it must be more than 0 seconds")

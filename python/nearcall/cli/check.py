@@ -182,10 +182,10 @@ def _as_json(meetings: list[_Meeting]) -> str:
 
 
 def _version(target: str, options: argparse.Namespace) -> _Version:
-    """What an argument stands for.
+    """The version that an argument of the command stands for.
 
     Raises:
-        UsageError: it stands for none.
+        UsageError: there is no such version.
     """
     try:
         if "://" in target:
@@ -216,7 +216,7 @@ def _load(target: str) -> type:
     """The service's class that ``module:name`` or ``file.py:name`` stands for.
 
     Raises:
-        UsageError: it stands for none.
+        UsageError: there is no such version.
     """
     path, _, name = target.partition(":")
     found = _in_file(path, name) if path.endswith(".py") else find(target)

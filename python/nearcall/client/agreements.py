@@ -65,7 +65,7 @@ class Agreement:
         self._plans: dict[str, ServicePlan] = {}
         """The plan of the class, by the service's name; empty without a class."""
         self._described: dict[str, DescribedService] = {}
-        """What the first server described, if there is no class."""
+        """The services that the first server described, if there is no class."""
         self._methods: dict[str, Methods] = {}
         """By the services' names: all methods of a class, or those of a described service that were asked for."""
         self._state: Description | RpcError = FailedPrecondition(f"{url}: nobody has said what is served")

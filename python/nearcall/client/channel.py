@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ChannelBase(Connected):
-    """What channels for threads and for event loops have in common."""
+    """The base of channels for threads and for event loops."""
 
     _kind = "channel"
     _for_threads = "with nearcall.Channel(...)"
@@ -71,7 +71,7 @@ class ChannelBase(Connected):
             raise Cancelled(f"this channel to {self._url} was closed")
 
     def _agree(self, cls: type | None) -> Agreement:
-        """What a new client of the class and the server agree on."""
+        """Makes the agreement of a new client of the class with the server."""
         self._check_open()
         agreement = self._compare(cls)
         if agreement.gives:
@@ -176,7 +176,7 @@ class Channel(ChannelBase, ForThreads):
             first is the outermost.
         codec: For ``http://``: write messages in Protobuf (``"protobuf"``), or in JSON (``"json"``).
         use_get: For ``http://``: call methods that are marked :func:`~nearcall.no_side_effects` by GET, so that caches
-            may answer. What is longer than 4 KiB is posted all the same.
+            may answer. Calls longer than 4 KiB are posted all the same.
         compression: For ``grpc://`` and ``http://``: compress what is sent, from 1 KiB, with ``"gzip"`` or ``"zstd"``.
             A server that cannot read it refuses every call; gRPC's and Connect's read gzip. What a server compresses is
             read whatever this says.

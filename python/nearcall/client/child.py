@@ -43,7 +43,7 @@ class SpawnOptions(ChannelOptions, total=False):
 
 
 class ChildBase(ClientBase):
-    """What clients of spawned processes have in common, for threads and for event loops."""
+    """The base of clients of spawned processes, for threads and for event loops."""
 
     _for_threads = "with nearcall.spawn(...)"
     _for_loops = "async with nearcall.aio.spawn(...)"
@@ -165,7 +165,7 @@ class ChildProcess:
     """A process that was started to serve, and how it ends: for clients in threads and in event loops alike.
 
     Args:
-        command: What was started.
+        command: The program and its arguments.
         process: The process.
         ours: This process's end of the connection. A connected client has a copy, so this one can be closed then.
     """

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ClientBase(Connected, HasService):
-    """What clients for threads and for event loops have in common."""
+    """The base of clients for threads and for event loops."""
 
     _kind = "client"
     _for_threads = "with nearcall.connect(...)"
@@ -90,7 +90,7 @@ class Client(ClientBase, ForThreads, Generic[T]):
         return self.service
 
     def close(self) -> None:
-        """Ends the client: what is called from now on fails with :class:`~nearcall.Cancelled`. Harmless when repeated.
+        """Ends the client: later calls fail with :class:`~nearcall.Cancelled`. Harmless when repeated.
 
         The client of :func:`connect` ends its connection, too, and with it the calls under way, which fail in the same
         way. One of several clients of a :class:`Channel` leaves the connection to the others, and its calls under way

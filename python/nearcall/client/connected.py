@@ -69,7 +69,7 @@ class Connected(ABC):
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
+        """The server, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
         ``tls://`` also ``subject`` and ``names``, which its certificate is for.
 
         There is no ``pid`` where the kernel does not know it: over ``fd://``, of a process in a container, and of a
@@ -80,8 +80,8 @@ class Connected(ABC):
 
     @property
     def peers(self) -> list[dict[str, Any]]:
-        """Who the servers are that are connected now, each as :attr:`peer`: with ``balancing="round_robin"`` all that
-        are called in turn, otherwise at most one. Then ``peer`` is one of them.
+        """The servers that are connected now, each as :attr:`peer`: with ``balancing="round_robin"`` all that are
+        called in turn, otherwise at most one. Then ``peer`` is one of them.
         """
         return self._opened().peers
 

@@ -1,4 +1,4 @@
-"""What becomes of a one-way call when there is no room to send it: the option ``oneway`` of clients."""
+"""The option ``oneway`` of clients: what happens to a one-way call when there is no room to send it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_oneway(policy: OnewayPolicy) -> OnewayPolicy:
 
 
 def drop_reporter(url: str) -> Callable[[dict[str, int]], None]:
-    """What the core calls, once in a while, with the numbers of dropped calls by method."""
+    """The function that the core calls, once in a while, with the numbers of dropped calls by method."""
 
     def report(dropped: dict[str, int]) -> None:
         by_method = ", ".join(f"{number} of {method}" for method, number in sorted(dropped.items()))

@@ -89,9 +89,9 @@ def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions])
         options: As the user gave them.
 
     Raises:
-        InvalidArgument: one is malformed; says which, and what it may be.
-        TypeError: there is no such option, or one has the wrong type.
-        ValueError: one does not fit the URL.
+        InvalidArgument: an option is malformed; the message says which, and what it may be.
+        TypeError: there is no such option, or an option has the wrong type.
+        ValueError: an option does not fit the URL.
     """
     check_url(url, service=False)
     known = _checked.__kwdefaults__ or {}

@@ -40,7 +40,7 @@ class Retry(msgspec.Struct, frozen=True):
         multiplier: By how much a pause is longer than the one before; 1 or more.
         codes: Statuses after which a call is sent again. A call whose connection was lost is sent again in any case.
         max_tokens: The budget's size; ``0``: there is no budget.
-        token_ratio: What a success brings back.
+        token_ratio: Tokens that a success brings back.
 
     Raises:
         InvalidArgument: a value is out of range.

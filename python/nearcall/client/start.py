@@ -49,7 +49,7 @@ def as_completed(calls: Iterable[StartedCall[R]], timeout: float | None = None) 
         first = next(nearcall.as_completed(asked)).result()
 
     Args:
-        calls: What ``start`` returned, each once.
+        calls: Calls that ``start`` returned; each is yielded once.
         timeout: Seconds from now on for all of them.
 
     Raises:

@@ -99,7 +99,7 @@ class ParameterType(NamedTuple):
     type: ValueType
     required: bool
     default: Any
-    """What an absent argument stands for; ``...`` if the interface leaves that to the handler."""
+    """The value of an absent argument; ``...`` if the interface leaves that to the handler."""
     fallback: Any = ...
     """The handler's default in that case; ``...`` if it is not known here."""
 

@@ -81,7 +81,7 @@ class Sender:
         return False
 
     def rewrite(self, value: Any) -> Any:
-        """What to encode in the value's place."""
+        """The value to encode in its place."""
         return value
 
     def check(self, value: Any) -> bool:
@@ -174,7 +174,7 @@ def is_record(value: Any) -> bool:
 
 
 def loss(value: Any, cls: type) -> str:
-    """What to add to an error if the value is of a subclass."""
+    """The end of an error message if the value is of a subclass."""
     if not isinstance(value, cls):
         return ""
     return ", a subclass, which would arrive without what is its own: declare it, or a union of tagged Structs"

@@ -46,8 +46,8 @@ def check_seconds(option: str, value: Any, *, otherwise: str = "", endless: bool
 
     Args:
         option: Its name.
-        value: What was given.
-        otherwise: What else the option may be, for the message.
+        value: The value that was given.
+        otherwise: Another value that the option may have, for the message.
         endless: Whether infinity is allowed.
 
     Raises:
@@ -79,7 +79,7 @@ def check_url(url: object, *, service: bool = True) -> None:
     """A client's URL, as far as Python can tell.
 
     Args:
-        url: What was given.
+        url: The value that was given.
         service: Whether a service follows it in the call, for the message.
 
     Raises:

@@ -98,7 +98,7 @@ class Handler:
         """Called when the handler's call has raised: finds out whose fault that is, and reports it.
 
         Args:
-            error: What was raised.
+            error: The exception.
             question: The question that was asked.
             began: From :meth:`begins`.
 

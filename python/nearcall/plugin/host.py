@@ -153,7 +153,7 @@ class Extension(Generic[P, R]):
 
 
 class PluginHostBase(ABC):
-    """What plugin hosts for threads and for event loops have in common."""
+    """The base of plugin hosts for threads and for event loops."""
 
     def __init__(self, directory: Directory, settings: Settings) -> None:
         if isinstance(directory, (str, Path)):
@@ -295,7 +295,7 @@ class PluginHost(PluginHostBase):
         options: The options below, by name.
         name: The host's name, for plugins and messages; the program's if not given.
         api: The version of the interface that it gives to plugins; ``"1.0"``.
-        services: What plugins can be granted: objects of service classes, by the names of permissions.
+        services: The services that plugins can be granted: objects of service classes, by the names of permissions.
         points: The extension points that it asks.
         policy: For each permission ``"grant"``, ``"deny"`` or ``"ask"``. Unless it says otherwise, services are granted
             to plugins that ask for them in the manifest, and the user is asked about ``files``, ``network``,

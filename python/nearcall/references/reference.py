@@ -174,7 +174,7 @@ def release(reference: object) -> None:
     object of this process that came back.
 
     Args:
-        reference: What a call returned, or what a handler was given.
+        reference: The reference that a call returned, or that a handler got.
 
     Raises:
         TypeError: ``reference`` is none.

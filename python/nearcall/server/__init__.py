@@ -1,4 +1,4 @@
-"""The serving side: servers, the processes they spread over, who answers whom, and what becomes of a handler's errors.
+"""The serving side: servers, their worker processes, the objects that answer clients, and health.
 
 Of the clients it uses only what calls the objects that they pass.
 """

@@ -1,4 +1,4 @@
-"""What a worker and its parent tell each other of the server's health: a name and a state in each message."""
+"""The messages between a worker and its parent about the server's health: a name and a state in each."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 
 def codecs_for(urls: Sequence[str]) -> dict[str, Codec]:
-    """The codecs beside msgpack that are spoken at these URLs, by the core's names of them."""
+    """The codecs besides msgpack that these URLs need, by the core's names for them."""
     if not any(map(speaks_protobuf, urls)):
         return {}
     from ..codec.protobuf.service import Protobuf  # only where it is needed
@@ -80,7 +80,7 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
     for each in served:
         own = [next(rest) for _ in each.plan.methods]
         if each.plan.encoded and codec.name != "protobuf":
-            continue  # whoever encodes its messages writes Protobuf
+            continue  # the messages of such a service are Protobuf
         for plan, (method, handler) in zip(in_codec(each.plan, codec).methods, own, strict=True):
             found.append(Entry(plan.path or "", plan, handler, method.kind, each.plan.errors))
     return found

@@ -1,4 +1,4 @@
-"""``Server.health``: what a server says of its health."""
+"""``Server.health``: the state that a server tells health checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who answers: one object for all clients, or an object for each, which the server makes."""
+"""The objects that answer: one for all clients, or one for each client, which the server makes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Served(NamedTuple):
 
 
 def end_of(instance: object) -> Any:
-    """What ends an object of one client: its ``aclose`` or ``close``, if it has one."""
+    """The method that ends an object of one client: its ``aclose`` or ``close``, if it has one."""
     return getattr(instance, "aclose", None) or getattr(instance, "close", None)
 
 

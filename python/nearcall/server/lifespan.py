@@ -33,8 +33,8 @@ _LOOK = 0.5
 
 
 class Lifespan:
-    """What a server enters before it serves, and leaves when it has served: both in one thread, or in one task of the
-    server's event loop.
+    """The user's block that a server enters before it serves, and leaves when it has served: both in one thread, or in
+    one task of the server's event loop.
 
     Args:
         function: The option as given.

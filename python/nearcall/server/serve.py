@@ -46,8 +46,8 @@ def serve(
     Args:
         services_and_urls: As for :class:`Server`. With ``workers``, classes or functions without arguments in place of
             the objects: each worker process makes objects of its own.
-        workers: Serve with so many processes. This one accepts the clients, hands them to the workers in turn, and
-            starts another worker when one dies.
+        workers: Serve with so many processes. This process accepts the clients, hands each to the worker with the
+            fewest, and starts another worker when one dies.
         grace: Seconds that calls under way have to finish when serving ends.
         on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then. With
             ``workers`` it is called with the :class:`~nearcall.Workers`, once all of them serve.

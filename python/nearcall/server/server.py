@@ -120,8 +120,8 @@ class Server:
             last one, within 5 seconds. If it is asynchronous, it runs in the event loop of the coroutine handlers,
             otherwise in a thread of its own. What it yields is for :func:`nearcall.depends`. If it ends earlier,
             :meth:`wait` returns.
-        error_handlers: What clients are sent in the place of an exception, by its class: functions that take it, and
-            return or raise another one, such as :class:`nearcall.NotFound`. The nearest class counts.
+        error_handlers: Functions by exception class, which take a handler's exception and return or raise the one to
+            send in its place, such as :class:`nearcall.NotFound`. The nearest class counts.
         overrides: For tests: what to call in the place of functions that handlers name in :func:`nearcall.depends`.
 
     Raises:
@@ -412,7 +412,7 @@ class Server:
 
         Args:
             listeners: Where clients come from.
-            urls: What to show as its URLs.
+            urls: The URLs to show.
             tell_health: Called with each change of this process's health, to tell the other workers.
             ended: Called if the lifespan ends before the server is stopped.
 

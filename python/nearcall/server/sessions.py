@@ -1,4 +1,4 @@
-"""Clients that come and go: the user's hooks, and the end of what was made for a client."""
+"""Clients that come and go: runs the user's hooks, and ends objects that were made for a client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .instances import end_of
 __all__ = ["Hook", "Sessions", "check_hook"]
 
 Hook: TypeAlias = "Callable[[ServerConnection], object]"
-"""A function for a client's first or last moment."""
+"""A function that is called when a client connects or disconnects."""
 
 
 def check_hook(option: str, hook: Hook | None) -> Hook | None:
@@ -52,7 +52,7 @@ def check_hook(option: str, hook: Hook | None) -> Hook | None:
 
 
 class Sessions:
-    """Runs what is to be done when a client of one server comes or goes. Any thread of the server may call it.
+    """Runs hooks and ends objects when a client of one server comes or goes. Any thread of the server may call it.
 
     Args:
         on_connect: Called before a client's first call.
@@ -82,7 +82,7 @@ class Sessions:
         return threading.get_ident() in self._at_work
 
     def at_work(self) -> str:
-        """What runs just now for clients that have come or gone."""
+        """The functions that run just now for clients that have come or gone, for messages."""
         counts = Counter(list(self._at_work.values()))
         running = (what if count == 1 else f"{what} ({count} times)" for what, count in counts.items())
         return ", ".join(running) or "clients that have gone"

@@ -16,7 +16,7 @@ class Terminated(BaseException):
 
 
 class Told:
-    """What signals have told the process since :func:`raise_when_told`."""
+    """The signals that have arrived since :func:`raise_when_told`."""
 
     def __init__(self) -> None:
         self.to_end = False

@@ -34,7 +34,7 @@ READY = b"ready\n"
 
 @dataclass
 class Task:
-    """What every worker is to do."""
+    """The task of every worker."""
 
     makers: list[Callable[[], object]]
     urls: list[str]

@@ -7,7 +7,7 @@ worker there are
 - the lifeline, a socket pair: through it the worker says once that it serves, or why it cannot; when the parent closes
   its end, or dies, the worker finishes its calls and ends;
 - a channel for each URL, a socket pair through which the clients come;
-- a counter of the clients that the worker is through with.
+- a counter of the worker's clients that have gone.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Workers:
         self._signals = 0
         self._waker: tuple[socket.socket, socket.socket] | None = None
         self._said: dict[str, bool] = {}
-        """The health that was set, by name: a new worker is told."""
+        """The health that was set, by name, for new workers."""
         self._health = ServerHealth(self._say)
 
     @property

@@ -20,7 +20,7 @@ def describe(
     """The description of a server that serves these services, as plain data ready for JSON.
 
     Args:
-        plans: What it serves.
+        plans: The services that it serves.
         introspection: The server's own service.
         references: The services whose objects travel as references.
     """

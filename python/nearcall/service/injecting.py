@@ -58,7 +58,7 @@ class Injector:
     """Fills in the dependencies of handlers.
 
     Args:
-        overrides: What to call in the place of some providers.
+        overrides: Functions to call in place of some providers.
         lifespan: The server's lifespan: a provider whose value is made once for the server, and not for each call.
         value: Gives that value.
     """
@@ -120,7 +120,7 @@ class Injector:
 
 
 class _Recipe:
-    """What to call, in which order, before a method's handler."""
+    """The providers to call before a method's handler, in order."""
 
     def __init__(self, plan: MethodPlan, injector: Injector) -> None:
         self._plan = plan

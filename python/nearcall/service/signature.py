@@ -135,7 +135,7 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
     """The plan of a method that was read.
 
     Args:
-        method: What :func:`read_method` gave.
+        method: The method, from :func:`read_method`.
         builder: Collects the types of the service.
 
     Raises:

@@ -222,6 +222,6 @@ class Plan:
             return self.counts[what]
 
     def summary(self) -> str:
-        """What the proxy has seen, for messages. Called with the lock held."""
+        """A sentence about the messages that the proxy has seen. Called with the lock held."""
         seen = ", ".join(f"{number} {kind}" for kind, number in self._passed.items())
         return f"the proxy has seen {seen or 'nothing'}"

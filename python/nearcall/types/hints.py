@@ -63,7 +63,7 @@ def unwrap(annotation: Any) -> Any:
 
 
 def stream_of(annotation: Any) -> StreamHint | None:
-    """What the annotation streams, or ``None`` if it is an ordinary value."""
+    """The items that the annotation streams; ``None`` if it is an ordinary value."""
     annotation = unwrap(annotation)
     origin = get_origin(annotation) or annotation
     if origin not in _STREAMS:

@@ -54,7 +54,7 @@ class FieldDescriptorProto(msgspec.Struct, kw_only=True, omit_defaults=True):
     label: Annotated[int, numbered(4, type="int32")] = _OPTIONAL
     type: Annotated[int, numbered(5, type="int32")]
     type_name: Annotated[str | None, numbered(6)] = None
-    """Of a message or an enum: ``".shop.v1.Item"``."""
+    """The name of the field's message or enum: ``".shop.v1.Item"``."""
     oneof_index: Annotated[int | None, numbered(9, type="int32")] = None
     json_name: Annotated[str | None, numbered(10)] = None
     proto3_optional: Annotated[bool | None, numbered(17)] = None
