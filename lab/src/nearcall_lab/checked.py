@@ -1,9 +1,10 @@
 """Which mechanisms have passed ``nearcall-lab check``, at which version.
 
 A pass is remembered under a digest of everything that could change what `check` would say: the adapter's source, the
-version of its package, and the promises themselves. What differs in one of them has not passed. A package that changes
-under the same version, as one that is being developed does, is not noticed. The record lives in the
-environment that the lab is installed in, as the environments of `environments.manage` do, and goes with it.
+version of its package, and the promises themselves. A mechanism that differs in one of them has not passed. Where a
+package changes under the same version, as one does that is being developed, the change is not noticed. The record is
+stored in the environment that the lab is installed in, like the environments of `environments.manage`, and is removed
+together with it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PROMISES = Path(__file__).parent / "check" / "promises.py"
 
 
 def remember(entrant: Entrant, passed: bool) -> None:
-    """Keep what `check` has found, and forget what it found before. Raises `OSError` where it cannot be written."""
+    """Store what `check` has found, in place of what it found before. Raises `OSError` where it cannot be written."""
     known = _read()
     known.pop(entrant.mechanism.name, None)
     if passed:
@@ -39,7 +40,7 @@ def remember(entrant: Entrant, passed: bool) -> None:
 
 
 def has_passed(entrant: Entrant) -> bool:
-    """Whether this mechanism kept all promises as it is now."""
+    """Whether this mechanism, in its present state, has passed `check`."""
     return _read().get(entrant.mechanism.name) == digest(entrant)
 
 

@@ -23,17 +23,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast, get_args
 
 Family = Literal["nearcall", "rpc", "http", "messaging", "shared memory", "socket", "floor"]
-"""What kind of thing a mechanism is; the chart colours by it."""
+"""The kind of a mechanism; it decides the colour in the charts."""
 
 Operation = Literal["echo", "quote", "wait", "count", "send"]
 """``echo``: bytes in, the same bytes out. ``quote``: an `Order` in, its `Fill` out. ``wait``: seconds in; the handler
 waits that long, without keeping others from running, and answers with a `Named`. ``count``: a number in, that many
-integers from 0 out, one by one as the mechanism's own kind of stream. ``send``: bytes in, nothing out. Handlers make
-a `Fill` with `nearcall_lab.workloads.fill` and a `Named` with `nearcall_lab.workloads.named`: these add a number that
-only the server's process is told, so that a client cannot answer by itself."""
+integers from 0 out, one by one as the mechanism's own kind of stream. ``send``: bytes in, nothing out. Handlers make a
+`Fill` with `nearcall_lab.workloads.fill` and a `Named` with `nearcall_lab.workloads.named`: these add a number that
+only the server's process knows, so that a client cannot make up the answer.
+"""
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-"""All of them, for a mechanism that can do everything."""
+"""All operations, for a mechanism that can do everything."""
 
 Style = Literal["threads", "asyncio"]
 """How a program calls the mechanism."""
@@ -50,10 +51,10 @@ class Mechanism:
     name: str
     """Unique key, for example ``grpcio-tcp``."""
     label: str
-    """How a reader knows it, for example ``grpcio, TCP``."""
+    """The name that readers see, for example ``grpcio, TCP``."""
     family: Family
     variant: str = ""
-    """Tells one adapter's rows apart; only the adapter reads it."""
+    """Distinguishes the rows of one adapter; only the adapter reads it."""
     requires: tuple[str, ...] = ()
     """Import names that must be present."""
     distribution: str = ""
@@ -61,13 +62,13 @@ class Mechanism:
     settings: str = "defaults"
     """Every setting that matters and is not the mechanism's default."""
     typed: str = ""
-    """How the dataclass travels."""
+    """How the dataclass is transmitted."""
     transport: Transport | Literal[""] = ""
-    """What carries the bytes; empty where an adapter does not say."""
+    """What carries the bytes; empty where the adapter does not state it."""
     same_process: bool = False
     """The client process is also the server; `serve` is never called."""
     in_caller: bool = False
-    """The handler runs in the thread that calls, so that nobody else needs a CPU while the client waits to call."""
+    """The handler runs in the calling thread, so that no other thread needs a CPU while the client waits to call."""
     busy_polls: bool = False
     """Burns a whole CPU while waiting, on at least one side."""
     operations: tuple[Operation, ...] = ("echo", "quote")
@@ -76,7 +77,7 @@ class Mechanism:
     """Event loop that the lab runs the client of an asyncio mechanism in; `requires` names ``uvloop`` then. The
     server's loop is the adapter's own, and should be the same."""
     tuned: bool = False
-    """Run with settings its documentation or its users recommend; the row without them stands beside it."""
+    """Run with settings that its documentation or its users recommend; another row has it without them."""
     why: str = ""
     """Who recommends the settings of a tuned row, and what they are for, in one sentence."""
     concurrent_calls: bool = False
@@ -125,11 +126,11 @@ DEFAULT_MAX_MESSAGE = 2_000_000
 
 @dataclass(frozen=True)
 class Spec:
-    """What a worker process knows of its cell."""
+    """What a worker process is given about its cell."""
 
     mechanism: Mechanism
     directory: str
-    """A private temporary directory; sockets belong here."""
+    """A private temporary directory; sockets have to be in it."""
     token: str
     """Unique in this run; names outside the directory must contain it so that left-overs can be found."""
     address: str = ""
@@ -147,14 +148,16 @@ Ready = Callable[[str], None]
 
 
 class Stop:
-    """Asks a running `serve` to return. Callbacks run on the worker's control thread."""
+    """Makes a running `serve` return. Callbacks run on the worker's control thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self._callbacks: list[Callable[[], object]] = []
 
     def on(self, callback: Callable[[], object]) -> None:
-        """Register what ends this server's loop. A `serve` that registers nothing is ended by its process's exit."""
+        """Register a callback that ends this server's loop. A `serve` that registers none ends when its process
+        exits.
+        """
         self._callbacks.append(callback)
 
     def is_set(self) -> bool:
@@ -166,7 +169,7 @@ class Stop:
         self._event.wait()
 
     def set(self) -> None:
-        """Ask for the stop. An exception in one callback does not keep the others from running."""
+        """Request the stop. An exception in one callback does not keep the others from running."""
         self._event.set()
         for callback in self._callbacks:
             try:

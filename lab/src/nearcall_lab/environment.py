@@ -1,4 +1,4 @@
-"""What a reader must know about the machine before believing a number from it."""
+"""The state of the machine, which a reader must know before trusting a number measured on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 
 OTHERS = 0.1
 """Share of the CPUs of a launch that other work may have before it counts as disturbing. The kernel's own work, which
-belongs to no process, is a part of what is counted so."""
+belongs to no process, is counted as other work, too.
+"""
 
 
 @dataclass
@@ -30,16 +31,19 @@ class Environment:
     virtual: bool
     load_1min_at_start: float
     steal_share: float | None = None
-    """CPU time the hypervisor gave to others during the run, as a share of all; None where unknown."""
+    """CPU time that the hypervisor gave to other guests during the run, as a share of all CPU time; None where
+    unknown.
+    """
     load_1min_at_end: float | None = None
     others_share: float | None = None
-    """Time that other work had the CPUs of the launches while they were timed, as a share of all of it; mean over
-    launches. None where unknown, and in runs of an older lab."""
+    """CPU time that other work used on the CPUs of the launches while they were timed, as a share of all CPU time; mean
+    over launches. None where unknown, and in runs of an older lab.
+    """
 
     def flags(self) -> list[str]:
         """What makes this machine's numbers less trustworthy, one line each."""
         found = []
-        # Not the load at the start, which is that of the minute before, and so of the lab's own last command.
+        # Not the load average at the start: it covers the minute before, and so the lab's own last command.
         if self.others_share is not None and self.others_share > OTHERS:
             found.append(f"other work was running: it had {self.others_share:.0%} of the CPU time of the launches")
         if self.steal_share is not None and self.steal_share > 0.01:
@@ -64,7 +68,7 @@ def _first(path: str, prefix: str = "") -> str:
 
 
 def cpu_ticks() -> tuple[int, int]:
-    """Stolen and total CPU ticks since boot; zeros where the kernel does not say."""
+    """Stolen and total CPU ticks since boot; zeros where the kernel does not report them."""
     try:
         fields = [int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except (OSError, ValueError, IndexError):
@@ -74,16 +78,17 @@ def cpu_ticks() -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """What some CPUs did since boot, in seconds of all of them together."""
+    """How some CPUs spent their time since boot, in seconds, summed over all of them."""
 
     idle_s: float
     stolen_s: float
 
 
 def cpu_times(cpus: Collection[int]) -> CpuTimes | None:
-    """What these CPUs did, in steps of 10 ms, from ``/proc/stat``: proc_stat(5). None where the kernel does not say.
+    """How these CPUs spent their time, in steps of 10 ms, from ``/proc/stat``: proc_stat(5). None where the kernel does
+    not report it.
 
-    Idle time is exact on kernels that stop the tick of a CPU without work. The shares of those that work are sampled
+    Idle time is exact on kernels that stop the tick of a CPU without work. The times of CPUs with work are only sampled
     by that tick, and are not used here.
     """
     idle = stolen = 0
@@ -102,7 +107,7 @@ def cpu_times(cpus: Collection[int]) -> CpuTimes | None:
 
 
 def capture() -> Environment:
-    """Look at the machine now."""
+    """Read the machine's present state."""
     clock = time.get_clock_info("perf_counter")
     info = Path("/proc/cpuinfo")
     try:

@@ -1,4 +1,4 @@
-"""What a failed call is counted as, and how it is told to a reader: by what the mechanism itself says of it."""
+"""How failed calls are grouped into kinds and described to a reader: by what the mechanism's own error states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from enum import Enum
 
 MOST_KINDS = 12
-"""Kinds that one client process tells apart: what says something else each time must not fill the record."""
+"""Largest number of kinds that one client process counts separately, so that errors whose text differs each time do not
+fill the record.
+"""
 _MOST_CHARACTERS = 80
 _PATH = re.compile(r"(?:/[^\s/:'\",;()\[\]<>]+){2,}/?")
 _CHANGING = re.compile(r"0[xX][0-9a-fA-F]+|\b(?=[a-f-]*\d)[0-9a-f-]{8,}\b|\d+(?:[.,:]+\d+)*")
@@ -23,7 +25,7 @@ def kind_of(error: BaseException) -> str:
     name, reason = _name(error), _reason(error)
     if isinstance(error, OSError) and isinstance(error.errno, int):
         reason = os.strerror(error.errno)
-    # What follows a first line is a traceback of the server's.
+    # After the first line comes a traceback of the server.
     reason = next((line for line in reason.splitlines() if line.strip()), "").strip()
     reason = _CHANGING.sub("…", _PATH.sub("…", reason))
     if len(reason) > _MOST_CHARACTERS:
@@ -32,7 +34,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def explain(error: BaseException) -> str:
-    """One line for a table cell, with everything that tells this one failure from others."""
+    """One line for a table cell, with everything that distinguishes this failure from others."""
     name, reason = _name(error), " ".join(_reason(error).split())
     if not reason and not _status(error):
         reason = "no message"
@@ -48,7 +50,7 @@ def few(kinds: Mapping[str, int]) -> Counter[str]:
 
 
 def _name(error: BaseException) -> str:
-    """The class, and the status where it says more: nearcall's classes are its statuses."""
+    """The class, and the status where that adds something: in nearcall each status has a class of its own."""
     name, status = type(error).__name__, _status(error)
     says_it = status.replace("_", "").lower() == name.replace("_", "").lower()
     return name if not status or says_it else f"{name} {status}"
@@ -66,7 +68,7 @@ def _status(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The error's own words."""
+    """The error's own text."""
     # gRPC's text is a whole paragraph with a time stamp in it; the status message is what it calls details.
     details = _told(error, "details") if callable(getattr(error, "details", None)) else None
     try:

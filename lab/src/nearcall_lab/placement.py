@@ -22,7 +22,7 @@ class Placement:
     server: tuple[int, ...]
     mode: Mode
     more_clients: tuple[int, ...] = ()
-    """CPUs for further client processes, when there are any besides these two."""
+    """CPUs for further client processes, if the machine has any besides those of `client` and `server`."""
 
     def client_cpus(self, number: int) -> tuple[int, ...]:
         """CPUs of the client process with that number, from 0. They take turns where CPUs are fewer than processes."""
@@ -32,11 +32,11 @@ class Placement:
         return (choice[number % len(choice)],)
 
     def competitors(self) -> tuple[int, ...]:
-        """CPUs on which somebody else is to compute meanwhile."""
+        """CPUs on which a competing process is to compute during the measurement."""
         return self.client if self.mode == "busy" else ()
 
     def describe(self) -> str:
-        """One phrase for the report."""
+        """The placement as one phrase for the report."""
         if self.mode == "busy":
             return f"not pinned, each of {len(self.client)} CPU(s) kept busy by another process"
         if self.mode == "free":
@@ -78,7 +78,7 @@ def choose(mode: Mode = "apart") -> Placement:
 
 @contextlib.contextmanager
 def on_cpus(cpus: Iterable[int]) -> Iterator[None]:
-    """This thread is on these CPUs, and so is what it starts meanwhile.
+    """Pins this thread to these CPUs inside the block, and with it what it starts there.
 
     A function that a new process runs before its program (`preexec_fn`) may hang where there are other threads.
     """

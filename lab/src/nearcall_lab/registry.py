@@ -1,4 +1,4 @@
-"""Finding adapters, and saying in one line why one cannot run here.
+"""Finding adapters, and giving the reason in one line where one cannot run here.
 
 Those in Python are found by entry point or in a file, those in other languages by an ``adapter.toml``: see
 ``docs/adapters.md``.
@@ -36,7 +36,9 @@ class Entrant:
     """Why it cannot run here; empty if it can be tried."""
     version: str = ""
     program: tuple[str, ...] = ()
-    """What runs it instead of this Python: another environment's, or another language's (`foreign`)."""
+    """The command that runs it in place of this Python: another environment's Python, or a program in another language
+    (`foreign`).
+    """
     directory: str = ""
     """Where that program is started."""
 
@@ -78,7 +80,7 @@ def entrants_of(module_name: str) -> list[Entrant]:
 
 
 def _program(mechanism: Mechanism) -> tuple[str, ...]:
-    """What runs a mechanism's workers, if not this Python."""
+    """The command that runs a mechanism's workers, if it is not this Python."""
     python = environments.python_of(mechanism.environment) if mechanism.environment else None
     return (str(python), "-m", "nearcall_lab.workers") if python else ()
 
@@ -121,7 +123,7 @@ def named_places() -> list[Entrant]:
 def at(place: str) -> list[Entrant]:
     """The adapters of one place: a Python file, an ``adapter.toml``, a directory with one, or a directory of such.
 
-    Raises `FileNotFoundError` if there is none; the message goes on after "but".
+    Raises `FileNotFoundError` if there is none; the message is worded to follow the word "but".
     """
     path = Path(place)
     if not path.exists():

@@ -31,7 +31,7 @@ def student_t(p: float, freedom: int) -> float:
 def student_p(t: float, freedom: int) -> float:
     """Probability that Student's t with `freedom` degrees of freedom is at least `t` away from 0, to either side.
 
-    It is exact to about 1e-15, so that what is rarer may come out as 0. The source is that of `student_t`.
+    It is exact to about 1e-15, so that a smaller probability may come out as 0. The source is that of `student_t`.
     """
     return max(0.0, 1 - _within(math.atan(abs(t) / math.sqrt(freedom)), freedom))
 
@@ -65,7 +65,9 @@ def quantile(samples: NDArray[np.int64], p: float) -> float | None:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio with an interval, of 95 % unless its maker was told otherwise; None where there are too few launches."""
+    """A ratio with an interval, of 95 % unless another confidence was given; the interval is None where there are too
+    few launches.
+    """
 
     value: float
     low: float | None
@@ -73,7 +75,9 @@ class Ratio:
     pairs: int
     """Launches on each side; the fewer of the two where they are not paired."""
     p_value: float | None = None
-    """Probability of a ratio at least so far from 1 if the truth were 1; None where there is no interval."""
+    """Probability of a ratio at least as far from 1 as this one if the true ratio were 1; None where there is no
+    interval.
+    """
 
     def decided(self) -> bool:
         """Whether the interval exists and excludes 1."""
@@ -90,8 +94,8 @@ def paired_ratio(numerator: Sequence[float], denominator: Sequence[float], confi
     """Geometric mean of ``numerator[i] / denominator[i]`` with an interval over the pairs.
 
     A pair is one round, in which both were measured close together in time. The interval is Student's, on the
-    logarithms of the pairs' ratios: "The Probable Error of a Mean", Biometrika 6 (1908). It reaches beyond the ratios
-    that were seen, as it must where they are few. What it covers, and what it does not, is in
+    logarithms of the pairs' ratios: "The Probable Error of a Mean", Biometrika 6 (1908). It reaches beyond the smallest
+    and the largest measured ratio, as it must where they are few. What it covers, and what it does not, is in
     docs/adr/0024-three-answers-that-hold-for-few-launches.md. Raises `ValueError` for sequences that are empty or not
     equally long.
     """
@@ -116,8 +120,8 @@ def unpaired_ratio(numerator: Sequence[float], denominator: Sequence[float], con
     """Ratio of two geometric means whose launches have nothing in common, such as those of two runs.
 
     The interval is Welch's, on the logarithms: B. L. Welch, "The generalization of 'Student's' problem when several
-    different population variances are involved", Biometrika 34 (1947). It cannot take out what a machine did to one
-    run and not to the other. Raises `ValueError` for an empty sequence.
+    different population variances are involved", Biometrika 34 (1947). It cannot remove the effect of a disturbance
+    that hit only one of the runs. Raises `ValueError` for an empty sequence.
     """
     if not numerator or not denominator:
         raise ValueError("unpaired_ratio needs two sequences, each at least one long")
@@ -134,11 +138,11 @@ def unpaired_ratio(numerator: Sequence[float], denominator: Sequence[float], con
 
 
 def credible(p_values: Sequence[float], rate: float) -> list[bool]:
-    """Which of many differences may be named so that of those named at most the share `rate` is wrong on average.
+    """Which of many differences may be reported so that at most the share `rate` of those reported is wrong on average.
 
-    `p_values` has one for each comparison that was made. Where nothing differs at all, the probability of naming
-    anything is at most `rate` too. The method is that of Y. Benjamini and Y. Hochberg, "Controlling the False Discovery
-    Rate", Journal of the Royal Statistical Society B 57 (1995).
+    `p_values` has one for each comparison that was made. Where nothing differs at all, the probability of reporting
+    anything is at most `rate`, too. The method is that of Y. Benjamini and Y. Hochberg, "Controlling the False
+    Discovery Rate", Journal of the Royal Statistical Society B 57 (1995).
     """
     ordered = sorted(p_values)
     passing = [p for rank, p in enumerate(ordered, 1) if p <= rate * rank / len(ordered)]

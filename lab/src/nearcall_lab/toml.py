@@ -1,4 +1,4 @@
-"""The standard library's reader of TOML, or the package it came from where Python is older than that."""
+"""The standard library's reader of TOML, or the package `tomli` that it came from where Python does not have it yet."""
 
 from __future__ import annotations
 

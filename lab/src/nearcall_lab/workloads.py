@@ -43,17 +43,17 @@ _secret = 0
 
 
 def keep_secret(secret: int) -> None:
-    """From now on `fill` and `named` add it to what they answer with, in this process and those that it forks.
+    """From now on `fill` and `named` add it to their results, in this process and those that it forks.
 
-    Only the server's process is told, anew for each launch. So a client cannot make up typed replies, however well it
-    knows the arguments.
+    Only the server's process gets the secret, a new one for each launch. So a client cannot make up typed replies,
+    however well it knows the arguments.
     """
     global _secret
     _secret = secret
 
 
 def named(delay_s: float) -> Named:
-    """What a handler of ``wait`` answers with after having waited for `delay_s` seconds."""
+    """The result of a handler of ``wait`` that has waited for `delay_s` seconds."""
     return Named(round(delay_s * 1e6) + _secret, f"waited {delay_s:g} s")
 
 
@@ -63,10 +63,13 @@ def fill(order: Order) -> Fill:
 
 
 _ALPHABET = 4 * b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""Payload bytes are plain ASCII, so that a mechanism which can carry only text pays nothing extra for escaping. Four
-times, so that every byte that is drawn stands for one of them."""
+"""Payload bytes are plain ASCII, so that a mechanism which can carry only text pays nothing extra for escaping. The 64
+characters four times, so that each of the 256 random byte values maps to one of them.
+"""
 _DRAWN = 1_000_003
-"""Bytes. No round number: a reply put together from the wrong pieces of the right length must not look right."""
+"""Bytes that are drawn at random. Not a round number: a reply assembled from wrong pieces of the right length must not
+look right.
+"""
 
 
 def orders() -> list[Order]:
@@ -75,7 +78,7 @@ def orders() -> list[Order]:
 
 
 def octets(size: int) -> list[bytes]:
-    """Payloads of so many bytes, all different; the same ones every time."""
+    """Payloads of `size` bytes, all different; the same ones every time."""
     rng = random.Random(size)
     return [_octets(rng, size) for _ in range(4 if size <= 100_000 else 2)]
 
@@ -114,7 +117,7 @@ def _over(value: Any, base: int) -> int | None:
 
 
 def describe_mismatch(argument: Any, reply: Any) -> str:
-    """One line that tells how a wrong reply differs."""
+    """One line that states how a wrong reply differs from the right one."""
     if isinstance(argument, bytes):
         if not isinstance(reply, (bytes, bytearray, memoryview)):
             return f"wrong reply: {type(reply).__name__} instead of {len(argument)} bytes"

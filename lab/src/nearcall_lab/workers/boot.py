@@ -41,7 +41,7 @@ def boot() -> Boot:
     die_with(config["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent, which stops its workers in order
     os.sched_setaffinity(0, config["cpus"])  # before any thread starts, so that all of them inherit it
-    os.environ["XDG_RUNTIME_DIR"] = config["directory"]  # whatever a mechanism puts there goes with the launch
+    os.environ["XDG_RUNTIME_DIR"] = config["directory"]  # removed with the launch's directory
     adapter = cast(Adapter, load(config["module"]))
     mechanism = next(m for m in adapter.MECHANISMS if m.name == config["mechanism"])
     channel = Channel(config["read_fd"], config["write_fd"])

@@ -33,10 +33,10 @@ class Client:
         self._here = ""
         """Address of the server in this process."""
         self._requests = self._failed = 0
-        """Of the cells before this one: the server counts all of them."""
+        """Totals of the cells before this one: the server's counts include them."""
 
     def run(self) -> None:
-        """Answer until the lab says stop or is gone."""
+        """Answer until the lab sends "stop" or closes the channel."""
         self._channel.send({"loaded": True})
         while True:
             try:

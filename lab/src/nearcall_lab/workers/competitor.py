@@ -1,4 +1,6 @@
-"""A process that computes all the time on one CPU: what others do on a busy machine, for the placement ``busy``."""
+"""A process that computes all the time on one CPU, as other programs do on a busy machine: for the placement
+``busy``.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,9 @@ class Crew:
         self.token = f"nclab{uuid.uuid4().hex[:10]}"
         self.address = ""
         self.secret = 0
-        """What typed replies carry, and only the server was told; 0 where there is no server of its own."""
+        """The number that typed replies carry and that only the server knows; 0 where the server is no process of its
+        own.
+        """
         self.left_behind: list[str] = []
         self.server: Worker | None = None
         self.clients: list[Worker] = []
@@ -99,7 +101,7 @@ class Crew:
             client.ask(None, worker.START_TIMEOUT_S)
 
     def _tell_secret(self, server: Worker) -> None:
-        """A program in another language that has no typed calls need not know what a secret is."""
+        """Send the server its secret. A program in another language that has no typed calls need not support this."""
         secret = 1 + secrets.randbelow(MOST_SECRET)
         with contextlib.suppress(Unsupported):
             server.ask({"do": "secret", "value": secret}, worker.START_TIMEOUT_S)
@@ -108,8 +110,8 @@ class Crew:
     def processes(self) -> tuple[list[int], list[int]]:
         """Process ids of the clients' and of the server's side: workers, their descendants, and orphans of both.
 
-        An orphan belongs to the worker whose session it is in. One that has left it belongs to the server: there it is
-        where a mechanism has its daemons. Without a server all is the clients'.
+        An orphan belongs to the worker whose session it is in. One that has left it is counted as the server's: that
+        side is where a mechanism starts its daemons. Where there is no server, all are counted as the clients'.
         """
         clients = [client.process.pid for client in self.clients]
         servers = [self.server.process.pid] if self.server else []

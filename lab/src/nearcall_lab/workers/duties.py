@@ -1,4 +1,4 @@
-"""What the process with the server in it tells the lab: requests handled, messages received, resources used."""
+"""What the process with the server in it reports to the lab: requests handled, messages received, resources used."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class Duties:
 
 
 def usage() -> dict[str, Any]:
-    """This process from its beginning: CPU seconds, and context switches of all its threads, also those that ended."""
+    """What this process has used from its beginning: CPU seconds, and context switches of all its threads, also those
+    that ended.
+    """
     own = resource.getrusage(resource.RUSAGE_SELF)
     return {"cpu_s": own.ru_utime + own.ru_stime, "voluntary": own.ru_nvcsw, "involuntary": own.ru_nivcsw}

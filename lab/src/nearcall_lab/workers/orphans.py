@@ -1,8 +1,8 @@
-"""Processes that have left their parents come to the lab, which counts them and ends them.
+"""Processes that have left their parents become children of the lab, which counts them and ends them.
 
 A server that forks twice and leaves its session has no parent any more that the lab knows. Linux gives such an orphan
 to the nearest ancestor that has asked for orphans, ``PR_SET_CHILD_SUBREAPER`` of prctl(2), and only then to process 1.
-The lab asks for them while a launch runs.
+The lab asks for orphans while a launch runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 
 def _reaps(wanted: bool | None = None) -> bool:
-    """Whether this process gets its descendants' orphans. `wanted` changes it; the answer is what held before."""
+    """Whether this process gets its descendants' orphans. `wanted` changes it; what is returned is the state before the
+    change.
+    """
     if sys.platform != "linux":
         return False
     prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int(0)
@@ -31,8 +33,8 @@ def _reaps(wanted: bool | None = None) -> bool:
 class Orphans:
     """The orphans of one launch, from `__init__` to `release`.
 
-    They are told from what else this process has started by their session: each worker begins one of its own, and no
-    process can join the lab's session from another.
+    They are distinguished from other children of this process by their session: each worker begins one of its own, and
+    no process can join the lab's session from another.
     """
 
     def __init__(self) -> None:
@@ -40,7 +42,7 @@ class Orphans:
         self._known = set(psutil.Process().children())
 
     def release(self) -> None:
-        """Orphans go where they went before."""
+        """Let the kernel give orphans to the same process as before `__init__`."""
         _reaps(self._before)
 
     def found(self, workers: set[int]) -> dict[int, int]:

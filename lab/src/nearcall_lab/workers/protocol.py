@@ -1,4 +1,5 @@
-"""Messages between the lab and a worker: one line of JSON each way, followed by a blob if the line says so.
+"""Messages between the lab and a worker: one line of JSON each way, followed by a blob if the line gives the length of
+one.
 
 The worker reads requests from one descriptor and writes answers to another, so that whatever a mechanism prints on
 its standard streams cannot be mistaken for an answer.
@@ -31,7 +32,7 @@ class Channel:
         self._line: dict[str, Any] | None = None
 
     def send(self, message: dict[str, Any], blob: bytes = b"") -> None:
-        """Write one message. Raises `PeerGone` if nobody reads any more."""
+        """Write one message. Raises `PeerGone` if the other end has closed the channel."""
         if blob:
             message = {**message, "blob": len(blob)}
         data = memoryview(json.dumps(message).encode() + b"\n" + blob)
@@ -44,7 +45,7 @@ class Channel:
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], bytes]:
         """Read one message and its blob. `timeout` is in seconds; None waits for ever.
 
-        After a `Timeout` nothing is lost: the next call goes on where this one stopped.
+        After a `Timeout` nothing is lost: the next call continues where this one stopped.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._line is None:  # else a time limit ended the last attempt within the blob

@@ -1,4 +1,4 @@
-"""The server process: runs one adapter's `serve` until the lab says stop or the lab is gone."""
+"""The server process: runs one adapter's `serve` until the lab sends "stop" or has ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearcall_lab.workers.duties import Duties
 from nearcall_lab.workers.protocol import Channel, PeerGone
 
 _GRACE_S = 1.0
-"""Seconds a server has to return after it was asked to stop."""
+"""Seconds within which `serve` has to return after the request to stop."""
 
 
 def _control(channel: Channel, duties: Duties, stop: Stop, finished: threading.Event) -> None:

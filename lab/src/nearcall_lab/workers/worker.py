@@ -25,10 +25,12 @@ _LOOK_EVERY_S = 0.25
 
 
 class LaunchFailed(Exception):
-    """A mechanism that did not start, answer, or answer truly; the message goes into the table."""
+    """A mechanism did not start, did not answer, or answered wrongly; the message goes into the table."""
 
     logs: Path | None = None
-    """Directory with what the workers of the failed launch wrote, one file each. Whoever catches this owns it."""
+    """Directory with what the workers of the failed launch wrote, one file each. The code that catches this exception
+    has to remove it.
+    """
 
 
 class Unsupported(LaunchFailed):
@@ -96,8 +98,8 @@ class Worker:
     def answer(self, timeout: float, beside: Sequence[Worker] = ()) -> tuple[dict[str, Any], bytes]:
         """The next answer; every way to fail becomes `LaunchFailed`.
 
-        A worker among `beside` that ends meanwhile is the reason, whatever this one says of it: a client whose server
-        died may report anything, or wait for ever.
+        If a worker among `beside` ends meanwhile, that is given as the reason, whatever this worker reports: a client
+        whose server died may report anything, or wait for ever.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -151,9 +153,10 @@ class Worker:
         return f"{status}: {lines[-1][:200]}" if lines else status
 
     def end(self, ask_first: bool) -> list[str]:
-        """Make the process and all that descend from it go: politely, then by signal. Returns when they are gone.
+        """End the process and all its descendants: first by a request, then by signal. Returns when they have ended.
 
-        What had to be ended although its parent was gone is returned, by name: the mechanism left it behind.
+        Returned are the names of processes that had to be ended although their parent was gone: the mechanism left them
+        behind.
         """
         family = tree(self.process.pid)[1:]
         if ask_first and self.process.poll() is None:
@@ -176,7 +179,7 @@ class Worker:
 
 
 def tree(root: int) -> list[int]:
-    """Process ids of a process and of all that descend from it; of itself alone if it is gone."""
+    """Process ids of a process and of all its descendants; only `root` itself if it has ended."""
     try:
         return [root, *(process.pid for process in psutil.Process(root).children(recursive=True))]
     except psutil.Error:
@@ -184,7 +187,7 @@ def tree(root: int) -> list[int]:
 
 
 def end_family(pids: list[int]) -> list[str]:
-    """Make processes go that had time to go by themselves; the names of those that had not."""
+    """End processes that have had time to end by themselves; returns the names of those that were still running."""
     family = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
