@@ -1,1 +1,1 @@
-"""Running a scenario: the processes of a launch, which launch comes when, and what is kept of it."""
+"""Running a scenario: the processes of a launch, the order of the launches, and what is stored of each."""

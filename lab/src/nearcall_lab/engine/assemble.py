@@ -16,15 +16,17 @@ from nearcall_lab.scenario.cell import Cell
 
 INTERVALS = 20
 GROWTH = 0.01
-"""Share of the timed part by which calls must be answered later at its end than at its beginning, steadily, to count
-as growing: it is the delay that builds up when one call in a hundred is more than can be done."""
+"""By how much later calls must be answered at the end of the timed part than at its beginning, as a share of its
+length, and steadily, for the delay to count as growing: this much builds up when the rate is one per cent above what
+can be done.
+"""
 _STEADY = 0.7
 
 Column = NDArray[np.int64]
 
 
 class ClientPart:
-    """What one client process told."""
+    """The results of one client process."""
 
     def __init__(self, prepared: dict[str, Any]) -> None:
         self.first_call_ns = int(prepared["first_call_ns"])
@@ -80,7 +82,7 @@ def launch_of(
     parts: list[ClientPart],
     arrivals: Arrivals | None,
 ) -> Launch:
-    """Everything that the stamps tell. `begin_ns` is when the first call was due."""
+    """Everything that follows from the stamps. `begin_ns` is when the first call was due."""
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
     errors: Counter[str] = sum((part.errors for part in parts), Counter())
     launch = Launch(
@@ -147,7 +149,9 @@ def _scheduled(launch: Launch, cell: Cell, begin_ns: int, columns: dict[str, Col
 
 
 def little_by_events(started: Column, done: Column, wall_s: float, mean_ns: float) -> float:
-    """Throughput x mean / calls under way, these counted from the order of all beginnings and ends."""
+    """Throughput x mean / calls under way, where the calls under way are counted from the order of all beginnings and
+    ends.
+    """
     stamps = np.concatenate((started, done))
     steps = np.concatenate((np.ones(len(started)), -np.ones(len(done))))
     order = np.argsort(stamps, kind="stable")
@@ -157,7 +161,7 @@ def little_by_events(started: Column, done: Column, wall_s: float, mean_ns: floa
 
 
 def _bursts(launch: Launch, begin_ns: int, end_ns: int, parts: list[ClientPart]) -> None:
-    """Bursts follow each other with nothing in between that counts; each process has its own."""
+    """Of bursts only the time within them counts, not what is between them; each process has bursts of its own."""
     lengths = np.array(
         [part.bursts[at + 1] - part.bursts[at] for part in parts for at in range(0, len(part.bursts), 2)]
     )

@@ -32,14 +32,16 @@ __all__ = ["LaunchFailed", "Measure", "fresh_processes", "measure"]
 CELL_GRACE_S = 15.0
 """Seconds a step may take beyond its own budget before it counts as hung."""
 _LEAD_NS = 20_000_000
-"""Between the word to begin and the beginning, so that all clients have heard it."""
+"""Between the message to begin and the beginning, so that it has reached all clients by then."""
 _ARRIVAL_LIMIT_S = 10.0
 _SLOWEST = 5_000_000
 """Bytes per second: no mechanism is so slow that a long message needs more time."""
 _FLUSH_LIMIT_S = 60.0
-"""A sender that takes messages faster than it sends them has a queue, and time to empty it."""
+"""A sender that accepts messages faster than it sends them has a queue; this is the time it gets to empty it."""
 _QUIET_S = 0.25
-"""What has not changed for so long is taken to be final: messages that arrive, connections that are closed."""
+"""A count that has not changed for this long is taken to be final: of messages that arrive, or of connections that are
+closed.
+"""
 
 
 Measure = Callable[[Cell, int, int], Launch]
@@ -48,11 +50,12 @@ Measure = Callable[[Cell, int, int], Launch]
 
 @contextmanager
 def fresh_processes(cells: Sequence[Cell], entrant: Entrant) -> Iterator[Measure]:
-    """Start processes that can serve all of `cells`, and end them. What it yields measures one of the cells in them.
+    """Start processes that can serve all of `cells`, and end them. Yields a function that measures one of the cells in
+    them.
 
     Raises `LaunchFailed` with one line of reason; its `logs` is a directory with what the workers wrote, which belongs
-    to the caller from then on. Its subclass `worker.Unsupported` says that the mechanism cannot be asked for this.
-    After either nothing more can be measured. What the processes left behind is known when they have ended.
+    to the caller from then on. Its subclass `worker.Unsupported` means that the mechanism cannot do this. After either
+    nothing more can be measured. Whether the processes left anything behind is known only when they have ended.
     """
     made: list[Launch] = []
     crew = crew_of(cells, entrant)
@@ -110,11 +113,11 @@ class CellRun:
     cell: Cell
     crew: Crew
     first: bool = True
-    """The processes have measured nothing before."""
+    """The processes have measured no other cell before."""
     parts: list[ClientPart] = field(default_factory=list)
     server_opened: int | None = None
     watch: Watch = field(init=False)
-    """Of the timed part, once there was one."""
+    """What the CPUs did during the timed part; set once there was one."""
 
     def run(self, number: int, position: int) -> Launch:
         """All of it; raises `LaunchFailed`."""
@@ -135,7 +138,7 @@ class CellRun:
         launch.connected, launch.server_opened = connected, self.server_opened
         launch.canary_ns, launch.canary_after_ns = canary, self._canary()
         launch.steal_share = self.watch.steal_share()
-        if not self.crew.placement.competitors():  # whose work is meant to be there
+        if not self.crew.placement.competitors():  # their work is intended, and no disturbance
             own_s = launch.client.cpu_s + launch.client.waiting_s + launch.server.cpu_s
             launch.others_share = self.watch.others_share(own_s)
         return launch
@@ -156,7 +159,7 @@ class CellRun:
         return answers
 
     def prepare(self) -> None:
-        """Connect, make the first calls, warm up. For busy machines with many connections there is time enough."""
+        """Connect, make the first calls, warm up. The time limit allows for busy machines with many connections."""
         cell, mode = self.cell, self.cell.mode
         if mode.kind == "one-way":
             request = {"do": "arm", "size": cell.work.size, "capacity": MOST_MESSAGES // 8}
@@ -164,7 +167,7 @@ class CellRun:
         limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + (ROUNDS + 2) * (mode.warmup_s + self._slow_call_s())
         limit += self._flush_limit_s() + 0.002 * mode.connections * mode.outstanding
         plain = msgspec.to_builtins(cell)
-        # Of a server that has served another cell, what was opened for that may only now be closed.
+        # Not where the server has served another cell: it may be closing only now what was opened for that.
         server = self.crew.server if self.first and mode.kind != "connect" else None
         before = usage.traces_of_connections(server.process.pid) if server else 0
         answers = self.ask_clients(
@@ -191,7 +194,8 @@ class CellRun:
         limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
         self.watch.stop()
-        # At once, of those that were there before: what polls goes on using its CPU while the lab looks for others.
+        # At once, and of the processes known from before: one that polls goes on using its CPU while the lab looks for
+        # new ones.
         known = [usage.cpu_times(tree) for tree in trees]
         after = [usage.snapshot(tree, seen) for tree, seen in zip(self.crew.processes(), known, strict=True)]
         exact = {
@@ -208,7 +212,7 @@ class CellRun:
         return begin_ns, (client, server)
 
     def _slow_call_s(self) -> float:
-        """What one call may take before something must be wrong with it."""
+        """Seconds that one call may take before something must be wrong with it."""
         work = self.cell.work
         return work.delay_s + 2 * (work.size + sum(work.sizes)) / _SLOWEST
 
@@ -229,9 +233,11 @@ class CellRun:
             raise LaunchFailed(f"client: {reason}")
 
     def _audit(self) -> None:
-        """The server must have handled what the clients asked for: neither less, nor more than failed calls explain."""
+        """The server must have handled as many calls as the clients made: not fewer, and not more than failed calls
+        explain.
+        """
         if self.cell.mode.kind == "one-way":
-            return  # every message has a number, which tells more
+            return  # every message has a number, which shows more
         if self.cell.work.operation in TYPED:
             for part in self.parts:
                 if part.secrets != [self.crew.secret]:
@@ -247,7 +253,7 @@ class CellRun:
 
     def _canary(self) -> int:
         if self.crew.placement.competitors():
-            return 0  # it would tell of nobody but those
+            return 0  # it would only measure the competitors
         try:
             return int(self.crew.clients[0].ask({"do": "canary"}, CELL_GRACE_S)[0]["ns"])
         except worker.Unsupported:  # an adapter in another language need not have one
@@ -280,7 +286,7 @@ class CellRun:
         return min(most + most // 8 + 1000, MOST_MESSAGES)
 
     def wait_for_arrivals(self, expected: int | None) -> None:
-        """Until so many messages have come, or none has for a while."""
+        """Wait until `expected` messages have arrived, or none has for a while."""
         limit = time.monotonic() + _ARRIVAL_LIMIT_S
         last, since = -1, time.monotonic()
         while time.monotonic() < limit:
@@ -309,7 +315,7 @@ def _becomes_true(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _settled(count: Callable[[], int]) -> int:
-    """A count that has not changed for a while, or after two seconds what it is then."""
+    """A count once it has not changed for a while; after two seconds, whatever it is then."""
     end = time.monotonic() + 2.0
     last, since = count(), time.monotonic()
     while time.monotonic() - since < _QUIET_S and time.monotonic() < end:

@@ -1,7 +1,8 @@
-"""Counts per call, in a pass of its own: system calls and context switches of each side, and who polls while idle.
+"""Counts per call, in a pass of its own: system calls and context switches of each side, and whether a side polls while
+idle.
 
-Watching perturbs, so nothing here is ever timed. System calls are counted by ``strace -c``, or by ``perf stat`` where
-there is no strace, attached to all processes of a side while the cell runs once more.
+Counting slows the processes down, so nothing here is ever timed. System calls are counted by ``strace -c``, or by
+``perf stat`` where there is no strace, attached to all processes of a side while the cell runs once more.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ from nearcall_lab.workers.worker import LaunchFailed
 
 IDLE_S = 0.3
 POLLS_ABOVE = 0.5
-"""Share of the time that a side may want a CPU while nothing is asked of it before it counts as polling."""
+"""A side counts as polling if it wants a CPU for more than this share of the time while it has no calls."""
 _ATTACH_LIMIT_S = 5.0
 _WATCHED_S = 0.2
 
 
 def observe(cell: Cell, entrant: Entrant) -> Observation:
-    """Run `cell` with fresh processes and count. Never raises for what cannot be counted: `problem` says it."""
+    """Run `cell` with fresh processes and count. Where something cannot be counted it does not raise: `problem` has the
+    reason.
+    """
     try:
         refuse(cell, entrant.mechanism.operations, entrant.mechanism.concurrent_calls)
-        # For counts a short run does, and one whose length does not depend on how fast it is while watched.
+        # A short run is enough for counts; and its length must not depend on how fast it is while it is watched.
         short = msgspec.structs.replace(cell.mode, seconds=min(cell.mode.seconds, _WATCHED_S))
         cell = msgspec.structs.replace(cell, mode=short)
         with crew_of([cell], entrant) as crew:
@@ -81,8 +84,9 @@ class _Pass:
         return found
 
     def _polls(self) -> bool:
-        """Whether a side wants a CPU while the connections are open and nothing is asked: on a busy machine it may not
-        get it."""
+        """Whether a side wants a CPU while the connections are open and no call is made. Not whether it runs: on a busy
+        machine it may get no CPU.
+        """
         sides = self.run_.crew.processes()
         before, begin = [sum(map(usage.wanted_ns, side)) for side in sides], time.monotonic_ns()
         self.run_.ask_clients(lambda number: {"do": "idle", "seconds": IDLE_S}, IDLE_S + CELL_GRACE_S)
@@ -96,11 +100,11 @@ class _Pass:
 
 
 class CannotCount(Exception):
-    """No system calls can be counted here; the message says why."""
+    """No system calls can be counted here; the message has the reason."""
 
 
 class Counter:
-    """Counts the system calls of processes from its entering to `stop`."""
+    """Counts the system calls of processes from the beginning of its block to `stop`."""
 
     def __init__(self, pids: list[int]) -> None:
         self.pids = pids
@@ -126,7 +130,7 @@ class Counter:
         self._errors.close()
 
     def stop(self) -> int:
-        """End the counting; how many there were."""
+        """End the counting; returns how many there were."""
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(_ATTACH_LIMIT_S)
@@ -135,7 +139,7 @@ class Counter:
         return self.parse(Path(self._report.name).read_text())
 
     def said(self) -> str:
-        """What it wrote besides its report, as one line."""
+        """What the counting program wrote besides its report, as one line."""
         self._errors.seek(0)
         return " ".join(self._errors.read().decode(errors="replace").split())[:200]
 
@@ -149,7 +153,7 @@ class Counter:
             time.sleep(0.005)
 
     def command(self, report: str) -> list[str]:
-        """What to run; the report goes into that file."""
+        """The command to run; it writes its report into the file `report`."""
         raise NotImplementedError
 
     def attached(self) -> bool:
@@ -162,7 +166,7 @@ class Counter:
 
 
 class Strace(Counter):
-    """Exact, and slow for the watched."""
+    """Exact, but slows down the processes it counts."""
 
     def command(self, report: str) -> list[str]:
         return ["strace", "-c", "-f", "-U", "calls,name", "-o", report, *(f"-p{pid}" for pid in self.pids)]
@@ -182,14 +186,16 @@ class Strace(Counter):
 
 
 class Perf(Counter):
-    """The kernel's own count of entries, which needs its trace points to be open to the user."""
+    """The kernel's own count of entries, which requires that the user may read its trace points."""
 
     def command(self, report: str) -> list[str]:
         pids = ",".join(map(str, self.pids))
         return ["perf", "stat", "-x;", "-e", "raw_syscalls:sys_enter", "-o", report, "-p", pids]
 
     def attached(self) -> bool:
-        """It tells nobody. A moment is enough, and a few calls more or less are lost among thousands."""
+        """``perf`` does not report when it has attached. A short wait is enough: a few calls more or less do not matter
+        among thousands.
+        """
         time.sleep(0.2)
         return self._process.poll() is None
 

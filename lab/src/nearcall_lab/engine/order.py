@@ -1,9 +1,9 @@
-"""Which launch comes when.
+"""The order of launches.
 
 What one launch measures is a batch of cells of one mechanism: a single cell, or all that the same processes can serve.
-Batches of the same work form a group: they are what a reader compares, so their launches stand next to each other in
-time. A group's launches of one number, or of two, form a block; all groups do their first block before any does its
-second, so that a run which ends early has a bit of everything.
+Batches of the same work form a group: a reader compares them, so their launches are made close together in time. A
+group's launches of one number, or of two, form a block; all groups do their first block before any does its second, so
+that a run which ends early has some launches of every group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from nearcall_lab.scenario.cell import Cell, CellsPerLaunch
 
 Order = Literal["abba", "rounds"]
 """``abba``: in a block of two numbers every mechanism comes once in a random order and once in its reverse, so that a
-drift of the machine meets all of them alike. ``rounds``: every number in a random order of its own."""
+drift of the machine affects all of them alike. ``rounds``: every number in a random order of its own.
+"""
 
 Batch = tuple[int, ...]
 """Places in the scenario of the cells that a launch measures."""
@@ -35,11 +36,11 @@ class Slot:
 
 
 def groups_of(cells: Sequence[Cell], per_launch: CellsPerLaunch = "one") -> list[list[Batch]]:
-    """What each launch measures, by what is done, in the scenario's order."""
+    """The batches, grouped by the work that is done, in the scenario's order."""
     groups: dict[str, dict[str, list[int]]] = {}
     for index, cell in enumerate(cells):
         digest = msgspec.structs.replace(cell, mechanism="").digest()
-        # Only what asks for the same processes can have them together.
+        # Only cells that need the same processes can share them.
         work = digest if per_launch == "one" else f"{cell.placement} {cell.same_process} {cell.mode.client_processes}"
         groups.setdefault(work, {}).setdefault(cell.mechanism, []).append(index)
     return [[tuple(batch) for batch in group.values()] for group in groups.values()]
@@ -51,10 +52,11 @@ def block_length(order: Order) -> int:
 
 
 def block(group: Sequence[Batch], first: int, numbers: int, order: Order, seed: int) -> list[Slot]:
-    """The launches of one group with the numbers from `first`, forwards and backwards within each launch as among
-    them. The same arguments always give the same order."""
+    """The launches of one group with the numbers from `first`. Where their order is reversed, so is that of the cells
+    within each launch. The same arguments always give the same order.
+    """
     shuffled = [list(batch) for batch in group]
-    # A text as the seed, so that what comes does not depend on how many blocks came before: a resumed run goes on as
+    # A text as the seed, so that the order does not depend on how many blocks came before: a resumed run continues as
     # it would have done.
     random.Random(f"{seed}/{first}/{group[0][0]}").shuffle(shuffled)
     for batch in shuffled:

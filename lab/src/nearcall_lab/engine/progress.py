@@ -1,4 +1,4 @@
-"""Telling how far a run is: a bar in a terminal, a line now and then elsewhere."""
+"""Showing how far a run is: a bar in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ B = TypeVar("B", bound="LaunchBar")
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is. Sent between launches only, never while something is being timed."""
+    """How far a run is. Sent between launches only, never while something is being timed."""
 
     done: int
     total: int
@@ -45,8 +45,8 @@ def clock_text(seconds: float) -> str:
 
 
 class LaunchBar:
-    """A context manager: a bar of launches in a terminal. It draws only when told, so that drawing competes with
-    nothing.
+    """A context manager: a bar of launches in a terminal. It draws only when `draw` is called, so that drawing never
+    competes with a measurement.
     """
 
     def __init__(self, console: Console, *leading: ProgressColumn, **fields: Any) -> None:
@@ -74,13 +74,13 @@ class LaunchBar:
         self._bar.stop()
 
     def draw(self, done: int, total: int, left: str, what: str, **fields: Any) -> None:
-        """Shows so many launches of so many, the time that is left, and what is done now."""
+        """Shows that `done` of `total` launches are made, the time that is left, and what is being done now."""
         self._bar.update(self._task, completed=done, total=total, left=left, what=what, **fields)
         self._bar.refresh()
 
 
 class LiveProgress(LaunchBar):
-    """Shows what it is told: in a terminal by the bar, elsewhere by a line now and then."""
+    """Shows each `Progress`: in a terminal by the bar, elsewhere by a line now and then."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)

@@ -34,7 +34,7 @@ from nearcall_lab.stats import spread
 from nearcall_lab.workers.worker import LaunchFailed, Unsupported
 
 FreshProcesses = Callable[[Sequence[Cell], Entrant], AbstractContextManager[Measure]]
-"""`nearcall_lab.engine.launch.fresh_processes`, or what stands in for it. Raises `LaunchFailed`."""
+"""`nearcall_lab.engine.launch.fresh_processes`, or its replacement in tests. Raises `LaunchFailed`."""
 
 Observe = Callable[[Cell, Entrant], Observation]
 """Counts of one cell, in a run of its own: ``observe(cell, entrant)``. Does not raise."""
@@ -44,20 +44,20 @@ GIVE_UP_AFTER = 2
 NARROW = 0.02
 """With ``--full``: half the width of a cell's interval, as a share, that is narrow enough."""
 MOST_LAUNCHES = 30
-"""With ``--full``: where it ends all the same."""
+"""With ``--full``: launches after which a run ends in any case."""
 _OVERHEAD_S = 1.0
-"""A launch's time beyond its slice, until the run knows better."""
+"""Assumed time of a launch beyond its timed part, until the run has measured it."""
 _BURST_CALL_S = 0.0005
-"""Of a call in a large burst, for the slower half of the mechanisms."""
+"""Assumed time of a call in a large burst, as the slower half of the mechanisms needs it."""
 _LOG_CHARACTERS = 100_000
-"""Kept of each worker's log."""
+"""Characters that are stored of each worker's log."""
 _REPEATED_SHARE = 0.25
 """Share of a run's launches that may be repeated because the machine was disturbed."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says beyond the scenario."""
+    """Settings of the command line beyond the scenario."""
 
     launches: int | None = None
     full: bool = False
@@ -104,7 +104,7 @@ def begin(directory: Path, scenario: Scenario, options: Options) -> Run:
 
 
 def resume(directory: Path, entrants: Sequence[Entrant]) -> tuple[Run, list[Planned]]:
-    """Open a run to go on with, and its cells. Raises `StoreError`, also where a mechanism is not what it was."""
+    """Open a run to continue it, and its cells. Raises `StoreError`, also where a mechanism has changed since."""
     run = Run.open(directory)
     try:
         known = {entrant.mechanism.name: entrant for entrant in entrants}
@@ -143,7 +143,7 @@ def revision() -> str:
 
 
 def leave(run: Run) -> Recorded:
-    """Put down that a run was interrupted before its first launch; returns what is recorded. Raises `StoreError`."""
+    """Record that a run was interrupted before its first launch; returns what is recorded. Raises `StoreError`."""
     with run:
         run.info.ended_early, run.info.finished = "interrupted", _now()
         run.save_info()
@@ -152,7 +152,7 @@ def leave(run: Run) -> Recorded:
 
 
 class Engine:
-    """Makes the launches of a run. What is done is on the disk at any time."""
+    """Makes the launches of a run. Each is on the disk as soon as it is done."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Engine:
         self._made = 0
 
     def go(self) -> None:
-        """Make every launch that is missing. Ctrl-C and the time limit end it in order. Raises `StoreError`."""
+        """Make every launch that is missing. After Ctrl-C or at the time limit it ends cleanly. Raises `StoreError`."""
         info, ticks = self.run.info, cpu_ticks()
         info.ended_early = ""
         try:
@@ -201,7 +201,9 @@ class Engine:
         self.run.combine()
 
     def _until_narrow(self, order: Order) -> None:
-        """More launches for each group that has a cell with a wide interval, all of the group, so that they pair."""
+        """More launches for each group that has a cell with a wide interval: of all its cells, so that launches can be
+        paired.
+        """
         step, most = block_length(order), self.run.info.most_launches
         first = self.run.info.launches
         while first < most:
@@ -212,7 +214,7 @@ class Engine:
             first += step
 
     def _count(self, observe: Observe) -> None:
-        """System calls and switches of every cell that has numbers, after all that is timed."""
+        """Count system calls and switches of every cell that has numbers, after all timed launches."""
         todo = [index for index, result in enumerate(self.results) if result.launches and result.observation is None]
         for at, index in enumerate(todo):
             planned, result = self.planned[index], self.results[index]
@@ -232,7 +234,7 @@ class Engine:
         return width is None or width > NARROW
 
     def _all(self, slots: list[Slot]) -> bool:
-        """Make these launches, without those that are made already. False if the time limit was reached."""
+        """Make these launches, except those that are made already. False if the time limit was reached."""
         todo = [slot for slot in slots if self._open(slot)]
         limit = self.run.info.limit_s
         for at, slot in enumerate(todo):
@@ -245,7 +247,7 @@ class Engine:
         return True
 
     def _open(self, slot: Slot) -> Batch:
-        """The cells of a launch that have nothing of its number yet."""
+        """The cells of a launch that have no result with its number yet."""
         return tuple(
             index
             for index in slot.cells
@@ -257,8 +259,9 @@ class Engine:
         return tuple(index for index in batch if self._failed_now[index] < GIVE_UP_AFTER)
 
     def _one(self, at: int, todo: list[Slot], batch: Batch) -> None:
-        """One launch, stored whatever became of it. The next one is for the cells behind one that failed, and for those
-        during which the machine was disturbed."""
+        """One launch, stored whether it succeeded or failed. Another one is added right after it for the cells that
+        came after a failed one, and for those during which the machine was disturbed.
+        """
         number = todo[at].number
         tried = self._launch(batch, number)
         again = []
@@ -305,9 +308,9 @@ class Engine:
         return tried
 
     def _failed(self, tried: _Tried, number: int) -> str:
-        """Put down what went wrong. What the user should see of it at once."""
+        """Record what went wrong. Returns what the user should see of it at once."""
         error, kept = tried.error, ""
-        # Whatever else an adapter's process makes the lab stumble over must not keep the other cells from running.
+        # Other errors that an adapter's process causes in the lab must not keep the other cells from running.
         kind = "" if isinstance(error, LaunchFailed) else f"{type(error).__name__}: "
         reason = kind + (" ".join(str(error).split()) or "no message")[:300]
         if isinstance(error, LaunchFailed) and error.logs and (log := _taken_over(error.logs)):
@@ -340,18 +343,18 @@ class Engine:
 
 @dataclass
 class _Tried:
-    """What became of one launch."""
+    """The outcome of one launch."""
 
     position: int
     failed: Batch
-    """The cells that an error speaks of; none of them has anything in `made`."""
+    """The cells that an error concerns; none of them is in `made`."""
     made: dict[int, Launch] = field(default_factory=dict)
     error: Exception | None = None
     interrupted: bool = False
 
 
 def _taken_over(logs: Path) -> str:
-    """What the workers of a failed launch wrote, the end of it; the directory is removed."""
+    """The end of what the workers of a failed launch wrote; the directory is removed."""
     parts = []
     for path in sorted(logs.glob("*.log")):
         text = path.read_text(errors="replace")[-_LOG_CHARACTERS:].strip()
@@ -364,7 +367,7 @@ def _taken_over(logs: Path) -> str:
 def settle(result: CellResult) -> None:
     """Bring a cell's status and problem up to date with its launches and failures.
 
-    A failure whose launch succeeded later, in a resumed run, stays on record and no longer counts.
+    A failure whose launch succeeded later, in a resumed run, stays recorded but no longer counts.
     """
     launches = result.launches
     measured = {launch.number for launch in launches}
@@ -404,7 +407,7 @@ def _timed(cell: Cell) -> float:
     mode = cell.mode
     if mode.calls and mode.rate:
         return mode.calls / mode.rate + mode.warmup_s
-    if mode.kind == "burst":  # its calls are made however long they take
+    if mode.kind == "burst":  # all its calls are made, however long they take
         return max(mode.seconds, cell.work.delay_s + mode.calls * _BURST_CALL_S) + mode.warmup_s
     return mode.seconds + mode.warmup_s
 

@@ -23,7 +23,7 @@ class Snapshot:
     voluntary: dict[int, int]
     involuntary: dict[int, int]
     waited_ns: dict[int, int] = field(default_factory=dict)
-    """Time for which threads were ready to run, and another one had the CPU."""
+    """Time for which threads were ready to run while another thread had the CPU."""
 
 
 def cpu_ns(pid: int) -> int:
@@ -36,13 +36,14 @@ def cpu_ns(pid: int) -> int:
 
 
 def wanted_ns(pid: int) -> int:
-    """Time for which the threads of a process ran or waited for a CPU that somebody else had."""
+    """Time for which the threads of a process ran, or waited for a CPU that another thread had."""
     return sum(_ran_and_waited_ns(pid))
 
 
 def _ran_and_waited_ns(pid: int) -> tuple[int, int]:
-    """Of its living threads; from ``/proc/PID/task/TID/schedstat``, as the kernel's documentation of scheduler
-    statistics has it. Zeros where the kernel does not say."""
+    """Sums over its living threads, from ``/proc/PID/task/TID/schedstat``: see the kernel's documentation of scheduler
+    statistics. Zeros where the kernel does not report them.
+    """
     ran = waited = 0
     with contextlib.suppress(OSError, ValueError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -88,7 +89,7 @@ def snapshot(pids: list[int], cpu_before: Mapping[int, int] | None = None) -> Sn
 
 
 def forget_peaks(pids: list[int]) -> None:
-    """Let the kernel's memory peaks begin anew."""
+    """Reset the kernel's record of the processes' peak memory."""
     for pid in pids:
         with contextlib.suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -97,8 +98,8 @@ def forget_peaks(pids: list[int]) -> None:
 def side(before: Snapshot, after: Snapshot, exact: dict[int, tuple[int, int]]) -> Side:
     """What processes used between two snapshots, and what those of the second occupy now.
 
-    `exact` has the switches of those processes that told them themselves, with those of threads that have ended. A
-    descendant that has ended by the second look is missed.
+    `exact` has the switches of those processes that reported them themselves, including threads that have ended. A
+    descendant that has ended before the second snapshot is missed.
     """
     result = Side(processes=0)
     for pid, last in after.cpu_ns.items():
@@ -131,8 +132,9 @@ def descriptors(pid: int) -> int:
 
 
 def traces_of_connections(root: int) -> int:
-    """What a new connection adds to in a process tree as far as the kernel can tell: sockets, pipes, other
-    descriptors, and mapped shared memory."""
+    """Number of things in a process tree that a new connection can add to, as far as the kernel shows them: sockets,
+    pipes, other descriptors, and mapped shared memory.
+    """
     found = 0
     for pid in tree(root):
         found += descriptors(pid)

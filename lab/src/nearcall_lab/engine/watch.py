@@ -9,27 +9,32 @@ from nearcall_lab.environment import OTHERS
 from nearcall_lab.results.model import Launch
 
 SLOWER = 1.3
-"""A canary loop that takes so many times its usual time, before and after, tells of a slower machine."""
+"""A canary loop that takes more than this many times its usual time, both before and after a launch, shows that the
+machine is slower.
+"""
 STOLEN = 0.02
 """Share of the CPU time a hypervisor may take."""
 _USUAL_FROM = 5
-"""Canaries it takes to know what is usual."""
+"""Canaries that are needed to know the usual time."""
 WAITED = 0.02
-"""Share of the time in which a launch wants a CPU that it may wait for one, while others have more than `OTHERS`."""
+"""Share of the time in which a launch wants a CPU that it may spend waiting for one, while other work uses more than
+`OTHERS`.
+"""
 REPETITIONS = 2
-"""Times a disturbed launch is repeated before it is taken with a remark."""
+"""Times a disturbed launch is repeated before it is accepted with a remark."""
 
 
 class Watch:
     """Judges launches by what the machine did during them, and by the canaries before and after them.
 
-    Competitors are told by two signs together: other work had a part of the launch's CPUs, and the launch's threads
+    Two signs together show competing programs: other work used a part of the launch's CPUs, and the launch's threads
     waited for a CPU. Either alone misleads: threads of one mechanism wait for each other, too, and the kernel's own
-    work belongs to nobody. The canary cannot see competitors, because a short loop mostly ends before its turn does;
-    it tells of a CPU that is slower for all. One slow canary of two is a moment, and not the launch.
+    work counts as other work without being a program's. The canary does not show competitors, because so short a loop
+    mostly ends within its time slice; it shows a CPU that is slower for all. If only one of the two canaries was slow,
+    that was a short moment, and not the whole launch.
 
-    It looks at the machine only, never at what was measured: a launch is not repeated because its result surprises.
-    Repetitions have a budget, since on a machine that is never quiet they would only make the run longer.
+    It judges by the machine only, never by what was measured: a launch is not repeated because its result is
+    unexpected. Repetitions have a budget, since on a machine that is never quiet they would only make the run longer.
     """
 
     def __init__(self, earlier: Iterable[Launch], budget: int) -> None:

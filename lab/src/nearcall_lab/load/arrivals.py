@@ -1,4 +1,4 @@
-"""What the receiver of one-way messages kept, as numbers to work with. Used by the lab's own process."""
+"""What the receiver of one-way messages recorded, as arrays of numbers. Used by the lab's own process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Arrivals:
         return len(self.stamps)
 
     def timed(self) -> Arrivals:
-        """Without what the warm-up sent."""
+        """These arrivals without the messages of the warm-up."""
         return self._only(self.sequence >> PHASE_BIT == TIMED)
 
     def duplicated(self) -> int:
@@ -44,7 +44,7 @@ class Arrivals:
         return late
 
     def first_of_each(self) -> Arrivals:
-        """Without the second and later arrivals of a number."""
+        """These arrivals without the second and later ones of a number."""
         _, kept = np.unique(self.sequence, return_index=True)
         return self._only(np.sort(kept))
 
@@ -53,7 +53,7 @@ class Arrivals:
 
 
 def arrivals_of(blob: bytes, count: int, wrong: int = 0, beyond: int = 0) -> Arrivals:
-    """From what `Receiver.collect` gave, times and heads one after the other."""
+    """The arrivals in what `Receiver.collect` returned: the times, then the heads."""
     stamps = np.frombuffer(blob, dtype=np.int64, count=count)
     heads = np.frombuffer(blob, dtype="<u8", offset=8 * count).reshape(-1, 2).astype(np.int64)
     kept = stamps > 0  # a message that was refused has left a gap

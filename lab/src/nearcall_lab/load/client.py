@@ -32,11 +32,11 @@ COUNTED_LIMIT_S = 120.0
 """A cell that ends by a number of calls ends after this many seconds at the latest."""
 _NEVER = 1 << 62
 MOST_MESSAGES = 4_000_000
-"""One-way messages in one launch, over all processes: what the receiver has room for."""
+"""Most one-way messages in one launch, over all processes: the receiver has room for that many."""
 
 
 class Unsupported(Exception):
-    """The mechanism, as its adapter describes it, cannot be asked for this."""
+    """The mechanism, as its adapter describes it, cannot do this."""
 
 
 def share(total: int, part: int, parts: int) -> int:
@@ -65,7 +65,7 @@ def refuse(cell: Cell, adapter_operations: Sequence[str], concurrent_calls: bool
 
 @dataclass
 class Outcome:
-    """What the timed part of one client process gave; see `columns`."""
+    """The results of the timed part of one client process; see `columns`."""
 
     columns: dict[str, NDArray[np.int64]]
     """Equally long, one row per call that was right: ``started``, ``done``, for an open loop ``intended``, and the
@@ -78,15 +78,15 @@ class Outcome:
     bursts: list[int] = field(default_factory=list)
     """Begin and end of each burst in turn."""
     secrets: set[int] = field(default_factory=set)
-    """What typed replies had besides what follows from their arguments."""
+    """The secrets in typed replies: what they contain beyond what follows from their arguments."""
 
 
 class CallFailed(Exception):
-    """Nothing worked before the timed part had begun."""
+    """No call succeeded before the beginning of the timed part."""
 
 
 class Load:
-    """Opens this process's share of the connections and drives them. For one thread."""
+    """Opens this process's share of the connections and makes the calls on them. Not thread-safe."""
 
     def __init__(self, cell: Cell, adapter: Adapter, spec: Spec, process: int = 0, clock: Clock | None = None) -> None:
         refuse(cell, spec.mechanism.operations, spec.mechanism.concurrent_calls)
@@ -95,7 +95,7 @@ class Load:
         self._process, self._processes = process, mode.client_processes
         self._connections = share(mode.connections, process, self._processes)
         self._outstanding = mode.outstanding
-        if mode.kind == "burst":  # further slots would find nothing to do
+        if mode.kind == "burst":  # further slots would have no calls to make
             self._outstanding = min(mode.outstanding, math.ceil(mode.calls / mode.connections))
         self._asynchronous = spec.mechanism.style == "asyncio"
         count = self._connections * self._outstanding
@@ -112,12 +112,14 @@ class Load:
         self.slots: list[Slot] = []
         self.warmup_calls = 0
         self.requests = 0
-        """What the server must have handled so far."""
+        """Calls that the server must have handled so far."""
         self.failed = 0
-        """What it may have handled besides."""
+        """Failed calls, which the server may have handled as well."""
 
     def _spin(self, slots: int) -> int:
-        """Spin only on a CPU that nobody else of this launch needs: not the server, not another thread of ours."""
+        """Spin only on a CPU that nothing else in this launch needs: neither the server nor another thread of this
+        process.
+        """
         if self.cell.placement != "apart" or self._processes > 1:
             return 0
         mechanism = self._spec.mechanism
@@ -173,7 +175,9 @@ class Load:
         return int(slots[0].recorder.column("done")[0] - slots[0].recorder.column("started")[0])
 
     def warm_up(self) -> bool:
-        """Call as the timed part will, without pauses, until the times have settled or patience ends."""
+        """Make calls like those of the timed part until the times have settled, in `ROUNDS` rounds at most. They are
+        made without pauses, except one-way messages that have a rate.
+        """
         length = int(self.cell.mode.warmup_s * 1e9)
         for turn in range(ROUNDS if length > 0 else 0):
             self._restart(WARM, self._expected(self.cell.mode.warmup_s))
@@ -214,7 +218,7 @@ class Load:
                 slot.value_due = messages.due
 
     def _count(self) -> int:
-        """Add what was just done to the account with the server. Returns the calls that were right."""
+        """Add the calls just made to `requests` and `failed`. Returns the calls with a right reply."""
         done = sum(len(slot.recorder) for slot in self.slots)
         failed = sum(slot.errors.total() for slot in self.slots)
         per_call = len(self.cell.work.sizes) if self.cell.mode.kind == "mixed" else 1
@@ -225,7 +229,7 @@ class Load:
     # The timed part
 
     def timed(self, begin_ns: int) -> None:
-        """Everything between the first stamp and the last; `outcome` tells what it gave."""
+        """Everything between the first stamp and the last; `outcome` returns the results."""
         mode = self.cell.mode
         own = self._clock.cpu()
         self._due, self._bursts = 0, []
@@ -250,13 +254,16 @@ class Load:
         return self._own_ns + sum(slot.waiting_ns for slot in self.slots)
 
     def _flush(self) -> None:
-        """Messages may have been taken faster than they are sent: what is queued must not reach into what follows."""
+        """The mechanism may have accepted messages faster than it sends them: those still queued must not disturb what
+        follows.
+        """
         if self.cell.mode.kind == "one-way":
             self._runner.each([session.flush for session in self._sessions])
 
     def _closed(self, slots: list[Slot], end_ns: int, each: int = 0, together: int = 0) -> None:
-        """`each` calls per slot, or `together` over all slots of all processes, at most; 0 is as many as there is
-        time for."""
+        """At most `each` calls per slot, or `together` over all slots of all processes; 0 is as many as there is time
+        for.
+        """
         loop = closed_async if self._asynchronous else closed
         everybody = self.cell.mode.connections * self._outstanding
         most = MOST_MESSAGES // everybody if self.cell.mode.kind == "one-way" else MOST
@@ -266,7 +273,7 @@ class Load:
 
     def _paced(self, begin_ns: int, seconds: float, part: int) -> None:
         mode = self.cell.mode
-        if mode.calls:  # the number decides; the schedule is cut off behind it
+        if mode.calls:  # the number of calls decides; the schedule is cut off after that many
             seconds = 2 * mode.calls / mode.rate + 1
         rate, parts = mode.rate, self._processes
         due = due_times(rate, seconds, mode.arrivals, self.cell.seed, part % parts, parts, stream=part)
@@ -278,7 +285,9 @@ class Load:
         self._on_schedule(Schedule((due + begin_ns).tolist(), closes))
 
     def _burst_after_burst(self, begin_ns: int) -> None:
-        """At least one; further ones while there is time, unless other processes would have to be met for them."""
+        """At least one burst, and further ones while there is time, unless that would need synchronization with other
+        client processes.
+        """
         mode = self.cell.mode
         calls = share(mode.calls, self._process, self._processes)
         begin = begin_ns
@@ -299,7 +308,7 @@ class Load:
             self._runner.each([partial(paced, slot, schedule, self._clock) for slot in self.slots])
 
     def outcome(self) -> Outcome:
-        """What the timed part gave."""
+        """The results of the timed part."""
         slots = self.slots
         names = ["started", "done"]
         if self._due:
@@ -317,7 +326,7 @@ class Load:
     # Beside the timed part
 
     def idle(self, seconds: float) -> None:
-        """Ask nothing of the mechanism for a while."""
+        """Make no call for a while."""
         self._runner.idle(seconds)
 
     def extra(self, step: Literal["open", "call", "close"]) -> None:

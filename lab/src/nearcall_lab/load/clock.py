@@ -10,7 +10,9 @@ from dataclasses import dataclass
 SPIN_NS = 100_000
 """How long before its time a thread stops sleeping and spins: the kernel wakes a sleeper 50 µs late by design."""
 SPIN_ASYNCIO_NS = 1_200_000
-"""The same for an event loop, whose timers are rounded up to whole milliseconds. It serves its sockets meanwhile."""
+"""The same for an event loop, whose timers are rounded up to whole milliseconds. It serves its sockets while it
+spins.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,14 @@ class Clock:
     cpu: Callable[[], int] = time.thread_time_ns
     """CPU time of the calling thread, nanoseconds."""
     spin_ns: int = 0
-    """Spin for the last nanoseconds of a wait; 0 where no CPU is spare, or somebody else would be kept from his."""
+    """Spin for the last nanoseconds of a wait; 0 where no CPU is spare, or spinning would take one from another
+    thread.
+    """
 
     def wait_until(self, due_ns: int) -> int:
-        """Return at `due_ns` or as soon after it as the kernel manages: with the CPU time this took, nanoseconds."""
+        """Return at `due_ns`, or as soon after it as the kernel manages. Returns the CPU time that the waiting took,
+        nanoseconds.
+        """
         if self.now() >= due_ns:
             return 0
         before = self.cpu()
@@ -42,7 +48,7 @@ class Clock:
             await self.pause(left / 1e9)
 
     async def pause_until(self, due_ns: int) -> int:
-        """As `wait_until`, and the event loop runs meanwhile: what that did is in the time, too."""
+        """Like `wait_until`, while the event loop goes on running: the CPU time of what it does is included."""
         if self.now() >= due_ns:
             return 0
         before = self.cpu()

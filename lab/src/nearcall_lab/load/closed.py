@@ -4,7 +4,7 @@ Between two readings of the clock there is the call and nothing else. The reply 
 The two functions differ in one word, ``await``; a layer that hid it would cost more than what is measured.
 
 Every step in the innermost loop was weighed: `floor.harness_overhead` says what it adds to a call. Calls are made in
-runs of about a quarter of a millisecond, between which there is time to look whether the end has come.
+runs of about a quarter of a millisecond, between which the loop checks whether the end has been reached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What measuring itself costs, and what the machine needs for the least that a call can be.
+"""What measuring itself costs, and what the machine needs for the simplest possible call.
 
-A mechanism whose times come near these floors is measured no better than they are: the report prints them as its last
-rows and says of which results they are more than a twentieth.
+Where a mechanism's times come near these floors, the floors are a large part of what is measured: the report prints
+them as its last rows and marks the results of which they are more than a twentieth.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ECHO_S = 0.15
 
 
 def _best(measure: Callable[[], float], times: int = _TIMES) -> float:
-    """The smallest of several: for a fixed piece of work everything else is somebody's interference."""
+    """The smallest of several: whatever a fixed piece of work takes beyond that is interference."""
     return min(measure() for _ in range(times))
 
 
@@ -77,7 +77,7 @@ def _loop_ns() -> float:
 
 def harness_overhead() -> float:
     """Nanoseconds that the closed loop adds to each call: two readings of the clock, two stores, the check of the
-    reply, and the loop. It lowers the rate of calls; of a call's own time only half of the clock pair is part.
+    reply, and the loop. It lowers the rate of calls; the time measured for a call includes only half of the clock pair.
 
     The difference between the loop around a function that does nothing and that function in a bare loop.
     """

@@ -1,8 +1,8 @@
 """Messages without a reply: what the sender puts into each, and what the receiver keeps of it.
 
 The first 16 bytes of a message are its sequence number and the time it was due, as the sender's CLOCK_MONOTONIC, which
-is the receiver's too. So the receiver alone tells how long each message took, which are missing, which came twice and
-which came late.
+is the receiver's too. So the receiver's record alone shows how long each message took, which are missing, which came
+twice and which came late.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from nearcall_lab.workloads import octets
 
 HEAD = struct.Struct("<QQ")
 SMALLEST = HEAD.size
-"""Bytes: no shorter message can be told from another."""
+"""Bytes: shorter messages could not be told apart."""
 PHASE_BIT, SLOT_BIT = 56, 40
 _RING = 1 << 20
 _CHECKED_EVERY = 64
-"""One message in so many has all its content compared; every one has its length."""
+"""Of every 64th message all the content is compared; of every message the length."""
 _UNDERCOUNTED = 256
 """`Receiver.seen` may be behind by as many as there are threads that receive."""
 
@@ -45,14 +45,16 @@ class Messages:
         self._at = 0
 
     def at_once(self) -> Iterator[bytes]:
-        """One after the other without end, each due when it is asked for."""
+        """Messages without end, each due at the time when it is taken."""
         pack, tail, now = HEAD.pack, self._tail, self._now
         for number in self._numbers:
             message = pack(number, now()) + tail
             yield message if self._ring is None else self._through_ring(message)
 
     def due(self, number: int, due_ns: int) -> bytes:
-        """The next one, due at `due_ns`. `number` is that of the schedule, which all slots share, and not used."""
+        """The next message, due at `due_ns`. `number` is that of the schedule, which all slots share; it is not
+        used.
+        """
         message = HEAD.pack(next(self._numbers), due_ns) + self._tail
         return message if self._ring is None else self._through_ring(message)
 
@@ -69,9 +71,9 @@ class Messages:
 
 
 class Receiver:
-    """Keeps the time and the head of each message. `receive` is what the adapter's handler calls, in any thread.
+    """Records the time and the head of each message. The adapter's handler calls `receive`, in any thread.
 
-    It lives in the server's process, whose memory is measured: hence no numpy here. `arrivals` reads what it kept.
+    It lives in the server's process, whose memory is measured: hence no numpy here. `arrivals` reads the record.
     """
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -88,7 +90,7 @@ class Receiver:
         self._swap(size, capacity)
 
     def seen(self) -> int:
-        """How many have come since then, right or wrong."""
+        """How many messages have come since `arm`, right or wrong."""
         return self._buffers()[2]
 
     def collect(self) -> tuple[bytes, bytes]:

@@ -1,5 +1,5 @@
-"""The open loop: calls are due at times that were fixed before, whether or not earlier ones are done. A burst is the
-same with all of them due at once.
+"""The open loop: calls are due at times that were fixed in advance, whether or not earlier ones are done. A burst is
+the same with all of them due at once.
 
 Each call has three stamps: when it was due, when a slot was free to start it, when it was done. With every slot busy a
 call that is due waits, and the wait is part of its response time.
@@ -46,8 +46,9 @@ class Turn:
 
     waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
     under_way: int = 0
-    """Calls that have begun and not ended. While there are any, the event loop works for the mechanism, and nobody can
-    say which part of its CPU time is waiting."""
+    """Calls that have begun and not ended. While there are any, the event loop works for the mechanism, and which part
+    of its CPU time is waiting cannot be known.
+    """
 
 
 async def paced_async(slot: Slot, schedule: Schedule, clock: Clock, turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""Raw nanoseconds, put into places that exist before the first call. The rest is worked out afterwards."""
+"""Raw nanoseconds, stored in lists that are allocated before the first call. Everything else is computed afterwards."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 16_384
-"""Calls per block at most. A further block, when the guess was too low, is made between two calls, never inside one."""
+"""Calls per block at most. If more calls come than were expected, a further block is made between two calls, never
+during one.
+"""
 _FIRST = 64
-"""Calls of a first block of which nothing is known: a burst has ten thousand slots with one call each."""
+"""Calls that the first block has room for at least. Not more, since a burst has ten thousand slots with one call
+each.
+"""
 _MOST_RESERVED = 256
 
 
 class Block:
-    """Places for `room` calls, in lists: the clock makes its integers anyway, and keeping one costs 5 ns. An array has
-    to take it apart, which costs ten times that."""
+    """Room for `room` calls, in lists: the clock returns an integer object anyway, and storing it costs 5 ns. An array
+    has to convert it, which costs ten times that.
+    """
 
     __slots__ = ("done", "intended", "room", "started", "used")
 
@@ -45,7 +50,7 @@ class Recorder:
         return self._blocks[-1]
 
     def add(self, intended: int, started: int, done: int) -> None:
-        """Keep one call of an open loop."""
+        """Record one call of an open loop."""
         block = self.room()
         at = block.used
         block.intended[at] = intended

@@ -1,4 +1,4 @@
-"""How slots run beside each other: each in a thread of its own, or all in one event loop."""
+"""How slots run concurrently: each in a thread of its own, or all in one event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Runner(Protocol):
         ...
 
     def idle(self, seconds: float) -> None:
-        """Let a mechanism do what it does when nothing is asked of it."""
+        """Let the mechanism run for a while without calls."""
         ...
 
     def close(self) -> None: ...

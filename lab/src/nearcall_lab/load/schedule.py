@@ -26,7 +26,8 @@ def due_times(
 
     `rate` is that of all `parts` together; part `part` (a process of several) gets its share. Poisson arrivals have
     independent exponential gaps, and shares of a Poisson process are Poisson processes. Fixed arrivals of several parts
-    take turns. The same arguments give the same times. `stream` picks the random numbers; by default it is `part`.
+    take turns. The same arguments give the same times. `stream` selects the sequence of random numbers; by default it
+    is `part`.
     """
     if rate <= 0 or seconds <= 0:
         raise ValueError(f"a schedule needs a rate and a length above zero, not {rate} and {seconds}")
@@ -47,7 +48,7 @@ def due_times(
 
 @dataclass
 class Schedule:
-    """Due times that several slots share: whoever is free takes the next."""
+    """Due times that several slots share: a free slot takes the next one."""
 
     due: list[int]
     """Absolute, in the clock's nanoseconds, ascending."""

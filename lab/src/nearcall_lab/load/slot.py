@@ -1,4 +1,4 @@
-"""A slot: the place of one call under way. Its calls follow each other; those of different slots overlap."""
+"""A slot: one call under way at a time. The calls of a slot follow each other; those of different slots overlap."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WrongReply(Exception):
 
 @dataclass
 class Slot:
-    """What it calls, with which arguments, and what became of it."""
+    """What a slot calls, with which arguments, and with which results."""
 
     number: int
     """Unique over all client processes."""
@@ -32,8 +32,9 @@ class Slot:
     check: Callable[[Any, Any], bool]
     describe: Callable[[Any, Any], str]
     replies_are_bytes: bool = False
-    """Seen at the first reply: such are compared in the loop itself. A view is not, since Python compares views item
-    by item."""
+    """Set at the first reply: replies that are `bytes` are compared in the loop itself. Views are not, since Python
+    compares them item by item.
+    """
     marks: dict[str, list[int]] = field(default_factory=dict)
     """Stamps inside a unit, by name, one per unit that succeeded."""
     values: Iterator[Any] = field(init=False)
@@ -52,7 +53,7 @@ class Slot:
         self.restart()
 
     def restart(self, expected: int = 0, intended: bool = False) -> None:
-        """Forget what was recorded and make room for `expected` calls."""
+        """Drop what was recorded and make room for `expected` calls."""
         self.recorder = Recorder(expected, intended)
         self.errors = Counter()
         self.waiting_ns = 0
@@ -64,7 +65,7 @@ class Slot:
         self.value_due = lambda number, due_ns: arguments[number % count]
 
     def failed(self, error: Exception) -> bool:
-        """Count a call that raised. True if the slot had better give up."""
+        """Count a call that raised. True if the slot should stop calling."""
         self.errors[kind_of(error)] += 1
         if not self.first_error:
             self.first_error = explain(error)
@@ -74,5 +75,5 @@ class Slot:
         return self._row >= GIVE_UP_AFTER
 
     def wrong(self, value: Any, reply: Any) -> WrongReply:
-        """The exception for a reply that is not what it must be."""
+        """The exception for a wrong reply."""
         return WrongReply(self.describe(value, reply))

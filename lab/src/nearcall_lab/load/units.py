@@ -1,6 +1,6 @@
 """Units of work: what a slot does between its two readings of the clock.
 
-A plain call is the session's own callable, with nothing around it. The others take stamps on their way and add them
+A plain call is the session's own callable, with nothing around it. The other units take stamps in between and add them
 to `marks` when they have succeeded, so that the marks of a slot pair with its calls.
 """
 
@@ -91,7 +91,7 @@ def connection_of(
 ) -> tuple[Unit, Marks]:
     """The unit of the mode ``connect``: a session is made, opened, used once and closed.
 
-    The three marks are what counts; the clock's second reading by the loop comes after the closing.
+    The results are taken from the three marks; the loop's second reading of the clock comes only after the closing.
     """
     marks: Marks = {name: [] for name in CONNECTION_PHASES}
 

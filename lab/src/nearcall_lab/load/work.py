@@ -25,7 +25,7 @@ class Job:
     check: Callable[[Any, Any], bool]
     describe: Callable[[Any, Any], str] = describe_mismatch
     secrets: set[int] = field(default_factory=set)
-    """Those that typed replies had; the lab knows which it must be."""
+    """The secrets that typed replies had; the lab compares them with the server's."""
 
 
 def _same_batch(batch: tuple[bytes, ...], replies: Any) -> bool:
