@@ -1,1 +1,1 @@
-"""What results mean: quantiles with intervals, ratios, checks, and verdicts. Works from stored results alone."""
+"""Evaluation of results: quantiles with intervals, ratios, checks, and verdicts. It needs only stored results."""

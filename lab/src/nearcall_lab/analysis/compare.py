@@ -17,15 +17,18 @@ from nearcall_lab.stats import FEWEST, Ratio, credible, paired_ratio, significan
 
 @dataclass(frozen=True)
 class Limits:
-    """What a verdict rests on; docs/adr/0024-three-answers-that-hold-for-few-launches.md says why. All are shares."""
+    """The limits that decide a verdict, all as shares; docs/adr/0024-three-answers-that-hold-for-few-launches.md gives
+    the reasons.
+    """
 
     confidence: float = 0.99
-    """Of each interval. What is missing from 1 is also the share of the differences named on one page that may be
-    wrong."""
+    """Confidence of each interval. 1 minus it is also the share of the differences named on one page that may be
+    wrong.
+    """
     min_effect: float = 0.02
-    """A smaller difference is not called one, however sure it is."""
+    """A smaller difference is not reported, however certain it is."""
     margin: float = 0.05
-    """Two are called the same where the whole interval lies within this of 1."""
+    """Two cells are called the same where the whole interval is within this distance of 1."""
 
 
 LIMITS = Limits()
@@ -38,8 +41,9 @@ _SAID: dict[Status, str] = {
 }
 
 Outcome = Literal["faster", "slower", "same", "cannot tell", "unusable"]
-"""``same``: the two differ by less than the margin, for sure. ``cannot tell``: neither that nor a difference is sure;
-more launches, or a quieter machine, would tell. ``unusable``: there is nothing to compare."""
+"""``same``: it is certain that the two differ by less than the margin. ``cannot tell``: neither that nor a difference
+is certain; more launches, or a quieter machine, could decide it. ``unusable``: there is nothing to compare.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,23 +58,25 @@ class Comparison:
     paired: bool
     outcome: Outcome
     problem: str = ""
-    """Why it is unusable."""
+    """Why the comparison is unusable."""
     margin: float = LIMITS.margin
-    """Within which ``same`` is meant."""
+    """The margin that ``same`` refers to."""
     among: int = 1
-    """Comparisons that were made together; above 1 where a difference is not named for their number."""
+    """Number of comparisons that were made together; above 1 where a difference is not named because there were so
+    many.
+    """
 
     @property
     def work(self) -> str:
-        """What was done, in a few words."""
+        """The work, in a few words."""
         return self.candidate.cell.title()
 
     def sentence(self) -> str:
-        """The verdict, for example ``3.10× [2.90–3.30] faster at 1 KB echo``, and what calls failed meanwhile."""
+        """The verdict, for example ``3.10× [2.90–3.30] faster at 1 KB echo``, and which calls failed meanwhile."""
         return "; ".join([self._verdict(), *self.failures()])
 
     def failures(self) -> list[str]:
-        """Which of the two had calls that failed; a speed reached without them is worth less."""
+        """Which of the two had calls that failed: a speed that was reached with failed calls is worth less."""
         sides = (("base", self.base), ("candidate", self.candidate))
         found = [(side, failed_of(result.launches).sentence()) for side, result in sides]
         return [f"{side}: {sentence}" for side, sentence in found if sentence]
@@ -118,7 +124,7 @@ def _without_a_difference(speed: Ratio, limits: Limits) -> Outcome:
 def compare(base: CellResult, candidate: CellResult, paired: bool, limits: Limits = LIMITS) -> Comparison:
     """Compare two cells by the metric of the candidate's; `paired` if launches of one number were made side by side.
 
-    This is one comparison by itself. Several that are shown together are judged by `together`.
+    This judges one comparison by itself. Several that are shown together are judged by `together`.
     """
     metric = metric_of(candidate.cell)
 
@@ -151,7 +157,8 @@ def compare(base: CellResult, candidate: CellResult, paired: bool, limits: Limit
 
 
 def together(comparisons: Sequence[Comparison], limits: Limits = LIMITS) -> list[Comparison]:
-    """Verdicts that stand on one page: a difference that chance gives among so many is not named.
+    """Verdicts that are shown on one page: a difference that chance can produce among that many comparisons is not
+    named.
 
     Of the differences that are left at most the share 1 - `limits.confidence` is wrong on average, and a page without
     any difference names one no more often than that.
@@ -191,15 +198,18 @@ def compare_mechanisms(recorded: Recorded, base: str, candidate: str, limits: Li
 
 
 def against_baseline(recorded: Recorded, limits: Limits = LIMITS) -> dict[str, Comparison]:
-    """By its digest, each cell of a run against the run's baseline on the same work; without the floor, which is no
-    rival."""
+    """Each cell of a run, by digest, against the run's baseline on the same work; without the floor, which does not
+    compete.
+    """
     info = recorded.info
     found = [c for c in _with(recorded, info.baseline, limits) if c.candidate.cell.mechanism != info.floor]
     return {c.candidate.digest: c for c in together(found, limits)}
 
 
 def _with(recorded: Recorded, base: str, limits: Limits) -> list[Comparison]:
-    """Every cell with that of the mechanism `base` on the same work, except where neither could be run."""
+    """Every cell compared with the cell of the mechanism `base` for the same work, except where neither could be
+    run.
+    """
     by_work = {_without_mechanism(r): r for r in recorded.cells if r.cell.mechanism == base}
     pairs = ((by_work.get(_without_mechanism(result)), result) for result in recorded.cells)
     return [
@@ -214,14 +224,14 @@ def _without_mechanism(result: CellResult) -> str:
 
 
 def note(comparisons: Sequence[Comparison], limits: Limits = LIMITS) -> str:
-    """What a reader must know of these verdicts, in a few sentences."""
+    """What a reader must know about these verdicts, in a few sentences."""
     paired = {comparison.paired for comparison in comparisons} <= {True}
     tested = sum(c.speed is not None and c.speed.p_value is not None for c in comparisons)
     return f"{_rule(paired, limits)} {_number(tested, limits)}"
 
 
 def _rule(paired: bool, limits: Limits) -> str:
-    """When something is called a difference, and when the same."""
+    """The rule by which two cells are called different, or the same."""
     how = "launches paired" if paired else "launches not paired, since two runs share no point in time"
     return (
         f"Intervals of {limits.confidence * 100:g} % over launches ({how}). A difference is named from "
@@ -231,7 +241,7 @@ def _rule(paired: bool, limits: Limits) -> str:
 
 
 def _number(comparisons: int, limits: Limits) -> str:
-    """What so many comparisons at once would do by chance, and what is done about it."""
+    """What chance would do in that many comparisons at once, and what is done against it."""
     wrong = (1 - limits.confidence) * 100
     if comparisons < 2:
         return f"Where there is no difference, one is named in {wrong:g} of 100 comparisons."

@@ -26,9 +26,9 @@ def quantile(distribution: Distribution, p: float, confidence: float = 0.95) -> 
     """A quantile with its interval by order statistics, or None where n is below 10 / (1 - p).
 
     How many samples lie below the true quantile follows a binomial distribution, whatever the samples follow; the
-    normal approximation to it is close with the ten samples beyond that are asked for. The interval takes samples for
-    independent, which those of one launch are not: it says what more samples of these launches would bring. What other
-    launches would bring is said by the ratio's interval.
+    normal approximation to it is close with the ten samples beyond that are asked for. The interval assumes independent
+    samples, which those of one launch are not: it covers what more samples of these launches would show. What other
+    launches would show is covered by the ratio's interval.
     """
     n = distribution.n
     if n == 0 or not enough(n, p):

@@ -1,7 +1,7 @@
-"""A/A: does the lab find no difference where there is none, and a small one where there is one?
+"""A/A comparisons: whether the lab finds no difference where there is none, and a small one where there is one.
 
-Launches come in pairs that stand side by side in time. A comparison takes some of the pairs and lets a coin decide for
-each which of its launches counts as A and which as B, as the engine's random order does with two mechanisms.
+Launches come in pairs that were made one right after the other. A comparison takes some of the pairs and lets a coin
+decide for each which of its launches counts as A and which as B, as the engine's random order does with two mechanisms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Pairs = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Tally:
-    """How many comparisons found what."""
+    """How many comparisons had which outcome."""
 
     comparisons: int
     faster: int
@@ -28,7 +28,9 @@ class Tally:
     same: int
     cannot_tell: int
     own_launches: bool
-    """Every comparison had launches of its own; else they were drawn from a common pool, and are not independent."""
+    """Every comparison had launches of its own; otherwise they were drawn from a common pool, and the comparisons are
+    not independent.
+    """
 
     @property
     def different(self) -> int:
@@ -47,8 +49,8 @@ def tally(
 ) -> Tally:
     """Compare B with A, `launches` against `launches`, again and again.
 
-    With `exchange` a coin decides for each pair who is A; without it the pair's second is B, as for two mechanisms that
-    do differ. Raises `ValueError` if there are fewer pairs than `launches`.
+    With `exchange` a coin decides for each pair which launch is A; without it the second one is B, as for two
+    mechanisms that do differ. Raises `ValueError` if there are fewer pairs than `launches`.
     """
     if len(pairs) < launches:
         raise ValueError(f"{launches} launches on each side need {launches} pairs, there are {len(pairs)}")
@@ -69,10 +71,10 @@ def tally(
 def launches_for(pairs: Pairs, effect: float, most: int = 1000, limits: Limits = LIMITS) -> int | None:
     """Launches on each side with which a slowdown by the share `effect` would be found about 19 times in 20 here.
 
-    The pairs tell how much the ratio of two launches varies. A difference is found where its logarithm is beyond the
-    reach of the interval by the 95 % quantile of the estimate's own error, both taken from Student's t: the usual
-    approximation, for example J. Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988). None if even
-    `most` are too few, or where fewer than three pairs tell of the noise.
+    How much the ratio of two launches varies is taken from the pairs. A difference is found where its logarithm is
+    beyond the reach of the interval by the 95 % quantile of the estimate's own error, both taken from Student's t: the
+    usual approximation, for example J. Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988). None if
+    even `most` are too few, or if there are fewer than three pairs.
     """
     if len(pairs) < FEWEST:
         return None

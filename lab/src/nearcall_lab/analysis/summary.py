@@ -1,4 +1,4 @@
-"""One cell's launches as the numbers a table shows, with what to beware of."""
+"""One cell's launches as the numbers a table shows, with warnings."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nearcall_lab.stats import spread
 PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 LITTLE_WITHIN = 0.05
 FLOOR_SHARE = 0.05
-"""Of a median; above it a reader is told that the floor is a part of the number."""
+"""Share of a median; where the floor is more than this, a remark tells the reader that it is a part of the number."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is said of one cell."""
+    """The numbers of one cell, and remarks on them."""
 
     result: CellResult
     metric: Metric
@@ -35,10 +35,11 @@ class Summary:
     """Half the 95 % interval of `value`, as a share of it."""
     response: Distribution | None
     quantiles: dict[float, Quantile] = field(default_factory=dict)
-    """Of `response`; without those there are too few samples for, and none of an overloaded cell."""
+    """Quantiles of `response`, except those for which there are too few samples; empty for an overloaded cell."""
     longest_ns: float | None = None
-    """Of all calls of all launches; None of an overloaded cell, whose times are not latencies. One stall in a closed
-    loop stands in no percentile, and here."""
+    """The longest of all calls of all launches; None for an overloaded cell, whose times are not latencies. A single
+    stall in a closed loop shows in no percentile, but here.
+    """
     throughput: float | None = None
     """Calls per second, median over launches."""
     cpu_us_per_call: float | None = None
@@ -84,7 +85,7 @@ def summarise(result: CellResult, floor_ns: float | None = None) -> Summary:
 
 
 def summaries(recorded: Recorded) -> list[Summary]:
-    """Every cell of a run, each told its floor."""
+    """Every cell of a run, each summarised with its floor."""
     floors: dict[bytes, float] = {}
     found = []
     for result in recorded.cells:
@@ -97,7 +98,7 @@ def summaries(recorded: Recorded) -> list[Summary]:
 
 
 def without_number(summary: Summary) -> str:
-    """Why a cell has no number to compare, in words that say what state it is in."""
+    """Why a cell has no number to compare, with the cell's state."""
     result, launches = summary.result, len(summary.result.launches)
     if result.status == "ok" or (result.status == "overloaded" and launches):
         if not launches:
@@ -120,7 +121,8 @@ def state_text(result: CellResult) -> str:
 
 
 def little_problem(little: float | None) -> str:
-    """What a broken balance of Little's law means; empty where it holds within 5 %, or was not measured.
+    """A sentence on what it means that Little's law does not hold; empty where it holds within 5 %, or was not
+    measured.
 
     Calls under way are throughput times the mean response (J. D. C. Little, "A Proof for the Queuing Formula L = λW",
     Operations Research 9, 1961), so a share below 1 is time in which a slot had no call under way.

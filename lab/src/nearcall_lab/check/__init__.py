@@ -1,1 +1,1 @@
-"""Whether an adapter keeps its promises. Nothing it measures appears anywhere before it does."""
+"""Whether an adapter keeps its promises."""

@@ -1,4 +1,4 @@
-"""The demo's table as plain data: what demo.json holds, and what the terminal and the README show."""
+"""The demo's table as plain data: the content of demo.json, and what the terminal and the README show."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass
 class Report:
-    """The whole table, and what to know of its run."""
+    """The whole table, and facts about its run that a reader needs."""
 
     run: str
     """Directory of the run it is taken from."""
@@ -61,7 +61,7 @@ class Report:
     workloads: dict[str, str]
     """Heading of each column by the work's title: one client that calls as fast as it can, pinned."""
     conditions: dict[str, str]
-    """The same of the first work under other conditions, which only some mechanisms were measured under."""
+    """The same for the first work under other conditions, under which only some mechanisms were measured."""
     environment: Environment
     red_flags: list[str]
     rows: list[Row]
@@ -71,7 +71,7 @@ class Report:
         return next((row for row in self.rows if row.name == name), None)
 
     def near_floor(self) -> list[str]:
-        """Where the floor is more than a twentieth of what is shown."""
+        """Results of which the floor is more than a twentieth."""
         return [
             f"{row.label} ({self.workloads[title]} {1 / cell.times_floor:.0%})"
             for row in self.rows

@@ -1,4 +1,4 @@
-"""The demo's table in a terminal, cut into as many as its width asks for."""
+"""The demo's table in a terminal, split into as many tables as its width requires."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _cell(cell: Cell, is_baseline: bool) -> Text:
 
 
 def _tables(report: Report, width: int, headings: Mapping[str, str]) -> list[Table]:
-    """The columns of `headings`, for the rows that have any of them."""
+    """Tables with the columns of `headings`, and the rows that have a value in any of them."""
     titles = list(headings)
     rows = [row for row in report.rows if not row.problem and any(row.cells[title] != Cell() for title in titles)]
     per_table = max(1, (width - _LABEL_WIDTH - 3) // (_CELL_WIDTH + 3))
@@ -60,7 +60,7 @@ def _label(row: Row, report: Report) -> Text:
 
 
 def print_report(console: Console, report: Report) -> None:
-    """The numbers, and the settings they were got with."""
+    """Print the numbers, and the settings with which they were measured."""
     width = console.width
     baseline = report.row(report.baseline)
     console.print()
@@ -95,7 +95,7 @@ def print_report(console: Console, report: Report) -> None:
 
 
 def notes(report: Report) -> list[str]:
-    """How the numbers came about, one sentence each."""
+    """How the numbers were measured, one sentence for each aspect."""
     machine = report.environment
     ratios = sum(cell.times_faster is not None for row in report.rows for cell in row.cells.values())
     missing = 100 * (1 - LIMITS.confidence)

@@ -1,1 +1,1 @@
-"""What was measured: one record per launch, one file per cell, and the run they belong to."""
+"""Stored results: one record per launch, one file per cell, and the run they belong to."""

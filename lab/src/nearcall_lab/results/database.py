@@ -1,5 +1,6 @@
-"""A run as an SQLite file for questions nobody thought of: ``cells``, ``launches``, and ``failures``, which are the
-calls that failed, by kind."""
+"""A run as an SQLite file for questions that the lab's own reports do not answer: ``cells``, ``launches``, and
+``failures``, which are the calls that failed, by kind.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def write_database(path: Path, info: RunInfo, cells: list[CellResult]) -> None:
                     _insert(connection, cell)
         finally:
             connection.close()
-    except sqlite3.OperationalError as error:  # a full disk among them
+    except sqlite3.OperationalError as error:  # a full disk is one of the causes
         raise OSError(error.args[0]) from None
 
 

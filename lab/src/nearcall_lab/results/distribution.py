@@ -1,4 +1,6 @@
-"""Distributions as they are stored, and what can be read off them. Percentiles are never averaged: counts are added."""
+"""Distributions as they are stored, and numbers computed from them. Percentiles are never averaged: counts are
+added.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from nearcall_lab.stats import enough
 
 
 class BrokenHistogram(ValueError):
-    """A text that is not a histogram of this lab's range."""
+    """A text that is not a histogram with this lab's range."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """How often each bucket was hit; a bucket's value is its middle, at most 0.05 % from what was measured."""
+    """How often each bucket was hit; a bucket's value is its middle, at most 0.05 % away from the measured values."""
 
     counts: NDArray[np.int64]
 
@@ -42,7 +44,7 @@ class Distribution:
         return self.at_rank(min(n, max(1, math.ceil(p * n)))) if n and enough(n, p) else None
 
     def mean(self) -> float:
-        """Nanoseconds; NaN of no samples."""
+        """Nanoseconds; NaN if there are no samples."""
         n = self.n
         return float((self.counts * _middles(len(self.counts))).sum()) / n if n else math.nan
 
@@ -75,7 +77,7 @@ def decode(latencies: Latencies) -> Distribution:
 
 
 def merged(parts: Iterable[Latencies | None]) -> Distribution | None:
-    """All samples of all parts in one distribution; None where there is no part."""
+    """All samples of all parts in one distribution; None if there is no part."""
     total: NDArray[np.int64] | None = None
     for part in parts:
         if part is not None:

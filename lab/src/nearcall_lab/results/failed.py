@@ -1,4 +1,4 @@
-"""The calls of a cell that failed: how many, and of what."""
+"""The calls of a cell that failed: how many, and for which reason."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Failed:
 
     @property
     def share(self) -> float:
-        """Among those that were made."""
+        """Failed calls as a share of all that were made."""
         return self.calls / self.made if self.made else 0.0
 
     @property
     def reasons(self) -> str:
-        """For example ``AioRpcError CANCELLED``; where there are several, how often each came."""
+        """For example ``AioRpcError CANCELLED``; where there are several, with the number of calls of each."""
         if len(self.kinds) < 2:
             return "".join(self.kinds)
         shown = [f"{kind} ({count:,})" for kind, count in list(self.kinds.items())[:_SHOWN]]
@@ -47,7 +47,7 @@ class Failed:
 
 
 def failed_of(launches: Sequence[Launch]) -> Failed:
-    """Of all these launches together."""
+    """The failed calls of all these launches together."""
     kinds: Counter[str] = sum((Counter(launch.errors) for launch in launches), Counter())
     ordered = dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
     return Failed(ordered, sum(launch.calls for launch in launches) + kinds.total())

@@ -1,4 +1,4 @@
-"""Distributions as HdrHistograms: they can be merged, and every quantile can be asked for afterwards."""
+"""Distributions as HdrHistograms: they can be merged, and every quantile can be computed afterwards."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _EXACT_BITS = 11
 
 
 def latencies(samples: NDArray[np.int64]) -> Latencies | None:
-    """A distribution of nanoseconds; None of no samples. Mean, smallest and largest are those of the raw values.
+    """A distribution of nanoseconds; None if there are no samples. Mean, smallest and largest are those of the raw
+    values.
 
-    Values outside 1 ns to one hour are counted at the border, and keep their place in `min` and `max`.
+    Values outside 1 ns to one hour are counted at the border; `min` and `max` have their true values.
     """
     if not len(samples):
         return None

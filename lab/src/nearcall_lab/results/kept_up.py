@@ -1,4 +1,4 @@
-"""Why a launch that was given a schedule did not keep up with it; its times are then not latencies."""
+"""Why a launch with a schedule did not keep up with it; its times are then not latencies."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Metric:
     title: str
     unit: Literal["ns", "/s"]
     per_call: int = 1
-    """Things counted per call, for a rate."""
+    """Items that one call counts as, for a rate."""
 
     @property
     def more_is_better(self) -> bool:
@@ -32,7 +32,7 @@ class Metric:
 
 
 def metric_of(cell: Cell) -> Metric:
-    """Median response time where one waits for each call, throughput where only the amount counts."""
+    """Median response time in modes that wait for each call, throughput where only the amount counts."""
     mode = cell.mode
     if mode.kind == "connect":
         return Metric("connection to first reply, median", "ns")

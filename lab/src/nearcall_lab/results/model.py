@@ -10,7 +10,9 @@ from nearcall_lab.environment import Environment
 from nearcall_lab.scenario.cell import Cell, CellsPerLaunch
 
 Status = Literal["ok", "overloaded", "failed", "unsupported", "not reached"]
-"""``overloaded``: fewer than 99 % of the calls that were due got done, or the lag grew: its times are not latencies."""
+"""``overloaded``: fewer than 99 % of the calls that were due were done, or the lag grew: its times are not
+latencies.
+"""
 
 Connected = Literal["", "at open", "at first call", "cannot tell"]
 
@@ -31,7 +33,9 @@ class Side(msgspec.Struct):
     cpu_s: float = 0.0
     """User and system time, without `waiting_s`."""
     waiting_s: float = 0.0
-    """The same of the lab's own getting ready and waiting for due times, which is no part of a call."""
+    """User and system time that the lab itself spent on preparing and on waiting for due times, which is no part of a
+    call.
+    """
     peak_rss_kb: int = 0
     pss_kb: int = 0
     shared_kb: int = 0
@@ -41,12 +45,13 @@ class Side(msgspec.Struct):
     threads: int = 0
     descriptors: int = 0
     waited_s: float = 0.0
-    """Time for which its threads were ready to run, and others had the CPU; threads of the mechanism itself among
-    those."""
+    """Time for which its threads were ready to run while other threads had the CPU, including other threads of the
+    mechanism itself.
+    """
 
 
 class Launch(msgspec.Struct):
-    """What one fresh pair of processes gave of one cell."""
+    """The results of one fresh pair of processes for one cell."""
 
     number: int
     """From 0; launches of one number of all cells were made close together, so that ratios pair by it."""
@@ -77,7 +82,7 @@ class Launch(msgspec.Struct):
     due: int = 0
     """Calls that the schedule asked for; 0 for a closed loop."""
     growing: bool = False
-    """Calls were answered later and later: what was offered was more than could be done."""
+    """Calls were answered later and later: more was offered than could be done."""
     errors: dict[str, int] = msgspec.field(default_factory=dict)
     """Calls that failed, by kind, such as ``AioRpcError CANCELLED``: they count as calls that were due and not done.
     ``lost`` are one-way messages that neither arrived nor are among `dropped`."""
@@ -87,11 +92,14 @@ class Launch(msgspec.Struct):
     warmed_up: bool = True
     """Whether the per-interval medians had settled before the timed part began."""
     interval_p50_ns: list[int] = msgspec.field(default_factory=list)
-    """Medians of twenty equal intervals of the timed part, to see drift by; 0 where nothing was done in one."""
+    """Medians of twenty equal intervals of the timed part, to show drift; 0 for an interval in which nothing was
+    done.
+    """
     server_opened: int | None = None
     """Descriptors and shared mappings that the server's processes gained while the cell's connections were opened.
-    Fewer than there are connections means that some of them are one; None where there is no server process, or where it
-    served another cell before."""
+    Fewer than there are connections means that some of them share one underlying connection; None where there is no
+    server process, or where it served another cell before.
+    """
     connected: Connected = ""
     """``connect``: when the kernel showed that the server's side had one more connection."""
     client: Side = msgspec.field(default_factory=Side)
@@ -99,17 +107,18 @@ class Launch(msgspec.Struct):
     little: float | None = None
     """Throughput x mean response / calls under way: 1 when nothing is lost in the accounting."""
     canary_ns: int = 0
-    """Time of a fixed loop run right before on the client's CPU: tells a slowed-down machine."""
+    """Time of a fixed loop that ran right before on the client's CPU: it shows whether the machine is slowed down."""
     canary_after_ns: int = 0
-    """The same right after."""
+    """Time of the same loop right after."""
     steal_share: float | None = None
-    """Of the time of the launch's CPUs, what a hypervisor gave to others."""
+    """Share of the time of the launch's CPUs that a hypervisor gave to other guests."""
     others_share: float | None = None
-    """Of the same, in which they worked for what does not belong to the launch; None where unknown, and in launches
-    that were too short to tell."""
+    """Share of the same time in which the CPUs did work that does not belong to the launch; None where unknown, and in
+    launches that were too short to measure it.
+    """
     left_behind: list[str] = msgspec.field(default_factory=list)
     breach: str = ""
-    """How the machine was disturbed meanwhile, where a repetition was no better; empty for an ordinary launch."""
+    """How the machine was disturbed meanwhile; empty where it was not."""
 
     @property
     def throughput(self) -> float:
@@ -118,19 +127,19 @@ class Launch(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Of the time in which its threads wanted a CPU, that in which they waited for one."""
+        """Share of the time in which its threads wanted a CPU that they spent waiting for one."""
         waited_s = self.client.waited_s + self.server.waited_s
         wanted_s = waited_s + self.client.cpu_s + self.server.cpu_s
         return waited_s / wanted_s if wanted_s else 0.0
 
     @property
     def overloaded(self) -> bool:
-        """Fewer than 99 % of what was due got done, or it got later and later."""
+        """Fewer than 99 % of what was due was done, or it was done later and later."""
         return self.due > 0 and (self.calls < 0.99 * self.due or self.growing)
 
 
 class Failure(msgspec.Struct):
-    """A launch that gave nothing."""
+    """A launch without results."""
 
     number: int
     position: int
@@ -140,35 +149,37 @@ class Failure(msgspec.Struct):
 
 
 class Observation(msgspec.Struct):
-    """Counts of a separate pass, per call; a pass of its own because watching perturbs."""
+    """Counts of a separate pass, per call; separate because counting slows the processes down."""
 
     client_syscalls: float | None = None
     server_syscalls: float | None = None
     client_switches: float | None = None
     server_switches: float | None = None
     busy_polling: bool = False
-    """A side used a whole CPU while nothing was asked of it."""
+    """A side wanted a CPU for more than half of the time while no call was made."""
     problem: str = ""
     calls: int = 0
-    """Calls that the switches were counted over; 0 where nothing was, and in runs of an older lab."""
+    """Number of calls over which the switches were counted; 0 where they were not counted, and in runs of an older
+    lab.
+    """
     syscalls_calls: int = 0
-    """The same for the system calls, which are counted while the cell runs once more."""
+    """The number of calls for the system calls, which are counted while the cell runs once more."""
 
 
 class CellResult(msgspec.Struct):
-    """Everything known of one cell: the content of ``cells/<digest>.json``."""
+    """Everything known about one cell: the content of ``cells/<digest>.json``."""
 
     cell: Cell
     digest: str
     status: Status
     problem: str = ""
-    """One line: why there are no numbers, or what to beware of."""
+    """One line: why there are no numbers, or a warning about them."""
     log: str = ""
     """Path of the worker logs of a failed launch, relative to the run's directory."""
     launches: list[Launch] = msgspec.field(default_factory=list)
     failures: list[Failure] = msgspec.field(default_factory=list)
     disturbed: list[Launch] = msgspec.field(default_factory=list)
-    """Launches that were repeated because the machine was disturbed: kept for the record, part of no number."""
+    """Launches that were repeated because the machine was disturbed: stored, but part of no number."""
     observation: Observation | None = None
     label: str = ""
     family: str = ""
@@ -178,9 +189,11 @@ class CellResult(msgspec.Struct):
     typed: str = ""
     busy_polls: bool = False
     same_process: bool = False
-    """The client is also the server: no two processes meet, so that no other row competes with it."""
+    """The client is also the server: nothing passes between processes, so that it is not compared with other rows."""
     checked: bool | None = None
-    """Whether the mechanism had passed ``nearcall-lab check`` as it was then; None in runs of an older lab."""
+    """Whether the mechanism, in its state at that time, had passed ``nearcall-lab check``; None in runs of an older
+    lab.
+    """
     style: str = ""
     """``threads`` or ``asyncio``; empty in runs of an older lab."""
 
@@ -194,7 +207,7 @@ class RunInfo(msgspec.Struct):
     scenario_digest: str
     """SHA-256 of the scenario's text."""
     command: list[str]
-    """What reproduces the run."""
+    """The command that reproduces the run."""
     lab_version: str
     revision: str
     """Git revision of the lab's source, with ``+`` when changed; empty outside a repository."""
@@ -205,7 +218,7 @@ class RunInfo(msgspec.Struct):
     placement: str
     environment: Environment
     versions: dict[str, str]
-    """Distribution to version of everything that took part."""
+    """Versions of everything that took part, by distribution."""
     digests: list[str]
     """The cells, in the scenario's order."""
     baseline: str = ""
@@ -214,10 +227,10 @@ class RunInfo(msgspec.Struct):
     order: str = "abba"
     cells_per_launch: CellsPerLaunch = "one"
     limit_s: float = 0.0
-    """No new launch was started after so many seconds; 0 is no limit."""
+    """Seconds after which no new launch was started; 0 is no limit."""
     full: bool = False
     """Launches went on until the intervals were narrow."""
     most_launches: int = 0
-    """With `full`: where it ends all the same."""
+    """With `full`: launches after which it ended in any case."""
     observe: bool = False
     """System calls and context switches were counted afterwards, in a pass of its own."""

@@ -1,7 +1,7 @@
 """A run as a directory: ``run.json``, ``cells/<digest>.json``, ``logs/``, ``combined.json``, ``results.sqlite``.
 
-Every file is written beside its place and then moved there, so that a reader, a crash or a full disk never leaves half
-of one. A cell's file is written after each of its launches: what is done stays.
+Every file is written under another name and then renamed, so that a reader never sees half a file, also after a crash
+or with a full disk. A cell's file is written after each of its launches, so that none is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Combined(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run that was read back."""
+    """A run that was read from disk."""
 
     path: Path
     info: RunInfo
@@ -72,7 +72,7 @@ class Run:
 
     @classmethod
     def open(cls, directory: Path) -> Run:
-        """Go on with a run. Raises `StoreError`."""
+        """Open a run to continue it. Raises `StoreError`."""
         info = decode_file(directory / INFO, RunInfo, hint="is it the directory of a run?")
         run = cls(directory, info)
         run._take()
@@ -85,7 +85,7 @@ class Run:
         self.close()
 
     def close(self) -> None:
-        """Let others open the run."""
+        """Close the run, so that another process can open it."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -97,7 +97,7 @@ class Run:
         self.update(result)
 
     def update(self, result: CellResult) -> None:
-        """Write a cell again, with what came since. Raises `StoreError`; the file is then as it was."""
+        """Write a cell again, with its new results. Raises `StoreError`; the file is then as it was."""
         if result.digest != result.cell.digest():
             raise StoreError(f"cell {result.cell.digest()} cannot be stored under the digest {result.digest}")
         _write(self._path(result), msgspec.json.format(msgspec.json.encode(result), indent=1))
@@ -107,11 +107,11 @@ class Run:
         _write(self.directory / INFO, msgspec.json.format(msgspec.json.encode(self.info), indent=1))
 
     def cells(self) -> list[CellResult]:
-        """What is stored, in the scenario's order. Raises `StoreError`."""
+        """The stored cells, in the scenario's order. Raises `StoreError`."""
         return _cells(self.directory, self.info)
 
     def log(self, digest: str, number: int, text: str) -> str:
-        """Keep what the workers of a failed launch wrote; returns the path relative to the run."""
+        """Store what the workers of a failed launch wrote; returns the path relative to the run."""
         name = f"{LOGS}/{digest}-{number}.log"
         with _explained(self.directory / name):
             (self.directory / LOGS).mkdir(exist_ok=True)
@@ -119,7 +119,7 @@ class Run:
         return name
 
     def keep(self, name: str, text: str) -> None:
-        """Keep a text beside the results, such as the scenario as it was."""
+        """Store a text beside the results, such as the scenario's own."""
         _write(self.directory / name, text.encode())
 
     def combine(self) -> None:
@@ -148,7 +148,7 @@ class Run:
 
 
 def read(path: Path) -> Recorded:
-    """A run by its directory, or by its ``combined.json``. Raises `StoreError` with one line of reason."""
+    """Read a run from its directory, or from its ``combined.json``. Raises `StoreError` with one line of reason."""
     if path.is_dir():
         info = decode_file(path / INFO, RunInfo, hint="is it the directory of a run?")
         return Recorded(path, info, _cells(path, info))
@@ -178,14 +178,16 @@ def _checked(path: Path, cell: CellResult) -> CellResult:
 
 
 def decode_file(path: Path, kind: type[T], hint: str) -> T:
-    """What a JSON file holds. Raises `StoreError` with one line of reason, and the hint where it cannot be read."""
+    """The content of a JSON file. Raises `StoreError` with one line of reason, and with `hint` where the file cannot be
+    read.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}; {hint}") from None
     try:
         return msgspec.json.decode(content, type=kind)
-    except msgspec.DecodeError as error:  # ValidationError is one
+    except msgspec.DecodeError as error:  # includes ValidationError
         raise StoreError(f"{path}: broken: {error}; restore it from a copy, or measure again") from None
 
 
@@ -204,7 +206,7 @@ def _write(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turns what the system says into one line that tells what to do."""
+    """Turns an error of the system into one line that states what to do."""
     try:
         yield
     except OSError as error:

@@ -1,1 +1,1 @@
-"""What is measured: scenario files, and the cells they resolve to."""
+"""What is measured: scenario files, and the cells that they describe."""

@@ -1,4 +1,4 @@
-"""One cell: a mechanism, the work it is given, and the way the work arrives. Its digest is its identity."""
+"""One cell: a mechanism, the work it is given, and the way the work arrives. A cell is identified by its digest."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ ModeKind = Literal["closed", "open", "burst", "one-way", "stream", "connect", "m
 """How calls arrive.
 
 ``closed``: every slot calls again as soon as it has its reply; ``connections`` x ``outstanding`` slots. One by one is
-ping-pong, N by one is saturation over N connections, one by N is N outstanding on one connection.
-``open``: calls are due at a rate, whether or not earlier ones are done.
-``burst``: ``calls`` calls are started at once; what counts is when the last is done.
-``one-way``: messages without a reply, at a rate or as fast as they go, timed where they arrive.
-``stream``: the server sends ``items`` integers per call.
-``connect``: a connection is made, used once and closed, again and again.
-``mixed``: each call is a batch of one echo of every size in ``sizes``.
+ping-pong, N by one is saturation over N connections, one by N is N outstanding on one connection. ``open``: calls are
+due at a rate, whether or not earlier ones are done. ``burst``: ``calls`` calls are started at once; the result is the
+time until the last is done. ``one-way``: messages without a reply, at a rate or as fast as they go, timed where they
+arrive. ``stream``: the server sends ``items`` integers per call. ``connect``: a connection is made, used once and
+closed, again and again. ``mixed``: each call is a batch of one echo of every size in ``sizes``.
 """
 
 PlacementMode = Literal["apart", "same", "free", "busy"]
@@ -27,8 +25,9 @@ PlacementMode = Literal["apart", "same", "free", "busy"]
 another process computes on each CPU."""
 
 CellsPerLaunch = Literal["one", "all"]
-"""``one``: fresh processes for each cell. ``all``: a mechanism's cells that ask for the same processes share them, one
-measured after another."""
+"""``one``: fresh processes for each cell. ``all``: a mechanism's cells that need the same processes share them and are
+measured one after another.
+"""
 
 
 class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +35,7 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     operation: Operation = "echo"
     size: int = 0
-    """Payload bytes: each way for ``echo``, there for ``send``."""
+    """Payload bytes: each way for ``echo``, to the server for ``send``."""
     sizes: tuple[int, ...] = ()
     """Payload sizes of one batch, for the mode ``mixed``."""
     items: int = 0
@@ -51,14 +50,14 @@ class Mode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: ModeKind = "closed"
     connections: int = 1
     outstanding: int = 1
-    """Calls under way at most on each connection."""
+    """Most calls under way on each connection."""
     client_processes: int = 1
     """Processes that the connections are spread over."""
     rate: float = 0.0
     """Calls or messages due per second, over all connections; 0 is as fast as they go (only ``one-way``)."""
     arrivals: Literal["poisson", "fixed"] = "poisson"
     calls: int = 0
-    """Ends the cell after so many calls; 0: ends by time. For ``burst`` the size of the burst."""
+    """Number of calls after which the cell ends; 0: it ends by time. For ``burst`` the size of the burst."""
     seconds: float = 0.3
     """Timed length of a cell per launch."""
     warmup_s: float = 0.05
@@ -67,7 +66,7 @@ class Mode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is measured in one place of the table. Two results of one run never share a cell."""
+    """What one cell of the table measures. Two results of one run never share a cell."""
 
     mechanism: str
     work: Work

@@ -1,4 +1,4 @@
-"""The keys a scenario file may hold, what each takes, and what is said of a wrong one."""
+"""The keys a scenario file may contain, the values each takes, and the error messages for wrong ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRACKS = ("raw", "objects", "both")
 
 
 class KeyProblem(Exception):
-    """A value that its key does not take; the message says what it takes."""
+    """A value that its key does not take; the message names the allowed values."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Key:
     choices: tuple[str, ...] = ()
     least: float = 0
     above: bool = False
-    """`least` itself is too small."""
+    """The value must be above `least`, not equal to it."""
     many: bool = False
 
     def allowed(self) -> str:
-        """What the key takes, as a phrase."""
+        """The allowed values, as a phrase."""
         bound = f"{'above' if self.above else 'of at least'} {self.least:g}"
         one = {
             "text": "a text",
@@ -69,7 +69,7 @@ class Key:
         raise self._wrong(value, hint)
 
     def values(self, value: Any) -> list[Any]:
-        """Every value the key is given: a list for one that multiplies the cells. Raises `KeyProblem`."""
+        """All values given for the key: a list where the key multiplies the cells. Raises `KeyProblem`."""
         if not (self.many and isinstance(value, list)):
             return [self.one(value)]
         if not value:
@@ -112,7 +112,7 @@ def show(value: Any) -> str:
 
 
 def suggest(wrong: str, known: Iterable[str]) -> str:
-    """``; did you mean "size"?``, or nothing where no known name is near."""
+    """``; did you mean "size"?``, or an empty text where no known name is similar."""
     near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
 

@@ -23,14 +23,14 @@ from nearcall_lab.scenario.keys import CELLS, RUN, TOP, Key, KeyProblem, show, s
 from nearcall_lab.scenario.rules import DEFAULT_MODE, contradiction, unsupported
 
 MOST_CELLS = 5_000
-"""A cross product beyond this is a mistake: at one second each it would take longer than an hour per round."""
+"""A larger cross product is taken for a mistake: at one second each, a round would take longer than an hour."""
 
 _CONNECT_SIZE = 15
 """Bytes of the one echo that proves a connection to be usable."""
 
 
 class ScenarioError(Exception):
-    """What is wrong with a scenario, in one line: where, which key, and what is allowed."""
+    """An error in a scenario, in one line: the place, the key, and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class Settings:
     seed: int = 1
     track: Literal["raw", "objects", "both"] = "both"
     limit_s: float = 0.0
-    """No new launch starts after so many seconds; 0 is no limit."""
+    """Seconds after which no new launch starts; 0 is no limit."""
     cells_per_launch: CellsPerLaunch = "one"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell and who runs it."""
+    """A cell and the entrant that runs it."""
 
     cell: Cell
     entrant: Entrant
     problem: str = ""
-    """Why it cannot run; its row says so."""
+    """Why it cannot run; shown in its row."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Scenario:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def only(self, patterns: Sequence[str]) -> Scenario:
-        """The same with only the mechanisms that match. Raises `ScenarioError` if one pattern matches none."""
+        """This scenario with only the mechanisms that match. Raises `ScenarioError` if one pattern matches none."""
         names = list(dict.fromkeys(planned.entrant.mechanism.name for planned in self.planned))
         kept = _matching(patterns, names, f"{self.name}, --only", "none of its mechanisms")
         planned = tuple(p for p in self.planned if p.entrant.mechanism.name in kept)
@@ -116,7 +116,7 @@ def load(name: str, entrants: Sequence[Entrant]) -> Scenario:
 
 
 def parse(name: str, text: str, entrants: Sequence[Entrant]) -> Scenario:
-    """A scenario from its text; `name` is what errors call it. Raises `ScenarioError`."""
+    """A scenario from its text; error messages call it `name`. Raises `ScenarioError`."""
     try:
         document = toml.loads(text)
     except toml.TOMLDecodeError as error:
@@ -133,7 +133,7 @@ class _Place:
     lines: tuple[str, ...]
 
     def of(self, key: str) -> str:
-        """``[[cells]] 2, line 14``: where the key stands, or the table's first line where it does not."""
+        """``[[cells]] 2, line 14``: the line of the key, or the table's first line where the key is not in it."""
         pattern = re.compile(rf'\s*"?{re.escape(key)}"?\s*=')
         line = next((n for n, text in enumerate(self.lines) if pattern.match(text)), 0)
         return ", ".join(part for part in (self.table, f"line {self.first_line + line}") if part)
@@ -168,7 +168,7 @@ class _Reader:
         return ScenarioError(f"{self.name}, {place.of(key)}: {message}")
 
     def place(self, table: str, number: int = 0) -> _Place:
-        """Where a table stands; one that is written in another way than usual is blamed on the file's first line."""
+        """The place of a table; for one that is written in an unusual way, the file's first line."""
         found = self.places.get(table, [])
         return found[number] if number < len(found) else _Place(f"{table} {number + 1}", 1, ())
 
@@ -260,7 +260,9 @@ class _Reader:
                 yield self.plan(place, given, self.entrants[name], settings, named=name in patterns)
 
     def plan(self, place: _Place, given: dict[str, Any], entrant: Entrant, settings: Settings, named: bool) -> Planned:
-        """One cell. What its mechanism cannot do is an error where the file names it, else a row with a reason."""
+        """One cell. If the mechanism cannot run it, that is an error where the file names the mechanism, and otherwise
+        a row with the reason.
+        """
         operation = given.get("operation", "quote" if settings.track == "objects" else "echo")
         kind = given.get("mode", DEFAULT_MODE[operation])
         key, problem = contradiction(given, operation, kind, settings.track)

@@ -43,7 +43,7 @@ SMALLEST_MESSAGE = 16
 """Bytes that the receiving side of the lab reads of each message; see `Spec.receive`."""
 
 _TRACK_OF: Mapping[Operation, str] = {"echo": "raw", "send": "raw", "quote": "objects"}
-"""Operations that are in neither list carry numbers only and belong to both tracks."""
+"""Operations that are not listed carry only numbers and belong to both tracks."""
 
 
 def _listed(names: Collection[str]) -> str:
@@ -53,7 +53,7 @@ def _listed(names: Collection[str]) -> str:
 def contradiction(given: Mapping[str, Any], operation: Operation, mode: ModeKind, track: str) -> tuple[str, str]:
     """The key at fault and why the combination cannot be; two empty texts where it can.
 
-    `given` are the keys that the table names, each with one value.
+    `given` has the keys that are in the table, each with one value.
     """
     if mode not in _MODES_OF[operation]:
         can = ", ".join(f"{kind} takes {_listed(ops)}" for kind, ops in _operations_by_mode().items() if kind == mode)
