@@ -1,4 +1,4 @@
-"""``nearcall-lab compare --aa``: one mechanism beside itself, and beside itself slowed down."""
+"""``nearcall-lab compare --aa``: one mechanism against itself, and against itself slowed down."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEED = 1
 
 
 def against_itself(args: argparse.Namespace, limits: Limits, console: Console) -> int:
-    """Run both parts and tell what was found. Returns the exit status. Raises `UserError`."""
+    """Run both parts and print what was found. Returns the exit status. Raises `UserError`."""
     entrant = next((e for e in discover() if e.mechanism.name == args.aa), None)
     if entrant is None or entrant.problem:
         raise UserError(f"{args.aa}: {entrant.problem if entrant else 'no such mechanism; see nearcall-lab list'}")
@@ -103,9 +103,11 @@ def _run(
     launches: int,
     what: str,
 ) -> list[list[Values]]:
-    """Launch the mechanisms interleaved, `blocks` times so many launches; the blocks' values for each of `entrants`.
+    """Launch the mechanisms interleaved, `blocks` times `launches` of each; returns the blocks' values for each of
+    `entrants`.
 
-    A block is a cell of its own, told apart by its seed, which a closed loop does not use: cells stay small files.
+    A block is a cell of its own, so that the files stay small. Blocks differ by their seed, which a closed loop does
+    not use.
     """
     mode = Mode(seconds=args.seconds)
     planned = tuple(

@@ -8,7 +8,7 @@ A command is one module in `nearcall_lab.cli.commands` with
 * ``arguments(parser)``: adds its arguments;
 * ``run(args, console) -> int``: does it, and returns the exit status.
 
-A new file is a new command; nothing else has to know of it. A module imports what it needs inside `run`, so that
+A new file is a new command; nothing else has to be changed. A module imports what it needs inside `run`, so that
 ``--help`` stays quick.
 """
 
@@ -25,7 +25,7 @@ from typing import NoReturn, Protocol, cast
 from rich.console import Console
 
 CANNOT_TELL = 3
-"""Exit status where something was measured and compared, and the answer is neither yes nor no."""
+"""Exit status where results were compared and the answer is neither yes nor no."""
 
 
 class Command(Protocol):
@@ -40,14 +40,14 @@ class Command(Protocol):
 
 
 class UserError(Exception):
-    """What the user has to change, in one line; ends the command with the status 2."""
+    """An error that the user has to correct, in one line; ends the command with the status 2."""
 
 
 _USUAL_ORDER = ("doctor", "list", "run", "compare", "reproduce", "floor", "report", "demo", "runtime")
 
 
 def find_commands() -> list[Command]:
-    """Every command: those a newcomer needs first, then the others by name."""
+    """Every command: those that a new user needs come first, the others follow by name."""
     package = importlib.import_module("nearcall_lab.cli.commands")
     names = [module.name for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
     found = [cast(Command, importlib.import_module(name)) for name in names]
@@ -98,7 +98,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and where to look for what would be right."""
+    """Reports an error in one line, and which command shows the right usage."""
 
     def error(self, message: str) -> NoReturn:
         """End with the status 2."""

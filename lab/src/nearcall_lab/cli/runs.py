@@ -1,4 +1,4 @@
-"""What the commands around runs share: where runs are, and carrying one out."""
+"""What several commands share: where runs are stored, and carrying out a run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nearcall_lab.stats import counted
 
 RUNS = Path("out/runs")
 AGAIN = Path("out/again")
-"""Where runs go that only check another one, or the lab: never what "the last run" means."""
+"""Folder of runs that only check another run, or the lab: none of them counts as "the last run"."""
 
 
 def new_directory(name: str, folder: Path = RUNS) -> Path:
-    """Where a run goes if nobody says: its scenario and the time, in local time, to the second."""
+    """The directory of a run for which none was given: named after its scenario and the local time, to the second."""
     base = folder / f"{Path(name).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     found, number = base, 2
     while found.exists():
@@ -49,7 +49,7 @@ def latest(folder: Path = RUNS) -> Path:
 
 @contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """A run that is asked to end, or whose terminal goes, ends in order as with Ctrl-C."""
+    """A run that gets SIGTERM, or whose terminal is closed, ends cleanly as after Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -67,7 +67,7 @@ def terminated_like_interrupted() -> Iterator[None]:
 
 
 def announce(console: Console, run: Run, planned: Sequence[Planned]) -> None:
-    """Say what is to be run, how long it will take and where it goes."""
+    """Print what is to be run, how long it will take and where it is stored."""
     info, able = run.info, [p for p in planned if not p.problem]
     about = expected_seconds([p.cell for p in able], info.launches, info.cells_per_launch)
     if info.limit_s:
@@ -94,7 +94,7 @@ def carry_out(run: Run, planned: Sequence[Planned], console: Console) -> Recorde
 
 
 def find_cell(prefix: str, places: Sequence[Path]) -> tuple[Recorded, str]:
-    """The latest of these runs with a cell whose digest begins so, and the digest.
+    """The latest of these runs with a cell whose digest begins with `prefix`, and the digest.
 
     Raises `UserError`, or `StoreError` where the only run there is cannot be read.
     """

@@ -1,1 +1,1 @@
-"""Other programs that measure what the lab measures, so that neither need be believed alone."""
+"""Other programs that measure what the lab measures, so that each confirms the other's numbers."""

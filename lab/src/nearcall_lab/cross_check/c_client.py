@@ -1,8 +1,8 @@
-"""The lab's client for raw Unix sockets beside one written in C, which call one server in turns.
+"""The lab's client for raw Unix sockets and one written in C, which take turns calling the same server.
 
 The handler does nothing, so that an error of a few microseconds shows. The two medians need not be equal: a call from
-Python costs more CPU time than one from C, before it is sent and after it has come back. What the lab measures above C
-must be that, and no more.
+Python costs more CPU time than one from C, before it is sent and after it has come back. This CPU time must explain
+what the lab measures above C.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LIMIT_S = 60.0
 
 
 class NoClient(Exception):
-    """The client in C cannot be made or run; the message says why."""
+    """The client in C cannot be built or run; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one client saw of one server."""
+    """What one client measured of one server."""
 
     p50_ns: float
     cpu_ns: float
@@ -42,7 +42,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Both:
-    """One server, seen by both clients."""
+    """One server, measured by both clients."""
 
     lab: Seen
     c: Seen
@@ -56,7 +56,9 @@ class Both:
 
 
 def compare(entrant: Entrant, rounds: int, calls: int, tell: Callable[[int, Both], None]) -> list[Both]:
-    """A fresh server for each round; `tell` hears of each. Raises `NoClient`, and `LaunchFailed` for the lab's side."""
+    """A fresh server for each round; `tell` is called after each. Raises `NoClient`, and `LaunchFailed` for the lab's
+    side.
+    """
     cell = Cell(entrant.mechanism.name, Work(size=_SIZE), Mode(calls=calls))
     found = []
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
@@ -85,7 +87,7 @@ def _compiled(directory: Path) -> Path:
 
 
 def _run(program: Path, crew: Crew, calls: int) -> Seen:
-    """On the CPU that the lab's client had."""
+    """Run the program on the CPU that the lab's client had."""
     cpus = crew.placement.client_cpus(0)
     cpu = cpus[0] if len(cpus) == 1 else -1
     command = [str(program), crew.address, str(cpu), str(_SIZE), str(calls)]

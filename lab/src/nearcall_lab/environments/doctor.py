@@ -1,4 +1,4 @@
-"""What about this machine makes numbers untrustworthy, and how to mend it."""
+"""Properties of this machine that make numbers untrustworthy, and how to change them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Level = Literal["fine", "note", "bad"]
 
 LOOK_S = 1.0
 _BUSY_SHARE = 0.05
-"""Of one CPU, above which another process is named."""
+"""Share of one CPU above which another process is named."""
 _GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter")
 _SMALL_SHM = 256 << 20
 _FEW_DESCRIPTORS = 4096
@@ -205,7 +205,7 @@ def builds(machine: Machine) -> Iterator[Finding]:
     spec = importlib.util.find_spec("nearcall")
     folders = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
     for library in (path for folder in folders for path in Path(folder).glob("_core*.so")):
-        # What the checks of a build without optimisation say when they fail; one with optimisation has no such checks.
+        # A message of the overflow checks, which only a build without optimisation contains.
         if b"attempt to add with overflow" in library.read_bytes():
             mend = "maturin develop --release, or make setup"
             yield Finding("bad", f"nearcall was built without optimisation ({library.name})", mend)
@@ -229,7 +229,7 @@ def peers(entrants: Sequence[Entrant]) -> Iterator[Finding]:
 
 
 def quiet(machine: Machine, seconds: float = LOOK_S) -> Iterator[Finding]:
-    """Looks for some time at who uses the CPUs, and how much of them a hypervisor takes."""
+    """Observes for some time which processes use the CPUs, and how much of them a hypervisor takes."""
     own = {os.getpid(), os.getppid()}
     processes = [p for p in psutil.process_iter() if p.pid not in own]
     before = {p: _cpu_seconds(p) for p in processes}
@@ -248,7 +248,7 @@ def quiet(machine: Machine, seconds: float = LOOK_S) -> Iterator[Finding]:
     total = ticks.total - before_ticks.total
     working = 1 - (ticks.idle - before_ticks.idle) / total if total else 0.0
     hidden = working * (os.cpu_count() or 1) - sum(share for share, _ in busy)
-    if hidden > 0.2:  # what starts and ends in less than the time of the look
+    if hidden > 0.2:  # processes that start and end within that time
         yield Finding("bad", f"processes that come and go use {hidden:.0%} of a CPU: a build, perhaps", "wait for them")
     elif not busy:
         yield Finding("fine", f"no other process used more than {_BUSY_SHARE:.0%} of a CPU for {length:.1f} s")
@@ -294,6 +294,6 @@ CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (
 
 
 def examine(entrants: Sequence[Entrant], machine: Machine | None = None) -> list[Finding]:
-    """Everything there is to say of this machine. Takes about a second, to see who is busy."""
+    """All findings on this machine. Takes about a second, to see which processes are busy."""
     found = machine or Machine()
     return [finding for check in CHECKS for finding in check(found)] + list(peers(entrants))

@@ -1,4 +1,4 @@
-"""Making and finding the environments. They live inside the lab's own, and go with it."""
+"""Making and finding the environments. They are inside the lab's own environment, and are removed together with it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Definition:
 
 
 class InstallFailed(Exception):
-    """An environment could not be made; the message is the installer's last word."""
+    """An environment could not be made; the message is the last line of the installer's output."""
 
 
 @cache
@@ -47,7 +47,7 @@ def home(name: str) -> Path:
 
 
 def python_of(name: str) -> Path | None:
-    """The environment's Python; None if it is not installed completely, or for a lab that was elsewhere."""
+    """The environment's Python; None if it is not installed completely, or was made for a lab in another place."""
     directory = home(name)
     complete = any(link.read_text() == _here() for link in directory.glob(f"{_PACKAGES}/{_LINK}"))
     return directory / "bin" / "python" if complete else None
@@ -77,18 +77,20 @@ def install(name: str) -> Path:
     venv.create(directory, clear=True, with_pip=False)
     python = directory / "bin" / "python"
     pinned = [f"{need}=={importlib.metadata.version(need)}" for need in _WORKERS_NEED]
-    # Our own pip does it: making another one would take as long as all the rest.
+    # The lab's own pip installs into it: installing another pip would take as long as everything else.
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--disable-pip-version-check"]
     done = subprocess.run([*command, *definition.requirements, *pinned], capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise InstallFailed(lines[-1] if lines else f"pip ended with status {done.returncode}")
     packages = next(directory.glob(_PACKAGES))
-    # Last, as it says that the environment is complete.
+    # Written last, since it marks the environment as complete.
     (packages / _LINK).write_text(_here())
     return python
 
 
 def _here() -> str:
-    """What leads an environment to the lab itself, as it is: whoever changes it changes it there, too."""
+    """The content of a ``.pth`` file that makes an environment import the lab from where it is, so that changes to it
+    take effect there, too.
+    """
     return f"{Path(nearcall_lab.__file__).parent.parent}\n"

@@ -20,11 +20,11 @@ _TOOLS = ("google.golang.org/protobuf/cmd/protoc-gen-go", "google.golang.org/grp
 
 
 class NoServer(Exception):
-    """A server cannot be made or started; the message says why."""
+    """A server cannot be built or started; the message has the reason."""
 
 
 def build(folder: Path) -> Path:
-    """The program, made in `folder`: seconds, the first time a minute. Raises `NoServer`."""
+    """Build the program in `folder`: takes seconds, the first time a minute. Raises `NoServer`."""
     if shutil.which("go") is None:
         raise NoServer("there is no go on the PATH")
     if find_spec("grpc_tools") is None:
@@ -47,7 +47,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 @contextlib.contextmanager
 def serving(program: Path, cpus: tuple[int, ...]) -> Iterator[tuple[str, list[int]]]:
-    """Its address and its processes, on these CPUs. Raises `NoServer`."""
+    """Run the server on these CPUs; yields its address and its processes. Raises `NoServer`."""
     port = free_port()
     # Go makes as many threads as there are CPUs when it starts.
     with on_cpus(cpus):

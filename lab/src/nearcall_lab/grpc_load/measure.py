@@ -1,4 +1,4 @@
-"""One server under h2load: how many calls a second, and what they cost the server."""
+"""One server under h2load: its calls per second, and the server's CPU time for each."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ORDER = Order("SYM1", 107, 1.25, True)
 STREAMS = 50
 _LIMIT_S = 120.0
 _TRIAL = 2_000
-"""Calls of the first run, which warms the server up and says how many a second it manages."""
+"""Calls of the first run, which warms the server up and shows how many it can do per second."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What one run of h2load saw of one server."""
+    """What one run of h2load measured of one server."""
 
     calls_per_s: float
     cpu_us: float
@@ -44,9 +44,9 @@ class Subject:
     name: str
     label: str
     path: str
-    """Of the typed call."""
+    """The path of the typed call."""
     start: Callable[[Placement], contextlib.AbstractContextManager[tuple[str, list[int]]]]
-    """A fresh one: its address and its processes. Raises `LaunchFailed` or `NoServer`."""
+    """Starts a fresh server; yields its address and its processes. Raises `LaunchFailed` or `NoServer`."""
 
 
 def of_lab(entrant: Entrant, path: str) -> Subject:
@@ -67,7 +67,9 @@ def of_go(program: Path) -> Subject:
 
 
 def load(subject: Subject, placement: Placement, seconds: float, folder: Path) -> Load:
-    """A fresh server, for about so long. Raises `NoServer` and `LaunchFailed`, also if a reply is wrong."""
+    """Put load on a fresh server for about `seconds`. Raises `NoServer` and `LaunchFailed`, also if a reply is
+    wrong.
+    """
     body = folder / "order"
     body.write_bytes(_framed(_order()))
     with subject.start(placement) as (address, processes):
@@ -81,7 +83,7 @@ def load(subject: Subject, placement: Placement, seconds: float, folder: Path) -
 
 
 def _framed(message: bytes) -> bytes:
-    """With the prefix of gRPC's messages: not compressed, and the length."""
+    """The message with gRPC's prefix: the flag "not compressed", and the length."""
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
@@ -92,7 +94,7 @@ def _order() -> bytes:
 
 
 def _checked_reply(subject: Subject, address: str) -> bytes:
-    """What the server answers, which must be what a handler computes."""
+    """The server's reply, which is checked to be what a handler computes."""
     import grpc
 
     with grpc.insecure_channel(address) as channel:
@@ -105,7 +107,7 @@ def _checked_reply(subject: Subject, address: str) -> bytes:
 
 
 def _run(address: str, path: str, body: Path, calls: int, placement: Placement, replied: int) -> Load:
-    """h2load; each call must have been answered with as many bytes as the one that was checked."""
+    """Run h2load; the reply to each call must have as many bytes as the one that was checked."""
     headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
     shape = ["-n", str(calls), "-c", "1", "-t", "1", "-m", str(STREAMS), "-d", str(body)]
     command = ["h2load", *shape, *headers, f"http://{address}{path}"]

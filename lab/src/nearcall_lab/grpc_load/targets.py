@@ -1,4 +1,4 @@
-"""What nearcall's gRPC server must reach beside others."""
+"""What nearcall's gRPC server must reach in comparison with others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Target:
     what: str
     """`RATE` or `CPU`."""
     limit: float
-    """At least so many times its rate; at most so many times its CPU."""
+    """At least this many times the rate of `than`, or at most this many times its CPU time."""
 
     def __str__(self) -> str:
         sign = "≥" if self.what == RATE else "≤"
@@ -42,7 +42,7 @@ class Verdict:
 
 
 def judge(values: dict[tuple[str, str], dict[int, float]]) -> list[Verdict]:
-    """By what was measured: for a server's name and `RATE` or `CPU`, a number for each round."""
+    """The verdicts. `values` has a number per round for each pair of a server's name and `RATE` or `CPU`."""
     found = []
     for target in TARGETS:
         ours, theirs = values.get((target.ours, target.what), {}), values.get((target.than, target.what), {})

@@ -1,1 +1,1 @@
-"""What a run looks like to a reader. Drawn from stored results alone."""
+"""Reports on runs, as a page, as Markdown and in a terminal. They need only stored results."""

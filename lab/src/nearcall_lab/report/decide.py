@@ -1,4 +1,4 @@
-"""The decision view: so many calls at once, so many per second, so many CPUs, this work: which mechanism will do?"""
+"""The decision view: which mechanism suffices for given work, calls at once, calls per second and CPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CAVEATS = (
 
 @dataclass(frozen=True)
 class Offer:
-    """One mechanism as it was measured with so many calls at once."""
+    """One mechanism, as measured with one number of calls at once."""
 
     row: Row
     work: str
@@ -35,12 +35,12 @@ class Offer:
 
     @property
     def calls(self) -> float:
-        """Calls per second that it has shown it can do."""
+        """Calls per second that were measured with it."""
         return self.row.summary.throughput or 0.0
 
 
 def offers(report: Report) -> list[Offer]:
-    """Every cell that a decision can rest on: measured in full, between two processes, call by call."""
+    """Every cell that a decision can be based on: measured in full, between two processes, call by call."""
     return list(_offers(report))
 
 
@@ -55,7 +55,7 @@ def _offers(report: Report) -> Iterator[Offer]:
 
 
 def section(report: Report) -> Markup:
-    """The question's form and the answer's table; without scripts the table shows all that could be an answer."""
+    """The question's form and the answer's table; without scripts the table shows every offer."""
     found = offers(report)
     if not found:
         return element("p", "No cell has both a time and its CPU time, call by call.", class_="empty")

@@ -1,4 +1,4 @@
-"""The raw distributions of a cell as a file to take away: an HdrHistogram log, which that library's tools read."""
+"""The raw distributions of a cell as a file for download: an HdrHistogram log, which that library's tools read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nearcall_lab.results.histogram import histogram_of
 from nearcall_lab.results.model import Latencies, Launch
 
 MOST_CHARACTERS = 2_000_000
-"""Of histograms on one page."""
+"""Characters of histograms on one page, at most."""
 
 
 class Detail(Enum):
@@ -23,7 +23,7 @@ class Detail(Enum):
 
 
 def detail_for(rows: Sequence[Row]) -> Detail:
-    """As much as fits."""
+    """The highest level of detail that fits into a page."""
     sizes = [[len(part.histogram) for _, part in _parts(row)] for row in rows]
     if sum(map(sum, sizes)) <= MOST_CHARACTERS:
         return Detail.LAUNCHES
@@ -53,7 +53,7 @@ def log(row: Row, detail: Detail) -> str:
 
 
 def data_uri(text: str) -> str:
-    """The text as an address that holds it."""
+    """A ``data:`` URI that contains the text."""
     return "data:text/plain;charset=utf-8," + quote(text, safe="/+=,:;()[]#".replace("#", ""))
 
 

@@ -1,4 +1,4 @@
-"""Elements of a page. Every text goes through `escape`, so that what an adapter says stays text."""
+"""Elements of a page. Every text goes through `escape`, so that text from an adapter is never markup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def escape(value: object) -> Markup:
 
 
 def join(*children: object) -> Markup:
-    """All of them one after the other; nothing for None and False, and lists are taken apart."""
+    """All children one after the other; None and False are left out, and of a list its items are joined."""
     parts: list[Markup] = []
     for child in children:
         if child is None or child is False:
@@ -65,5 +65,5 @@ def paragraph(*children: object, **attributes: object) -> Markup:
 
 
 def items(lines: list[str] | list[Markup], **attributes: object) -> Markup:
-    """A list without numbers; nothing of no lines."""
+    """An unnumbered list; empty if there are no lines."""
     return element("ul", [element("li", line) for line in lines], **attributes) if lines else Markup("")

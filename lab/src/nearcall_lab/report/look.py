@@ -1,6 +1,6 @@
 """Colours and marks of the lab's pages.
 
-The palette is Okabe and Ito's, adjusted for light and dark; shapes repeat what colour says.
+The palette is Okabe and Ito's, adjusted for light and dark; shapes repeat the meaning of the colours.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _cross(r: float) -> list[tuple[float, float]]:
 
 
 def icon(family: str) -> Markup:
-    """The family's mark as a picture in a line of text; the text beside it says the same."""
+    """The family's mark as a picture in a line of text; the text beside it has the same information."""
     return Markup(f'<svg class="icon" viewBox="0 0 14 14" aria-hidden="true">{mark(family, 7, 7)}</svg>')
 
 

@@ -1,4 +1,4 @@
-"""What a report says, before it is written down: rows, grouped by work, each against the baseline of its run."""
+"""The content of a report, independent of its format: rows, grouped by work, each against the baseline of its run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.studies.model import StudyResult
 
 FAILED_AT_MOST = 0.001
-"""Share of the calls that may fail where a mechanism is ranked: who leaves work undone has no time for it."""
+"""Highest share of failed calls with which a mechanism is still ranked: the time of work that was not done means
+nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,11 @@ class Row:
     summary: Summary
     info: RunInfo
     source: str
-    """Where the run is."""
+    """Path of the run."""
     against: Comparison | None = None
-    """With the run's baseline on the same work; None for the baseline, for the floor, and without a baseline."""
+    """Comparison with the run's baseline on the same work; None for the baseline, for the floor, and without a
+    baseline.
+    """
 
     @property
     def result(self) -> CellResult:
@@ -42,17 +46,17 @@ class Row:
 
     @property
     def cell(self) -> Cell:
-        """What was asked for."""
+        """The cell that was to be measured."""
         return self.summary.result.cell
 
     @property
     def name(self) -> str:
-        """What a reader calls the mechanism."""
+        """The mechanism's name for readers."""
         return self.result.label or self.cell.mechanism
 
     @property
     def is_floor(self) -> bool:
-        """Whether this is what cannot be beaten."""
+        """Whether this row is the floor, which no mechanism can beat."""
         return self.cell.mechanism == self.info.floor
 
     @property
@@ -81,7 +85,7 @@ class Row:
 
     @cached_property
     def mean_ns(self) -> float | None:
-        """Mean response time of all samples; None of an overloaded cell, whose times are not latencies."""
+        """Mean response time of all samples; None for an overloaded cell, whose times are not latencies."""
         parts = [launch.response for launch in self.result.launches if launch.response is not None]
         total = sum(part.n for part in parts)
         if not total or self.result.status == "overloaded":
@@ -114,7 +118,7 @@ class Group:
     several: bool = False
     """The page has several runs, so that a title must say which."""
     ahead: Comparison | None = None
-    """The best against the next of those that compete, the baseline left out."""
+    """Comparison of the best row with the next one that competes, leaving out the baseline."""
 
     @property
     def title(self) -> str:
@@ -137,21 +141,21 @@ class Group:
         return next((row for row in self.rows if row.is_floor and row.summary.value is not None), None)
 
     def ranked(self) -> list[Row]:
-        """Those that compete, the best first."""
+        """The rows that compete, the best first."""
         return sorted((row for row in self.rows if row.competes), key=speed, reverse=True)
 
     @property
     def not_reached(self) -> str:
-        """How many mechanisms of a run that ended early have nothing to show; empty if all were reached.
+        """How many mechanisms have no results because the run ended early; empty if all were reached.
 
-        Who is the best of those that happened to come first has won nothing.
+        The best of those that happened to come first is not known to be the best of all.
         """
         missing = sum(row.result.status == "not reached" for row in self.rows)
         return f"{missing} of {len(self.rows)} mechanisms not reached" if missing else ""
 
     @property
     def second(self) -> Row | None:
-        """The best of those behind the best, the baseline left out, to which all are compared anyway."""
+        """The second best of the rows that compete, leaving out the baseline, with which all are compared anyway."""
         return next((row for row in self.ranked()[1:] if not row.is_baseline), None)
 
 
@@ -176,13 +180,13 @@ class Report:
 
 
 def speed(row: Row) -> float:
-    """Grows with how good a row is; only for comparing rows of one group."""
+    """A number that is larger for a better row; only for comparing rows of one group."""
     value = row.summary.value or 0.0
     return value if row.summary.metric.more_is_better else -value
 
 
 def prepare(runs: Sequence[Recorded], studies: Sequence[StudyResult] = ()) -> Report:
-    """Put everything together. Raises `StoreError` where a stored distribution cannot be read."""
+    """Make the report of these runs. Raises `StoreError` where a stored distribution cannot be read."""
     groups: list[Group] = []
     for number, recorded in enumerate(runs, 1):
         try:

@@ -143,7 +143,7 @@ def _legend(report: Report) -> Markup:
 
 def _document(report: Report, contents: Markup, main: list[Markup]) -> str:
     script = (files(__package__) / "page.js").read_text(encoding="utf-8")
-    # Only this script may run, whatever got into the page; and nothing is ever fetched.
+    # Only this script may run, whatever the page contains; and nothing is ever fetched.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "

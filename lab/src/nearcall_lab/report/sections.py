@@ -17,7 +17,7 @@ _CARDS_SHOWN = 10
 
 
 def verdict(comparison: Comparison | None, other: str) -> str:
-    """A comparison as a phrase. No factor is said where a difference is not sure, or where there is none."""
+    """A comparison as a phrase. It has no factor where a difference is not certain, or where there is none."""
     if comparison is None:
         return ""
     if comparison.outcome == "unusable":
@@ -31,12 +31,12 @@ def verdict(comparison: Comparison | None, other: str) -> str:
 
 
 def how_judged(report: Report) -> str:
-    """What a reader must know of the verdicts on this page."""
+    """What a reader must know about the verdicts on this page."""
     return note([row.against for row in report.rows if row.against is not None])
 
 
 def cards(report: Report) -> Markup:
-    """For each work who was fastest, and how sure that is."""
+    """For each work the fastest mechanism, and how certain that is."""
     made = [card for group in report.groups if (card := _card(group))]
     if not made:
         return paragraph("No cell has a number that could be compared.", class_="empty")
@@ -102,7 +102,7 @@ def _card(group: Group) -> Markup | None:
 
 
 def _open_card(group: Group) -> Markup:
-    """No winner: who came first in a run that ended early is not known to be first."""
+    """A card without a winner: the fastest of a run that ended early is not known to be the fastest of all."""
     best = group.ranked()[0]
     value = metric_text(best.summary.metric, best.summary.value)
     return element(
@@ -148,7 +148,9 @@ _PLACED = {
 
 
 def _conditions(best: Row, base: Row | None) -> str:
-    """What it was measured on, and what it costs beside the baseline: a factor holds for nothing else."""
+    """The conditions of the measurement, and the cost compared with the baseline's: a factor is valid only for
+    these.
+    """
     mode, placed = best.cell.mode, _PLACED.get(best.cell.placement, best.cell.placement)
     slots = mode.connections * mode.outstanding
     calls = "one call at a time" if slots == 1 else f"{slots} calls at once"
@@ -161,12 +163,12 @@ def _conditions(best: Row, base: Row | None) -> str:
 
 
 def machines(report: Report) -> Markup:
-    """What is known of the machine of each run, the red flags first."""
+    """What is known about the machine of each run, the red flags first."""
     return join([_machine(recorded, len(report.runs) > 1) for recorded in report.runs])
 
 
 def flags_of(recorded: Recorded) -> list[str]:
-    """What speaks against these numbers: the machine's state, and how the run went."""
+    """Reasons to doubt these numbers: the machine's state, and the course of the run."""
     info = recorded.info
     found = list(info.environment.flags())
     if info.ended_early:
@@ -241,7 +243,7 @@ def _machine(recorded: Recorded, several: bool) -> Markup:
 
 
 def floors(report: Report) -> Markup:
-    """The floor of each work, and how far above it the best stands."""
+    """The floor of each work, and how far above it the best is."""
     rows = []
     for group in report.groups:
         floor = group.floor

@@ -1,4 +1,6 @@
-"""Published studies: their figures, the same method here, and the corrected ones side by side; then their flaws."""
+"""Published studies: their figures, those of the same method here, and the corrected ones side by side; then their
+flaws.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def _table(name: str, table: ShownTable, label: str, extra: str) -> Markup:
 
 
 def _width(table: ShownTable) -> float:
-    """About how wide a table wants to be, so that as many as have room stand side by side."""
+    """About how wide a table is, so that as many as fit are placed side by side."""
     names = max((len(row) for row in table.rows), default=0)
     columns = [
         max([len(column), *(min(24, len(shown(values[at]))) for values in table.rows.values() if at < len(values))])

@@ -147,7 +147,7 @@ def _body(group: Group, row: Row, detail: histograms.Detail) -> Markup:
         numbers += keys
     cells.append(element("td", settings, class_="words soft"))
     numbers.append(f"{tuned} {result.style}")
-    # What is known to be the reason of a missing number is not said twice.
+    # Where failed calls are the reason of a missing number, they are not mentioned twice.
     failed = summary.failed.sentence() if summary.value is not None else ""
     beware = [
         remark
@@ -195,7 +195,7 @@ def _role(row: Row) -> str:
 
 
 def against_text(row: Row) -> str:
-    """What the table says of a row against its baseline: a factor only where it is sure."""
+    """A row's comparison with its baseline, for the table: a factor only where it is certain."""
     if row.is_baseline:
         return "baseline"
     if row.against is None:
@@ -215,7 +215,7 @@ def quantile_text(row: Row, p: float) -> str:
 
 
 def _values(row: Row) -> tuple[list[object], list[object]]:
-    """What is shown, and what is sorted by, from the column `result` to the column `launches`."""
+    """The values shown, and the values to sort by, from the column `result` to the column `launches`."""
     result, summary = row.result, row.summary
     over = result.status == "overloaded" and summary.metric.unit == "ns"
     shown = "overloaded" if over else metric_text(summary.metric, summary.value)
@@ -224,7 +224,7 @@ def _values(row: Row) -> tuple[list[object], list[object]]:
         join(element("b", shown), element("small", "" if over else spread_text(summary.spread))),
         against_text(row),
     ]
-    # Among times and rates the better one comes first: a rate is sorted by its inverse.
+    # With times and rates in one column the better ones come first: a rate is sorted by its inverse.
     value = summary.value or 0.0
     keys: list[object] = [None if over else 1e9 / value if summary.metric.more_is_better and value else value, ratio]
     for p in (0.5, 0.99, 0.999):

@@ -18,7 +18,7 @@ from nearcall_lab.stats import counted, format_time, significant
 
 
 def print_run(console: Console, recorded: Recorded) -> None:
-    """Everything the run found, the numbers first."""
+    """Print all results of the run, the numbers first."""
     info = recorded.info
     by_work: dict[str, list[Summary]] = {}
     for summary in summaries(recorded):
@@ -33,7 +33,7 @@ def print_run(console: Console, recorded: Recorded) -> None:
 
 
 def notes(info: RunInfo) -> list[str]:
-    """How the numbers came about, one sentence each."""
+    """How the numbers were measured, one sentence for each aspect."""
     how = "random blocks, each forwards and backwards" if info.order == "abba" else "a random order in each round"
     machine = info.environment
     what = "per cell" if info.cells_per_launch == "one" else "per mechanism, which measure its cells in turn"
@@ -62,7 +62,7 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo, agai
         columns = _fitting(rows, console.width)
         for column in columns:
             left = column in ("mechanism", "cell")
-            # As text: what an adapter calls itself is no markup.
+            # As `Text`: an adapter's own name is not markup.
             head = Text(plain(column))
             table.add_column(head, justify="left" if left else "right", style="dim" if column == "cell" else "")
         for row in rows:
@@ -90,7 +90,7 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo, agai
 
 
 def _counted(group: Sequence[Summary]) -> str:
-    """What the column of system calls rests on."""
+    """Over how many calls the column of system calls was counted."""
     calls = [seen.syscalls_calls for s in group if (seen := s.result.observation) and seen.syscalls_calls]
     if not calls:
         return ""
@@ -150,14 +150,14 @@ def _against(comparison: Comparison | None) -> str:
 
 
 _DROPPED_FIRST = ("samples", "launches", "p99.9", "CPU/call", "calls/s", "cell", "max", "p99", "syscalls/call")
-"""Columns that a narrow terminal goes without, in this order; the files have everything."""
+"""Columns that are left out in a narrow terminal, in this order; the files have everything."""
 
 
 def _fitting(rows: Sequence[dict[str, str]], width: int) -> list[str]:
     """The columns that fit; those that would be empty are left out."""
     empty = {"syscalls/call": "–", "failed": "0"}
     columns = [c for c in rows[0] if any(row[c] != empty.get(c) for row in rows)]
-    if "calls per second" in columns:  # what is compared is the same already
+    if "calls per second" in columns:  # the compared value is the same number
         columns.remove("calls/s")
 
     def needed() -> int:

@@ -9,7 +9,7 @@ NOTHING = "–"
 
 
 def plain(text: str) -> str:
-    """One line for a terminal: control characters, which could turn it upside down, become visible."""
+    """One line for a terminal: control characters, which could change its state, become visible."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in text)
 
 

@@ -1,4 +1,6 @@
-"""Why a mechanism is as fast as it is: what it asks of the kernel for each call, and what each further byte costs."""
+"""Why a mechanism is as fast as it is: its system calls and context switches for each call, and what each further byte
+costs.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,16 @@ CAVEATS = (
 
 @dataclass(frozen=True)
 class Reason:
-    """What one row shows."""
+    """The numbers of one row."""
 
     row: Row
     work: str
     cells: list[str]
-    """From the system calls of the client on, in the order of `HEADS`."""
+    """Texts for the columns of `HEADS`, in its order, from the client's system calls on."""
 
 
 def reasons(report: Report) -> list[Reason]:
-    """Every row of which something is known."""
+    """Every row with any of these numbers."""
     growth = per_byte(report)
     found = []
     for row, work in ((row, group.full_title) for group in report.groups for row in group.rows):
@@ -79,7 +81,7 @@ def reasons(report: Report) -> list[Reason]:
 
 
 def _calls(number: int) -> str:
-    """How many calls a count stands for; runs of an older lab do not say."""
+    """Over how many calls the counts were taken; not recorded in runs of an older lab."""
     return f"{number:,}" if number else NOTHING
 
 

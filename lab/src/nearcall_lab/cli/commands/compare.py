@@ -92,7 +92,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def limits_of(args: argparse.Namespace) -> Limits:
-    """What the command line says of verdicts. Raises `UserError`."""
+    """The command line's settings for verdicts. Raises `UserError`."""
     from nearcall_lab.analysis.compare import Limits
 
     if args.margin < args.min_effect:

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     directory = args.out or Path("out/studies") / new_directory(args.study).name
     effort = FULL if args.full else QUICK if args.quick else USUAL
     launches = args.launches or effort.launches
-    if (directory / INFO).exists():  # seen before the minutes that the study's own method takes
+    if (directory / INFO).exists():  # checked before the study's own method, which takes minutes
         raise UserError(f"{directory} holds a run already; name another --out")
     options = Options(launches, args.full, ("nearcall-lab", *sys.argv[1:]))
     try:

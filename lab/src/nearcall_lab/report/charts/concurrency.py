@@ -1,4 +1,4 @@
-"""Throughput against calls under way: one small panel for each mechanism, with what it could have been."""
+"""Throughput against calls under way: one small panel for each mechanism, with the ideal line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def figures(report: Report) -> list[Figure]:
 
 
 def little_limit(row: Row) -> float | None:
-    """Calls per second that so many calls under way make at the response time measured, if no slot is ever idle."""
+    """Calls per second that the row's calls under way would make at the measured response time if no slot were ever
+    idle.
+    """
     slots = row.cell.mode.connections * row.cell.mode.outstanding
     return slots * 1e9 / row.mean_ns if row.mean_ns else None
 
@@ -103,7 +105,7 @@ def _panel(member: Member, all_: list[Member], x: Axis, y: Axis, first: bool, to
 
 
 def _within(line_: list[tuple[float, float]], x: Axis, y: Axis) -> list[tuple[float, float]]:
-    """The ideal line as far as the panel reaches: straight on two logarithmic axes, so its end can be computed."""
+    """The ideal line up to the panel's edge: it is straight on two logarithmic axes, so its end can be computed."""
     (first, value), (last, most) = line_[0], line_[-1]
     if most > y.high:
         last, most = first * y.high / value, y.high

@@ -24,7 +24,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Family:
-    """All mechanisms' cells that differ in that number, and in nothing else that matters."""
+    """All mechanisms' cells that differ in that number, and otherwise only in ways that do not matter."""
 
     key: str
     title: str
@@ -39,12 +39,12 @@ def families(
     without: Callable[[Cell], Cell],
     has_value: Callable[[Row], bool],
 ) -> list[Family]:
-    """Those with two numbers or more. `without` gives the cell with the number taken out."""
+    """The families with two numbers or more. `without` returns a cell without that number."""
     found: dict[tuple[int, Cell], list[Row]] = {}
     titles: dict[tuple[int, Cell], str] = {}
     for group in report.groups:
         for row in group.rows:
-            # How long a cell lasts does not change what it asks: large payloads get more time.
+            # A cell's duration does not change its work: large payloads get more time.
             cell = without(replace(row.cell, mechanism="", mode=replace(row.cell.mode, seconds=0.0, warmup_s=0.0)))
             key = (id(row.info), cell)
             found.setdefault(key, []).append(row)
@@ -58,7 +58,7 @@ def families(
             by_name.setdefault(row.cell.mechanism, []).append(row)
         members = []
         for name, mine in by_name.items():
-            # The same work for another length of time is the same point: the one with more samples is drawn.
+            # The same work with another duration is the same point: the one with more samples is drawn.
             best = {number(row.cell): row for row in sorted(mine, key=lambda row: row.n)}
             members.append(Member(name, [best[at] for at in sorted(best)], sorted(best)))
         if any(len(set(member.at)) > 1 for member in members):

@@ -14,14 +14,14 @@ from nearcall_lab.report.model import Row
 
 LABEL_GAP = 15.0
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4")
-"""Tell lines of one family apart, which share a colour."""
+"""Dash patterns that distinguish lines of one family, which share a colour."""
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """From values to pixels. On a logarithmic axis `low` is above zero."""
+    """Converts values to pixels. On a logarithmic axis `low` is above zero."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Axis:
     log: bool = True
 
     def __call__(self, value: float) -> float:
-        """The place of a value; one beyond the ends is put at the end."""
+        """The pixel of a value; one beyond an end of the axis is placed at that end."""
         value = min(max(value, self.low), self.high)
         if self.log:
             part = math.log(value / self.low) / math.log(self.high / self.low)
@@ -56,7 +56,7 @@ def around(values: Iterable[float], start: float, end: float, room: float = 1.3)
     """A logarithmic axis around values above zero."""
     found = [value for value in values if value > 0 and math.isfinite(value)] or [1.0, 10.0]
     low, high = min(found) / room, max(found) * room
-    if high / low < 4:  # a narrow range must not look like a wide one
+    if high / low < 4:  # a narrow range must not look wide
         middle = math.sqrt(low * high)
         low, high = middle / 2, middle * 2
     return Axis(low, high, start, end)
@@ -95,7 +95,7 @@ def path(points: Sequence[Point], class_: str, dash: str = "") -> Markup:
 
 
 def grid_y(axis: Axis, left: float, right: float, label: str, name: str) -> Markup:
-    """Horizontal lines with their values; `label` is ``time`` or ``number``, `name` says what is measured."""
+    """Horizontal lines with their values; `label` is ``time`` or ``number``, `name` is what is measured."""
     write = short_time if label == "time" else short_number
     parts = []
     for tick in axis.ticks():
@@ -119,11 +119,12 @@ def grid_x(axis: Axis, top: float, bottom: float, ticks: Sequence[tuple[float, s
 
 
 def apart(wanted: Iterable[Point | tuple[float, str]], gap: float, low: float, high: float) -> dict[str, float]:
-    """Places for labels: as near those wanted as may be, in their order, at least `gap` apart, and between `low` and
-    `high`."""
+    """Places for labels: as near as possible to `wanted`, in that order, at least `gap` apart, and between `low` and
+    `high`.
+    """
     ordered = sorted((float(y), str(name)) for y, name in wanted)
-    # Without the gaps, places must only not fall: the nearest such ones are the means of blocks of neighbours, by
-    # "pool adjacent violators" (M. Ayer et al., Annals of Mathematical Statistics 26, 1955).
+    # With the gaps subtracted, places must only not decrease: the nearest such places are the means of blocks of
+    # neighbours, by "pool adjacent violators" (M. Ayer et al., Annals of Mathematical Statistics 26, 1955).
     blocks: list[tuple[float, int]] = []
     for at, (y, _) in enumerate(ordered):
         mean, count = y - at * gap, 1
@@ -149,7 +150,7 @@ def dashes(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def series(row: Row, said: str, *children: object, class_: str = "") -> Markup:
-    """All that belongs to one mechanism; the page's script shows `said`, and puts others back."""
+    """All elements of one mechanism; the page's script shows the text `said`, and fades the others."""
     classes = f"series {css_class(row.result.family)} {class_}".strip()
     return element("g", element("title", said), children, class_=classes, data_m=row.cell.mechanism)
 
@@ -181,7 +182,8 @@ def curves(found: Sequence[Curve], right: float, top: float, bottom: float) -> M
                 path(curve.points, "curve", pattern[row.cell.mechanism]),
                 [mark(row.result.family, px, py, 3.6) for px, py in (curve.points if curve.marked else [(x, y)])],
                 curve.extra,
-                # A line that ends early has a long way to its name: so faint that it is not taken for data.
+                # From a line that ends early, the lead to its name is long: it is drawn so faint that it is not taken
+                # for data.
                 path([(x + 6, y), (right + 30, at), (right + 34, at)], "lead far" if right - x > 40 else "lead"),
                 text(right + 38, at + 4, row.name, class_="label"),
             )
@@ -190,20 +192,20 @@ def curves(found: Sequence[Curve], right: float, top: float, bottom: float) -> M
 
 
 def height_for(count: int, least: float = 380) -> float:
-    """Of a plot whose lines have `count` labels."""
+    """The height of a plot whose lines have `count` labels."""
     return max(least, LABEL_GAP * count + 20)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One drawing with what a reader needs who cannot see it."""
+    """One drawing, with its content as text for readers who cannot see it."""
 
     key: str
     title: str
-    """What tells it from the others of its kind."""
+    """What distinguishes it from other figures of its kind."""
     drawing: Markup
     about: str
-    """One sentence for who cannot see it."""
+    """One sentence for readers who cannot see it."""
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
     """Its numbers as a table."""

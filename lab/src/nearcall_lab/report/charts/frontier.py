@@ -1,4 +1,4 @@
-"""Response time against CPU time, and those that nobody beats in both: the Pareto front."""
+"""Response time against CPU time, and the mechanisms that no other beats in both: the Pareto front."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nearcall_lab.stats import format_time
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 1000, 76, 960, 34, 460
 _AROUND = ((10, 0), (-10, 0), *((dx, dy) for reach in (22, 38, 54, 70) for dx in (18, -18) for dy in (reach, -reach)))
-"""Where a name may stand beside its mark, in pixels, the best place first."""
+"""Possible places of a name relative to its mark, in pixels, the best place first."""
 _LETTER, _LINE = 6.6, 14.0
 """Pixels that a letter of a name takes, and a line of names."""
 
@@ -41,7 +41,7 @@ class Place:
 
 
 def front(places: Sequence[Place]) -> list[Place]:
-    """Those that no other beats in one without being worse in the other, the cheapest first.
+    """The places that no other beats in one value without being worse in the other, the cheapest first.
 
     V. Pareto, "Manuale di economia politica", 1906: no further gain in one good without a loss in another.
     """
@@ -58,7 +58,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def places_of(group: Group) -> list[Place]:
-    """The mechanisms that compete and have both numbers."""
+    """The places of the mechanisms that compete and have both numbers."""
     found = []
     for row in group.rows:
         median, used = row.summary.quantiles.get(0.5), sum(row.cpu_us or ())
@@ -96,7 +96,7 @@ def _figure(group: Group) -> Figure | None:
 
 
 def _steps(best: Sequence[Place], x: Axis, y: Axis) -> list[tuple[float, float]]:
-    """The border of what is possible: for so much CPU time no less than this response time."""
+    """The border of what is possible: the lowest response time for each CPU time."""
     points: list[tuple[float, float]] = [(x(best[0].cpu_ns), _TOP)]
     for place in best:
         points += [(x(place.cpu_ns), points[-1][1]), (x(place.cpu_ns), y(place.median_ns))]
@@ -104,9 +104,11 @@ def _steps(best: Sequence[Place], x: Axis, y: Axis) -> list[tuple[float, float]]
 
 
 def _names(places: Sequence[Place], x: Axis, y: Axis) -> dict[str, tuple[float, float]]:
-    """Where a name begins, or ends if it is left of its mark: near it, where it hides no mark and no other name.
+    """Where each name begins, or ends if it is left of its mark: near the mark, where it covers no mark and no other
+    name.
 
-    The first places choose first. A name that finds no room is left out; the pointer and the table tell it.
+    Names of the first places are put first. A name without room is left out; the reader finds it with the pointer and
+    in the table.
     """
     marks = [(x(place.cpu_ns), y(place.median_ns)) for place in places]
     taken = [(px - 6, py - 6, px + 6, py + 6) for px, py in marks]

@@ -1,4 +1,6 @@
-"""Response time against the throughput that was reached, and the knee where more load only means more waiting."""
+"""Response time against the throughput that was reached, and the knee, beyond which more load mainly means more
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +63,9 @@ def _places(member: Member) -> list[_Place]:
 
 
 def knee(places: list[tuple[float, float]]) -> int | None:
-    """Which (throughput, response) has the most throughput for its response.
+    """Index of the (throughput, response) with the highest throughput per response time.
 
-    None of fewer than three, and where the last has: the knee then lies beyond what was offered.
+    None for fewer than three, and where it is the last: the knee is then beyond the load that was offered.
 
     That ratio is called power: L. Kleinrock, "Power and Deterministic Rules of Thumb for Probabilistic Problems in
     Computer Communications", ICC 1979.

@@ -22,14 +22,16 @@ _LEFT, _RIGHT, _WIDTH, _TOP = 76, 770, 1000, 34
 
 @dataclass(frozen=True)
 class Crossover:
-    """Between two sizes the better of two mechanisms changes; interpolated on logarithmic axes."""
+    """A size at which the order of two mechanisms changes; interpolated on logarithmic axes between two measured
+    sizes.
+    """
 
     size: float
     value: float
     smaller: str
-    """Who is better below."""
+    """The mechanism that is better below that size."""
     larger: str
-    """Who is better above."""
+    """The mechanism that is better above it."""
 
     def sentence(self) -> str:
         """For example ``Below about 37 KB A is faster, above it B.``"""
@@ -93,7 +95,7 @@ def _figure(family: Family) -> Figure:
 
 
 def _least(sizes: list[float]) -> float:
-    """Stands for no bytes on a logarithmic axis."""
+    """The value that represents zero bytes on a logarithmic axis."""
     smallest = min((size for size in sizes if size > 0), default=1.0)
     return smallest / 4 if sizes[0] == 0 else smallest
 
@@ -111,7 +113,7 @@ def _said(member: Member) -> str:
 
 
 def crossovers(members: list[Member], baseline: str, floor: str) -> list[Crossover]:
-    """Where the best changes, and where a mechanism overtakes the baseline, or the baseline it."""
+    """Where the best mechanism changes, and where a mechanism and the baseline change their order."""
     rivals = [m for m in members if m.name != floor and not m.rows[0].result.same_process]
     found: list[Crossover] = []
     base = next((m for m in rivals if m.name == baseline), None)
@@ -144,7 +146,7 @@ def _crossings(first: Member, second: Member) -> Iterator[Crossover]:
 
 
 def _differ(first: Row, second: Row) -> bool:
-    """Whether it is sure which of the two is faster."""
+    """Whether it is certain which of the two is faster."""
     return compare(first.result, second.result, paired=True).outcome in ("faster", "slower")
 
 
@@ -170,7 +172,7 @@ def _interpolated(member: Member, size: float) -> float | None:
 
 
 def per_byte(report: Report) -> dict[str, str]:
-    """Row key to the time that each further kilobyte takes, from the two largest sizes of its mechanism."""
+    """The time that each further kilobyte takes, by row key, from the two largest sizes of the row's mechanism."""
     found: dict[str, str] = {}
     for family in families(
         report,

@@ -1,4 +1,4 @@
-"""How slow the slow ones are: response time against percentile."""
+"""How slow the slow calls are: response time against percentile."""
 
 from __future__ import annotations
 
