@@ -1,1 +1,1 @@
-"""`nearcall-lab runtime`: nearcall measured against its own targets, beside the peers those targets name."""
+"""`nearcall-lab runtime`: nearcall measured against its own targets, together with the peers those targets name."""

@@ -36,7 +36,7 @@ def _latencies(series: dict[str, dict[str, Any]]) -> str:
 
 
 def _own_cpu_s() -> float:
-    """CPU time of this process and of those that it started and that have ended."""
+    """CPU time of this process and of its children that have ended."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
@@ -60,7 +60,7 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
     watch.stop()
     if console.is_terminal:
         console.print("\r" + " " * 78 + "\r", end="")
-    # Tasks without a ping-pong know nothing of other work; the run as a whole does.
+    # Tasks without a ping-pong do not measure other work; for these it is measured over the whole run.
     conclude(environment, ticks, bench.others or [watch.others_share(_own_cpu_s() - own_before)])
     verdicts, series = judge(bench.collected, all_of_them=only == "*"), _series(bench.collected)
     print(markdown(verdicts))
@@ -93,7 +93,7 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
         "problems": bench.collected.problems,
     }
     out.mkdir(parents=True, exist_ok=True)
-    # What is made of a whole run, such as a table, must not be made of a part of one.
+    # Tools that read a whole run, such as the one that makes the table, must not read a part of one.
     path = out / ("runtime.json" if only == "*" else "runtime-part.json")
     path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     console.print(f"wrote {path}", highlight=False)

@@ -1,4 +1,4 @@
-"""The shared-memory ring without Python, measured by a program of the runtime's own."""
+"""The shared-memory ring without Python, measured by a program that belongs to the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service behind the probes over gRPC, and the probes: what is asked of a gRPC server besides calls in turn."""
+"""The service behind the probes over gRPC, and the probes: measurements of a gRPC server beyond sequential calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MECHANISMS = (
 )
 ORDER = Order("SYM1", 107, 1.25, True)
 TURNS = 5
-"""What is compared takes turns, so that a slow moment of the machine meets all of it."""
+"""The compared measurements take turns, so that a slow moment of the machine affects all of them."""
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
@@ -43,7 +43,7 @@ def connect(spec: Spec) -> SimpleSession:
 
 
 def calls(spec: Spec, count: int) -> int:
-    """So many calls in turn on one connection: how many were answered rightly."""
+    """`count` sequential calls on one connection; returns how many had a right reply."""
     import nearcall
 
     with nearcall.connect(spec.address, service()) as client:
@@ -75,7 +75,7 @@ def beside_grpcio(spec: Spec, address: str, seconds: float) -> dict[str, float]:
 
 
 def _timed(call: Callable[[], Any], seconds: float) -> array[int]:
-    """Nanoseconds of calls with a right reply, after some that do not count."""
+    """Nanoseconds of calls with a right reply, after some that are not counted."""
     clock, samples, cost = time.perf_counter_ns, array("q"), fill(ORDER).cost
     for _ in range(50):
         call()

@@ -56,12 +56,12 @@ class GrpcTasks:
         self._collected.add("grpc stream", turn, rate)
 
     def _connections(self, turn: int) -> None:
-        """KiB of the server for each connection that has made a call and is still there."""
+        """KiB of the server for each connection that has made a call and is still open."""
         if turn:
             return
         with self._pair(HOLDERS) as pair:
             each = self._amounts.connections // HOLDERS
-            pair.probe(f"{PROBES}:hold", 60, clients=1)  # what the first connection costs once is not per connection
+            pair.probe(f"{PROBES}:hold", 60, clients=1)  # one-time costs of the first connection are not counted
             before = resident_kb(pair.server_pid)["private"]
             for holder in range(HOLDERS):
                 pair.probe(f"{PROBES}:hold", 300, holder, clients=each)
@@ -69,7 +69,7 @@ class GrpcTasks:
         self._collected.add("grpc connections", turn, grown / (each * HOLDERS))
 
     def _calls(self, turn: int) -> None:
-        """KiB by which the server grows in so many calls."""
+        """KiB by which the server grows over many calls."""
         if turn:
             return
         with self._pair() as pair:

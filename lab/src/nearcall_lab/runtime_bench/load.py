@@ -53,7 +53,7 @@ def awaited_echo(spec: Spec, seconds: float, method: str) -> float:
 
 
 def grpc_echo(spec: Spec, seconds: float) -> float:
-    """The same over grpc.aio, which is the server's mechanism then."""
+    """The same over grpc.aio, which the server must then use, too."""
 
     async def main() -> float:
         session = grpc_aio.connect(spec)
@@ -67,7 +67,7 @@ def grpc_echo(spec: Spec, seconds: float) -> float:
 
 
 def pipelined_tasks(spec: Spec, tasks: int, seconds: float) -> float:
-    """Typed calls per second of so many tasks on one connection."""
+    """Typed calls per second of `tasks` tasks on one connection."""
     import nearcall
 
     async def main() -> float:
@@ -91,7 +91,7 @@ def pipelined_tasks(spec: Spec, tasks: int, seconds: float) -> float:
 
 
 def pipelined_threads(spec: Spec, threads: int, seconds: float) -> float:
-    """Typed calls per second of so many threads on one connection."""
+    """Typed calls per second of `threads` threads on one connection."""
     import nearcall
 
     with nearcall.connect(spec.address, service()) as client:
@@ -100,7 +100,7 @@ def pipelined_threads(spec: Spec, threads: int, seconds: float) -> float:
 
 
 def _threads_calling(clients: list[Any], seconds: float) -> tuple[int, float]:
-    """One thread for each, calling for `seconds`: calls made, and the time it took."""
+    """One thread for each client, which calls for `seconds`: calls made, and the time it took."""
     counts, problems = [0] * len(clients), list[BaseException]()
     gate = threading.Barrier(len(clients) + 1)
     clock = time.perf_counter
@@ -131,7 +131,7 @@ def _threads_calling(clients: list[Any], seconds: float) -> tuple[int, float]:
 
 
 def clients(spec: Spec, count: int, seconds: float) -> float:
-    """Calls per second of so many clients in all, each a thread with its own connection, in up to four processes."""
+    """Calls per second of `count` clients together, each a thread with its own connection, in up to four processes."""
     processes = min(count, MOST_PROCESSES)
     shares = [count // processes + (number < count % processes) for number in range(processes)]
     with contextlib.ExitStack() as stack:
@@ -176,7 +176,9 @@ def _client_process(address: str, count: int, seconds: float) -> None:
 
 
 def naps(spec: Spec, calls: int, seconds: float) -> dict[str, float]:
-    """So many calls at once of a coroutine handler that sleeps, on one connection; and the same sleeps alone."""
+    """`calls` calls at once of a coroutine handler that sleeps, on one connection; and the same sleeps without
+    calls.
+    """
     import nearcall
 
     async def main() -> dict[str, float]:
@@ -194,7 +196,7 @@ def naps(spec: Spec, calls: int, seconds: float) -> dict[str, float]:
 
 
 def grpc_naps(spec: Spec, calls: int, seconds: float) -> float:
-    """The same calls over grpc.aio, which is the server's mechanism then: seconds."""
+    """The same calls over grpc.aio, which the server must then use, too: seconds."""
 
     async def main() -> float:
         session = grpc_aio.connect(spec)
@@ -214,7 +216,7 @@ async def _all_at_once(call: Callable[[float], Awaitable[Any]], calls: int, seco
 
 
 def streamed(spec: Spec, direction: str, items: int, size: int, pause_s: float, every: int) -> float:
-    """So many items through a stream whose consumer pauses: GB per second. Every octet is counted."""
+    """`items` items through a stream whose consumer pauses: GB per second. Every octet is counted."""
     import nearcall
 
     item = bytes(size)

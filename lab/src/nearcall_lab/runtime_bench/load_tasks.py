@@ -1,4 +1,4 @@
-"""The tasks of `make bench` that put load on: many calls at once, asyncio, much data."""
+"""The tasks of `make bench` with load: many calls at once, asyncio, much data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LoadTasks:
         return Pair(self._grpc, self._placement)
 
     def _awaited(self, turn: int) -> None:
-        """In one task, so that the three are measured one after the other."""
+        """The three measurements are one task, so that they are made one right after the other."""
         for key, method in (("asyncio client", "echo"), ("asyncio both", "echo_in_loop")):
             with self._pair() as pair:
                 median = pair.probe(f"{LOAD}:awaited_echo", 60, seconds=self._amounts.slice_s, method=method)
@@ -90,7 +90,7 @@ class LoadTasks:
         self._collected.add("naps", turn, took["called"])
         self._collected.add("naps alone", turn, took["alone"])
         if turn:
-            return  # one round tells whether it can
+            return  # one round shows whether it can
         try:
             with self._grpc_pair() as pair:
                 took = pair.probe(f"{LOAD}:grpc_naps", 60, calls=self._amounts.naps, seconds=0.1)
@@ -105,7 +105,7 @@ class LoadTasks:
         for direction in DIRECTIONS:
             arguments = {"direction": direction, "size": ITEM, "pause_s": 0.001, "every": 10}
             with self._pair() as pair:
-                pair.probe(f"{LOAD}:streamed", 60, items=4, **arguments)  # what the first one costs is no stream's
+                pair.probe(f"{LOAD}:streamed", 60, items=4, **arguments)  # one-time costs are not counted
                 with _Watched([pair.server_pid, pair.client_pid]) as watched:
                     rate = pair.probe(f"{LOAD}:streamed", 120, items=items, **arguments)
             self._collected.add(f"streamed {direction}", turn, watched.grown_kb())
@@ -118,7 +118,7 @@ class LoadTasks:
 
 
 class _Watched:
-    """Looks at the memory of processes until its block ends."""
+    """Watches the memory of processes until its block ends."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
@@ -144,5 +144,5 @@ class _Watched:
             self._most = max(self._most, self._resident())
 
     def grown_kb(self) -> int:
-        """KiB of all of them together, shared memory counted on each side, beyond what they had before."""
+        """KiB by which all of them together grew at most; shared memory counts on each side."""
         return self._most - self._before

@@ -48,7 +48,7 @@ class PingPong:
         return f"{self.mechanism} {self.work}{suffix}"
 
     def cell(self, seconds: float) -> Cell:
-        """What the engine is asked for."""
+        """The cell that the engine is to measure."""
         mode = Mode(seconds=seconds, warmup_s=WARM_UP_S)
         return Cell(self.mechanism, WORK[self.work], mode, self.placement)
 
@@ -73,7 +73,7 @@ PING_PONGS = (
 
 
 class NoSuchTask(ValueError):
-    """No task has a name that was asked for; the message says which there are."""
+    """A name that was given is no task's; the message has the names of all tasks."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class RuntimeRun:
         self.collected = Collected()
         self.interrupted = False
         self.others: list[float | None] = []
-        """Share of its CPUs that each ping-pong left to other work."""
+        """For each ping-pong, the share of its CPUs that other work used."""
         self._random = random.Random(seed)
         self._entrants = {entrant.mechanism.name: entrant for entrant in discover()}
         self._service = entrants_of("nearcall_lab.runtime_bench.service")[0]
@@ -105,7 +105,7 @@ class RuntimeRun:
         self.placement = self._apart.describe()
 
     def tasks(self) -> list[Task]:
-        """What there is to do, without what cannot be done here."""
+        """All tasks, except those that cannot run here."""
         tasks = []
         for cell in PING_PONGS:
             entrant = self._entrants.get(cell.mechanism)
@@ -146,7 +146,7 @@ class RuntimeRun:
         return fnmatch.fnmatchcase(name, self._only)
 
     def run(self, tell: Callable[[str, int, int, float | None], None]) -> None:
-        """All rounds. `tell(what, done, total, seconds_left)` is called between tasks. Ctrl-C ends in order."""
+        """All rounds. `tell(what, done, total, seconds_left)` is called between tasks. After Ctrl-C it ends cleanly."""
         tasks = self.tasks()
         total, done, begin = len(tasks) * self.rounds, 0, time.monotonic()
         try:
@@ -233,7 +233,7 @@ class RuntimeRun:
             self.collected.add(f"memory {kind}", turn, grown / IDLE_CLIENTS)
 
     def _import(self, turn: int) -> None:
-        """The import alone, and all that a program does before its first reply."""
+        """The import alone, and everything that a program does before its first reply."""
         for key, code in (("import", starts.IMPORT), ("first reply", starts.FIRST_REPLY)):
             times = [starts.in_new_process(code) for _ in range(self.amounts.imports + 1)]
             self.collected.add(key, turn, statistics.median(times[1:]))

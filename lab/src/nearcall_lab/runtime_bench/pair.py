@@ -1,4 +1,4 @@
-"""One server and clients, one as a rule, in which functions are run: for what is more than a cell."""
+"""One server and its clients, usually one, in which functions are run: for measurements that a cell cannot describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that are passed and memory that is handed over: the services behind these probes, and the probes."""
+"""Probes of objects that are passed and memory that is handed over, and the services behind them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Asker:
 
 
 def served() -> list[object]:
-    """What the server of the probes serves besides."""
+    """Further services of the probes' server."""
     return [Taker(), Asker()]
 
 
@@ -93,7 +93,7 @@ def url(spec: Spec, transport: str) -> str:
 
 
 def _timed(call: Callable[[Any], Any], value: Any, seconds: float) -> array[int]:
-    """Nanoseconds of calls that return what they were given, after some that do not count."""
+    """Nanoseconds of calls that return their argument, after some that are not counted."""
     samples, clock = array("q"), time.perf_counter_ns
     end = clock() + int(seconds * 1e9)
     for number in itertools.count():

@@ -1,7 +1,8 @@
-"""What a host could call its plugins by without a plugin layer: the same call, a text there and back in upper case.
+"""Ways in which a host could call its plugins without a plugin layer: all make the same call, which sends a text and
+gets it back in upper case.
 
 Each peer is a child process and a function that connects to it. ``python -m nearcall_lab.runtime_bench.plugin_peers
-NAME DIRECTORY`` is the child. Pipes and socket pairs are inherited, as a host would do it.
+NAME DIRECTORY`` is the child. The child inherits pipes and socket pairs, as a host's child would.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Peer:
 
     label: str
     requires: str
-    """What has to be installed."""
+    """Import name of a package that has to be installed."""
     child: Callable[[str], None]
     """Runs in the child's process, with a directory for its socket."""
     connect: Callable[[list[str], str], contextlib.AbstractContextManager[Call]]
@@ -35,7 +36,7 @@ class Peer:
 
 @contextlib.contextmanager
 def start_peer(name: str, directory: str, cpus: list[int]) -> Iterator[Call]:
-    """Starts a peer's child on some CPUs; what calls it.
+    """Starts a peer's child on some CPUs; yields the function that calls it.
 
     Raises:
         ModuleNotFoundError: what it needs is not installed.
@@ -45,7 +46,7 @@ def start_peer(name: str, directory: str, cpus: list[int]) -> Iterator[Call]:
         raise ModuleNotFoundError(f"not installed: {peer.requires}")
     with contextlib.ExitStack() as stack:
         allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, cpus)  # of this thread, with which the child's are born
+        os.sched_setaffinity(0, cpus)  # of this thread; the child's threads inherit it
         try:
             call = stack.enter_context(peer.connect([sys.executable, "-m", __name__, name, directory], directory))
         finally:
@@ -65,7 +66,7 @@ def _child(command: list[str], descriptors: tuple[int, ...] = ()) -> Iterator[tu
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # what was not read
+            with contextlib.suppress(BrokenPipeError):  # the child did not read everything
                 stream.close()
 
 
@@ -154,7 +155,7 @@ def _pyro_child(directory: str) -> None:
         def filtered(self, text: str) -> str:
             return text.upper()
 
-    Pyro5.api.config.SERIALIZER = "marshal"  # the fastest that it has
+    Pyro5.api.config.SERIALIZER = "marshal"  # its fastest serializer
     daemon = Pyro5.api.Daemon(unixsocket=os.path.join(directory, "pyro-peer.sock"))
     print(daemon.register(Pyro5.api.expose(Service)(), "plugin"), flush=True)
     daemon.requestLoop()

@@ -1,7 +1,7 @@
 """Measurements of the plugin host. Each runs in the client's process, which is the host, and returns plain numbers.
 
-Beside each stands what it costs without the plugin layer: the same call in a spawned child, processes that are woken
-and nothing else, an interpreter that starts and nothing else.
+Each is accompanied by a measurement without the plugin layer: the same call in a spawned child, processes that are only
+woken, an interpreter that only starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TEXT, REPLY = "fifteen letters", "FIFTEEN LETTERS"
 TURNS = 5
 """What is compared takes turns, so that a slow moment of the machine meets all of it."""
 PATIENCE_S = 120.0
-"""Seconds that plugins have for their start: fifty of them start at once."""
+"""Seconds that plugins may take to start: fifty of them start at once."""
 INTERFACE = Path(__file__).with_name("plugin_interface")
 
 FILTERS = """
@@ -58,7 +58,7 @@ def die(what: str) -> None:
 
 
 def _host(spec: Spec, plugins: dict[str, str], **options: Any) -> Any:
-    """A host that is not started yet, of plugins that consist of that code."""
+    """A host that is not started yet, with plugins that consist of the code in `plugins`."""
     from nearcall.plugin import PluginHost
 
     logging.getLogger("nearcall").setLevel(logging.CRITICAL)
@@ -85,14 +85,14 @@ def _pids(host: Any) -> list[int]:
 
 
 def _pin(pids: Iterable[int], cpus: Iterable[int]) -> None:
-    """All threads of some processes; those that they start later are theirs."""
+    """Pin all threads of some processes; threads that these start later inherit that."""
     for pid in pids:
         for task in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(task), cpus)
 
 
 def _timed(call: Callable[[str], str], seconds: float) -> array[int]:
-    """Nanoseconds of calls, after some that do not count."""
+    """Nanoseconds of calls, after some that are not counted."""
     samples, clock = array("q"), time.perf_counter_ns
     end = clock() + int(seconds * 1e9)
     for number in itertools.count():
@@ -110,7 +110,7 @@ def _timed(call: Callable[[str], str], seconds: float) -> array[int]:
 
 def calls(spec: Spec, seconds: float, cpus: list[int]) -> dict[str, Any]:
     """Median nanoseconds of a call through an extension point with one handler, and of the same call by other means;
-    and why one of them has none. Callees run on `cpus`.
+    for those that cannot be measured, the reason. Callees run on `cpus`.
     """
     samples: dict[str, array[int]] = {}
     problems: dict[str, str] = {}
@@ -168,8 +168,8 @@ def start(spec: Spec, times: int) -> dict[str, float]:
 
 
 def idle(spec: Spec, plugins: int, seconds: float) -> dict[str, float]:
-    """CPU share of that many plugins that nobody asks, in all; and memory of each, KiB: its own, and its part of what
-    processes share.
+    """CPU share of that many plugins together while nothing is called; and memory of each, KiB: its own, and its part
+    of the memory that processes share.
     """
     with _host(spec, {f"idle{number}": FILTERS for number in range(plugins)}) as host:
         pids = _pids(host)
@@ -201,8 +201,8 @@ def _memory_kb(pid: int) -> dict[str, int]:
 
 
 def disturbed(spec: Spec, seconds: float, disturbing: bool) -> list[int]:
-    """Nanoseconds of calls through three plugins, while another one hangs again and again and a fifth one dies of every
-    call and is started again, if that is wanted.
+    """Nanoseconds of calls through three plugins. With `disturbing`, a fourth one hangs again and again meanwhile, and
+    a fifth one dies of every call and is started again.
     """
     plugins = {f"good{number}": FILTERS for number in range(3)}
     if disturbing:

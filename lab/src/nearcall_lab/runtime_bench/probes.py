@@ -1,4 +1,4 @@
-"""Measurements that are more than a ping-pong. Each runs in the client process and returns plain numbers."""
+"""Measurements other than a ping-pong. Each runs in the client process and returns plain numbers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def one_way(spec: Spec, size: int, messages: int, timeout_s: float) -> float:
 
 
 def set_up(spec: Spec, times: int) -> dict[str, float]:
-    """Medians in nanoseconds: until `connect` has returned, and until the first reply is there."""
+    """Medians in nanoseconds: until `connect` has returned, and until the first reply has arrived."""
     import nearcall
 
     interface = service()

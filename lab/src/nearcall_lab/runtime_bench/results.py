@@ -1,4 +1,4 @@
-"""What is measured: how much of it, and what was found."""
+"""The amounts to be measured, and the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nearcall_lab.results.model import Latencies
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much of everything; the quick ones are for trying the command out."""
+    """How much is measured; the quick amounts are for trying the command out."""
 
     slice_s: float = 0.5
     stream_items: int = 1_000_000
@@ -32,14 +32,14 @@ QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 500, 1.0, 2, 1000, 500_000_000, 50
 
 @dataclass
 class Collected:
-    """Everything measured: one number per round and series, and why a series has none."""
+    """All results: one number per round and series, and the reason where a series has none."""
 
     values: dict[str, dict[int, float]] = field(default_factory=dict)
     samples: dict[str, list[Latencies]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     def add(self, key: str, turn: int, value: float) -> None:
-        """Keep one round's number."""
+        """Store one round's number."""
         self.values.setdefault(key, {})[turn] = value
 
     def median(self, key: str) -> float | None:
@@ -48,7 +48,7 @@ class Collected:
         return statistics.median(found.values()) if found else None
 
     def add_samples(self, key: str, samples: Latencies | None) -> None:
-        """Keep one round's distribution."""
+        """Store one round's distribution."""
         if samples is not None:
             self.samples.setdefault(key, []).append(samples)
 

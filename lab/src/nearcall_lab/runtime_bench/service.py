@@ -1,4 +1,6 @@
-"""The service behind the probes, in the shape of an adapter: what the targets ask for and the demo does not call."""
+"""The service behind the probes, in the shape of an adapter: methods that the targets need and the demo does not
+call.
+"""
 
 from __future__ import annotations
 

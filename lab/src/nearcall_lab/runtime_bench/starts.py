@@ -1,4 +1,4 @@
-"""How soon a new process can call: the import of nearcall alone, and all that comes before a first reply."""
+"""How soon a new process can call: the import of nearcall alone, and everything up to the first reply."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ with nearcall.Server(Echo(), url), nearcall.connect(url, Echo) as client:
 
 
 def in_new_process(code: str) -> int:
-    """What a program prints: nanoseconds, without the interpreter's own start."""
-    # With byte code in its cache, as for every import but an installation's first: compiling is not importing.
+    """The nanoseconds that a program prints, which do not include the interpreter's own start."""
+    # With cached byte code, as for every import except the first one after an installation: compiling is not part of
+    # importing.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", code]
     return int(subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment).stdout)

@@ -1,4 +1,4 @@
-"""What the runtime must reach, each with the measurement that decides it."""
+"""The runtime's targets, each with the measurement that decides it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nearcall_lab.stats import Ratio, format_ratio, format_time, paired_ratio, s
 SHM = "nearcall-shm echo-15"
 NOT_REACHED = "not reached"
 BESIDE = "beside it"
-"""In the place of a target, where there is nothing to be reached."""
+"""In place of a target, where a number is shown only for comparison."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Target:
 
 
 def _nothing(what: str, target: str, collected: Collected, *keys: str) -> Verdict:
-    """The verdict where a series is absent: its reason."""
+    """The verdict where a series is absent, with the reason."""
     for key in keys:
         if key in collected.problems:
             return Verdict(what, target, f"{key.split()[0]}: {collected.problems[key]}", None)
@@ -76,7 +76,7 @@ def _p99(what: str, target: str, key: str, limit_ns: float) -> Target:
 
 
 def _beside_p99(what: str, key: str, source: str) -> Target:
-    """The same for comparison: nothing is to be reached."""
+    """The same for comparison, without a target."""
 
     def judge(collected: Collected) -> Verdict:
         samples = collected.pooled(key)
@@ -104,8 +104,8 @@ def _ratio(what: str, target: str, top: str, bottom: str, limit: float, least: b
 
 
 def _beside(what: str, key: str, show: Callable[[float], str], source: str, bottom: str = "") -> Target:
-    """The median of a series over rounds, for comparison: nothing is to be reached. With `bottom`, also how many times
-    that series it is.
+    """The median of a series over rounds, for comparison, without a target. With `bottom`, also its ratio to that
+    series.
     """
 
     def judge(collected: Collected) -> Verdict:
@@ -132,7 +132,7 @@ def _rate(unit: str) -> Callable[[float], str]:
 
 
 def _curve(what: str, target: str, limit: float) -> Target:
-    """Throughput by the number of clients: that of the most against that of one, and all of them shown."""
+    """Throughput by number of clients: the ratio of the largest number's to one client's decides, and all are shown."""
 
     def judge(collected: Collected) -> Verdict:
         least, most = CURVE[0], CURVE[-1]
@@ -149,7 +149,7 @@ def _curve(what: str, target: str, limit: float) -> Target:
 
 
 def _why(collected: Collected, key: str) -> str:
-    """Why a series is absent; of a long report by gRPC its status."""
+    """Why a series is absent; of gRPC's long error texts only the status."""
     problem = " ".join(collected.problems.get(key, "not reached").split())
     status = re.search(r"(?:StatusCode\.|AioRpcError )([A-Z_]+)", problem)
     return f"no time, since calls fail with the status {status[1]}" if status else problem[:80]
@@ -174,7 +174,7 @@ def _naps(what: str, target: str, limit: float) -> Target:
 
 
 def _streamed(what: str, target: str, limit_mb: float) -> Target:
-    """The most memory that any direction took, all of them shown."""
+    """The most memory that any direction took; all directions are shown."""
 
     def judge(collected: Collected) -> Verdict:
         grown = {way: kb * 1.024e-3 for way in DIRECTIONS if (kb := collected.median(f"streamed {way}")) is not None}
@@ -373,13 +373,13 @@ TARGETS = (
 
 
 def judge(collected: Collected, all_of_them: bool = True) -> list[Verdict]:
-    """All verdicts in order, or those only for which something was measured."""
+    """All verdicts in order, or only those for which something was measured."""
     verdicts = [target.judge(collected) for target in TARGETS]
     return verdicts if all_of_them else [verdict for verdict in verdicts if verdict.measured != NOT_REACHED]
 
 
 def markdown(verdicts: list[Verdict]) -> str:
-    """The table as the README carries it."""
+    """The table in the form that the README contains."""
     lines = ["| what | target | measured | met |", "|---|---|---|---|"]
     word = {True: "yes", False: "**no**", None: "–"}
     lines += [f"| {v.what} | {v.target} | {v.measured.replace('|', '/')} | {word[v.met]} |" for v in verdicts]

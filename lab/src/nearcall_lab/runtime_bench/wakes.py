@@ -1,7 +1,7 @@
-"""The floor of an event that many processes hear: each is woken by a socket, answers a byte, and does nothing else.
+"""The floor of an event that many processes get: each is woken by a socket, answers a byte, and does nothing else.
 
 ``python -m nearcall_lab.runtime_bench.wakes PROCESSES TIMES`` prints median nanoseconds, for processes of each kind.
-They are programs of their own: forks of one process would share its memory, and find it in the processor's caches.
+They are separate programs: forks of one process would share its memory, which would then be in the processor's caches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def event(command: Sequence[str], processes: int, times: int) -> float:
                 os.write(end, b".")
             for end in ends:
                 os.read(end, 1)
-            if number > 0:  # the first one waits for their start
+            if number > 0:  # the first round includes waiting for their start
                 samples.append(time.perf_counter_ns() - started)
         return statistics.median(samples)
 

@@ -1,4 +1,6 @@
-"""Five published studies: their figures, their method as published, and the same questions asked properly."""
+"""Five published studies: their figures, their method as published, and the same questions answered by sound
+measurements.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A study as data: its own tables, the same tables by its method here, the corrected ones, and its flaws in numbers."""
+"""A study as data: its own tables, the same tables measured here with its method, the corrected ones, and numbers that
+show its flaws.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,11 @@ class ShownFlaw(msgspec.Struct):
 
     id: str
     claim: str
-    """What the study says or does."""
+    """The study's statement or procedure."""
     truth: str
-    """What is wrong with it, in a sentence."""
+    """What is wrong with the claim, in a sentence."""
     numbers: dict[str, str]
-    """What shows it; empty where this run could not."""
+    """The numbers that show it; empty where this run does not have them."""
 
 
 class StudyResult(msgspec.Struct):
@@ -53,14 +55,14 @@ class StudyResult(msgspec.Struct):
     corrected: list[ShownTable]
     flaws: list[ShownFlaw]
     problems: dict[str, str]
-    """Row to one line, for what could not run here."""
+    """The reason in one line, by row, for rows that could not run here."""
     run: str
     """Directory of the corrected tables' run, relative to this file's."""
     command: list[str]
     started: str
     seconds: float
     ended_early: str = ""
-    """Why the corrected tables' run has not all of its launches; empty where it has."""
+    """Why launches are missing in the corrected tables' run; empty where none is."""
 
 
 class _Published(msgspec.Struct):
@@ -85,10 +87,12 @@ class Flaw:
     claim: str
     truth: str
     numbers: Callable[[Findings, Summaries], Mapping[str, str]]
-    """From the replica and from the corrected run; may raise `LookupError` where a row could not be measured."""
+    """Computes the numbers from the replica's findings and the corrected run; may raise `LookupError` where a row could
+    not be measured.
+    """
 
     def shown(self, findings: Findings, summaries: Summaries) -> ShownFlaw:
-        """With its numbers, as far as there are any."""
+        """The flaw with its numbers, as far as there are any."""
         try:
             numbers = dict(self.numbers(findings, summaries))
         except LookupError:
@@ -97,7 +101,7 @@ class Flaw:
 
 
 def rows_of(rows: Iterable[Row], show: Callable[[Row], Mapping[str, str]]) -> dict[str, str]:
-    """What `show` says of each row; one that has no numbers is left out and does not take the others with it."""
+    """The texts that `show` returns for each row; a row without numbers is left out, and the others remain."""
     shown: dict[str, str] = {}
     for row in rows:
         with contextlib.suppress(LookupError):
@@ -107,7 +111,7 @@ def rows_of(rows: Iterable[Row], show: Callable[[Row], Mapping[str, str]]) -> di
 
 @dataclass(frozen=True)
 class Study:
-    """What a study's module defines as ``STUDY``."""
+    """The type of ``STUDY`` in a study's module."""
 
     id: str
     package: str
@@ -115,10 +119,12 @@ class Study:
     corrected: Callable[[Summaries], list[ShownTable]]
     flaws: tuple[Flaw, ...]
     replica_s: tuple[float, float] = (0.0, 0.0)
-    """About how long the replica takes: what it takes at any scale, and what comes to it at scale 1."""
+    """About how long the replica takes: the part that does not depend on the scale, and the part that does, at scale
+    1.
+    """
 
     def expected_replica_s(self, scale: float) -> float:
-        """About how long the replica takes on two CPUs that nobody else uses."""
+        """About how long the replica takes on two CPUs without other work."""
         fixed, work = self.replica_s
         return fixed + work * scale
 
@@ -138,7 +144,7 @@ class Study:
 
 
 class Summaries:
-    """The corrected run's cells, found by what was done."""
+    """The corrected run's cells, which can be looked up by mechanism, work and mode."""
 
     def __init__(self, found: list[Summary], transports: Mapping[str, str] | None = None) -> None:
         self.all = found
@@ -162,7 +168,7 @@ class Summaries:
     def fastest_first(self, *columns: Mapping[str, object]) -> list[tuple[str, str]]:
         """Name and label of every mechanism, by the first of these columns in which it has a number.
 
-        Those with no numbers follow, and the floor, which is no mechanism to choose, is last.
+        Those with no numbers follow, and the floor, which is not one of the alternatives, is last.
         """
 
         def place(mechanism: tuple[str, str]) -> tuple[bool, int, float]:
@@ -182,9 +188,10 @@ class Summaries:
         columns: Mapping[str, Mapping[str, object]],
         value: Callable[[Summary], Value],
     ) -> ShownTable:
-        """One row per mechanism, the fastest first; a column is a choice of cells. A cell without numbers says why.
+        """One row per mechanism, the fastest first; a column is a choice of cells. A cell without numbers has the
+        reason.
 
-        The first column says what carries the bytes, where that is known.
+        The first column is what carries the bytes, where that is known.
         """
         rows: dict[str, list[Value]] = {}
         for name, label in self.fastest_first(*columns.values()):
@@ -197,22 +204,22 @@ class Summaries:
 
 
 NOT_PLANNED = "not in the scenario"
-"""What a corrected table says of a mechanism and a column that have no cell."""
+"""The entry of a corrected table where the scenario has no cell for the mechanism and the column."""
 
 
 def shown_value(summary: Summary, value: Callable[[Summary], Value]) -> Value:
-    """What a corrected table says of a cell; never nothing."""
+    """The entry of a corrected table for a cell; never empty."""
     found = value(summary) if summary.value is not None else None
     if found is None:
         return why_no_number(summary)
-    # A number that stands for a part of the calls, or of the launches, says so beside it.
+    # A number that covers only a part of the calls, or of the launches, has a remark beside it.
     state = summary.result.status
     beware = f"{summary.failed.share:.1%} failed" if summary.failed.calls else "" if state == "ok" else state
     return f"{significant(found)} ({beware})" if isinstance(found, float) and beware else found
 
 
 def why_no_number(summary: Summary) -> str:
-    """For a cell of a table: the state it is in. It has no number at all, or not the one that is wanted."""
+    """The entry of a table for a cell without the wanted number: its state."""
     result = summary.result
     if summary.value is None:
         return without_number(summary)
@@ -241,6 +248,6 @@ def cpu_us(summary: Summary) -> Value:
 def spectrum(summary: Summary) -> Value:
     """Median and 99th percentile in one cell of a table, with the unit that fits; None where there is neither."""
     p50, p99 = (summary.quantiles.get(p) for p in (0.5, 0.99))
-    if p50 is None:  # a median needs the fewest samples
+    if p50 is None:  # without a median there are too few samples for any quantile
         return None
     return f"{format_time(p50.value)} / {format_time(p99.value) if p99 else 'too few'}"

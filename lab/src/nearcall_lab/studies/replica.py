@@ -1,8 +1,8 @@
 """What the programs that repeat a study's published method have in common.
 
 A replica measures as the study did, mistakes included, so that a reader can see where the published figure comes from.
-Nothing of it is used by the corrected tables. It runs in a process of its own and writes one JSON object:
-``{"tables": {table id: {row: [value per column]}}, "checks": {flaw id: {name: value}}}``.
+The corrected tables use none of its results. It runs in a process of its own and writes one JSON object: ``{"tables":
+{table id: {row: [value per column]}}, "checks": {flaw id: {name: value}}}``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Findings:
     tables: dict[str, dict[str, Cells]] = field(default_factory=dict)
     checks: dict[str, dict[str, float]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
-    """Row to one line, for what could not run here."""
+    """The reason in one line, by row, for rows that could not run here."""
 
     def put(self, table: str, row: str, values: Cells) -> None:
         """Fills one row."""
         self.tables.setdefault(table, {})[row] = values
 
     def check(self, flaw: str, **values: float) -> None:
-        """Adds numbers to the demonstration of one flaw."""
+        """Adds numbers that show one flaw."""
         self.checks.setdefault(flaw, {}).update(values)
 
     def attempt(self, row: str, work: Callable[[], object]) -> None:
@@ -42,16 +42,18 @@ class Findings:
         say(row)
         try:
             work()
-        except Exception as error:  # whatever a peer raises belongs into the table
+        except Exception as error:  # any error of a peer goes into the table
             self.problems[row] = explain(error)
 
 
 PROGRESS = "nearcall-lab progress: "
-"""Tells what `say` says from what peers write to the same stream, such as the tracebacks of their servers."""
+"""Prefix that distinguishes lines of `say` from what peers write to the same stream, such as the tracebacks of their
+servers.
+"""
 
 
 def say(text: str) -> None:
-    """One line of progress for whoever runs the replica."""
+    """Write one line of progress for the process that runs the replica."""
     print(f"{PROGRESS}{text}", file=sys.stderr, flush=True)
 
 

@@ -30,7 +30,7 @@ from nearcall_lab.studies.replica import PROGRESS, Findings
 from nearcall_lab.studies.stored import FILE
 
 _PATIENCE = 4.0
-"""How many times its expected time a replica may take, on top of a minute."""
+"""A replica may take this many times its expected time, and a minute more."""
 _PATIENCE_S = 60.0
 _LAST_WORDS_S = 5.0
 """How long a replica that is interrupted may take to write down the rows it has."""
@@ -39,7 +39,7 @@ _ENOUGH = "interrupted while the study's own method was repeated, before the cor
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of a study is done."""
+    """How much of a study is carried out."""
 
     scale: float
     """Share of the study's own amount of work."""
@@ -47,7 +47,7 @@ class Effort:
     """Fresh processes per corrected cell; None is the scenario's own number."""
 
     def expected_s(self, study: Study, scenario: Scenario) -> float:
-        """About how long all of it takes on two CPUs that nobody else uses."""
+        """About how long all of it takes on two CPUs without other work."""
         cells = [planned.cell for planned in scenario.planned if not planned.problem]
         launches = self.launches or scenario.settings.launches
         return study.expected_replica_s(self.scale) + expected_seconds(
@@ -61,24 +61,24 @@ FULL = Effort(1.0)
 
 
 class ReplicaFailed(Exception):
-    """The study's own method could not be repeated; the message says why."""
+    """The study's own method could not be repeated; the message has the reason."""
 
 
 class ReplicaInterrupted(Exception):
-    """The user has seen enough while the study's own method was repeated."""
+    """The user pressed Ctrl-C while the study's own method was repeated."""
 
     def __init__(self, findings: Findings) -> None:
         super().__init__("interrupted")
         self.findings = findings
-        """The rows that were done."""
+        """The rows that were finished."""
 
 
 def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: float = 0.0) -> Findings:
-    """Runs the replica in a process group of its own, and leaves nothing of it behind.
+    """Runs the replica in a process group of its own, and ends every process of it.
 
-    `scale` is the share of the study's own amount of work; `limit_s` is by default several times what that is expected
-    to take. `tell` gets the replica's progress; what peers write beside it is only a reason, should the replica fail.
-    Raises `ReplicaFailed`, and `ReplicaInterrupted` for Ctrl-C.
+    `scale` is the share of the study's own amount of work; `limit_s` is by default several times the expected time.
+    `tell` gets the replica's progress; what else peers write is used only for the message of a failure. Raises
+    `ReplicaFailed`, and `ReplicaInterrupted` for Ctrl-C.
     """
     limit_s = limit_s or _PATIENCE_S + _PATIENCE * study.expected_replica_s(scale)
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
@@ -104,7 +104,7 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
                     tell(progress)
         except KeyboardInterrupt:
             _ask_to_end(process)
-            with contextlib.suppress(msgspec.DecodeError):  # it was ended while it wrote
+            with contextlib.suppress(msgspec.DecodeError):  # the replica was ended while it wrote
                 raise ReplicaInterrupted(_read(out)) from None
             raise ReplicaInterrupted(Findings()) from None
         except BaseException:
@@ -122,7 +122,7 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
 
 
 def _read(out: Path) -> Findings:
-    """What a replica wrote; nothing, where it was ended before it wrote anything."""
+    """What a replica wrote; empty findings where it was ended before it wrote anything."""
     text = out.read_bytes() if out.exists() else b""
     return Findings(**msgspec.json.decode(text, type=dict[str, Any])) if text else Findings()
 
@@ -130,7 +130,8 @@ def _read(out: Path) -> Findings:
 class _Watchdog:
     """Ends what is left of a process group when its first process has ended, or takes too long.
 
-    Without it a forked server that outlives the replica would keep its standard error open, and us reading.
+    Without it a forked server that outlives the replica would keep the replica's standard error open, and reading from
+    that would not end.
     """
 
     def __init__(self, process: subprocess.Popen[str], limit_s: float) -> None:
@@ -147,13 +148,15 @@ class _Watchdog:
         _end_group(self._process)
 
     def end(self) -> bool:
-        """Whether it took too long."""
+        """Wait until the process has ended; returns whether it took too long."""
         self._thread.join()
         return self._late
 
 
 def _ask_to_end(process: subprocess.Popen[str]) -> None:
-    """Ctrl-C for a replica, which has a process group of its own: it writes down what it has, and is ended."""
+    """Send SIGINT to a replica, which gets no Ctrl-C in its own process group: it writes the rows it has, and is then
+    ended.
+    """
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -175,7 +178,7 @@ def carry_out_study(
     scale: float,
     only: Sequence[str] = (),
 ) -> StudyResult:
-    """All of it, stored in `directory`; what was done of it, where it is interrupted.
+    """Carry out the whole study and store it in `directory`; where it is interrupted, the part that is done.
 
     Raises `ReplicaFailed`, `ScenarioError` or `StoreError`.
     """
@@ -230,14 +233,14 @@ def _transports(scenario: Scenario) -> dict[str, str]:
 def fill_in(
     result: StudyResult, study: Study, findings: Findings, recorded: Recorded, transports: Mapping[str, str]
 ) -> None:
-    """The corrected tables and the flaws, from what was recorded; `transports` are those of the mechanisms."""
+    """Adds the corrected tables and the flaws, from the recorded run; `transports` are those of the mechanisms."""
     found = Summaries(summaries(recorded), transports)
     result.corrected = study.corrected(found)
     result.flaws = [flaw.shown(findings, found) for flaw in study.flaws]
 
 
 def _replicated(table: ShownTable, findings: Findings, ended_early: str) -> ShownTable:
-    """The study's columns, with what its method gives here; rows that only we have come last."""
+    """The study's columns, with the results of its method here; rows that are not in the study come last."""
     ours = findings.tables[table.id]
     rows: dict[str, list[Value]] = {}
     for name in [*table.rows, *(name for name in ours if name not in table.rows)]:

@@ -18,7 +18,7 @@ _START = multiprocessing.get_context("spawn")
 def server_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Any]:
     """Runs ``serve(*arguments, ready)`` in a process of its own and yields what it passed to ``ready``.
 
-    Raises `RuntimeError` if the server ends or says nothing for 15 seconds.
+    Raises `RuntimeError` if the server ends, or does not call ``ready`` for 15 seconds.
     """
     ours, theirs = _START.Pipe(duplex=False)
     process = _START.Process(target=_run, args=(serve, arguments, theirs), daemon=True)
@@ -49,7 +49,7 @@ def _run(serve: Callable[..., None], arguments: tuple[Any, ...], pipe: Any) -> N
 def foreign_server(python: Path, module: str, *arguments: str) -> Iterator[str]:
     """The same with another environment's Python: yields the first line that ``python -m module`` prints.
 
-    It is told to end by the end of its standard input. Raises `RuntimeError` as `server_process` does.
+    It has to end when its standard input is closed. Raises `RuntimeError` as `server_process` does.
     """
     command = [str(python), "-m", module, *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

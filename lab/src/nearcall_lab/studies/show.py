@@ -47,7 +47,7 @@ def markdown(result: StudyResult) -> str:
 
 
 def ended_early(result: StudyResult) -> str:
-    """What a reader of a study that was not carried out to its end must know first."""
+    """What a reader must know first about a study that was not carried out completely."""
     return f"this study ended early: {result.ended_early}. What was done until then follows; it is not for publishing."
 
 
@@ -60,7 +60,7 @@ def _table(name: str, table: ShownTable) -> str:
 
 
 def shown(value: Value) -> str:
-    """Three significant digits for a number, a text as it is, a dash for nothing."""
+    """Three significant digits for a number, a text unchanged, a dash for None."""
     if value is None:
         return "–"
     return significant(float(value)) if isinstance(value, (int, float)) else value

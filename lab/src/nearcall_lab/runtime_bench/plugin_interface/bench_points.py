@@ -1,4 +1,6 @@
-"""What the host and the plugins of the measurements declare together. Plugins import it from this directory."""
+"""The extension points that host and plugins of the measurements share. Plugins import this module from this
+directory.
+"""
 
 from __future__ import annotations
 

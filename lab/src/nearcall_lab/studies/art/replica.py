@@ -1,7 +1,7 @@
 """The study's own method: server and client in one process, one connection, batch time divided by the number of calls.
 
-How each mechanism was driven is kept, too: gRPC on the same event loop as its server and with its log lines, Pyro4 and
-RPyC by executor threads that share one proxy, ZeroMQ with a lock around each round trip.
+Each mechanism is called in the same way as in the study: gRPC on the same event loop as its server and with its log
+lines, Pyro4 and RPyC by executor threads that share one proxy, ZeroMQ with a lock around each round trip.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAYLOADS = {size: bytes(i % 251 for i in range(size)) for size in SIZES}
 
 
 class Client(Protocol):
-    """What each mechanism was wrapped into."""
+    """The interface that every mechanism is wrapped into."""
 
     async def call(self, value: int) -> int: ...
 
@@ -39,7 +39,9 @@ class Client(Protocol):
 
 
 async def batch(client: Client, calls: int, at_once: int) -> float:
-    """Seconds for `calls` simple calls behind a semaphore: what the study called so many clients."""
+    """Seconds for `calls` simple calls, of which a semaphore lets `at_once` run: the study called these that many
+    clients.
+    """
     gate = asyncio.Semaphore(at_once)
 
     async def one() -> None:
@@ -53,7 +55,7 @@ async def batch(client: Client, calls: int, at_once: int) -> float:
 
 
 async def measure(name: str, client: Client, findings: Findings, rounds: int) -> None:
-    """All tables' rows of one mechanism; the best of nothing, the mean of `rounds`."""
+    """Measure the rows of one mechanism in all tables, each as the mean of `rounds`."""
     await batch(client, 20, 1)
     for level in LEVELS:
         times = [await batch(client, CALLS, level) for _ in range(rounds)]
@@ -61,7 +63,7 @@ async def measure(name: str, client: Client, findings: Findings, rounds: int) ->
         findings.tables.setdefault("concurrency", {}).setdefault(f"{name}, ms", []).append(seconds * 1e3)
         findings.tables["concurrency"].setdefault(f"{name}, calls/s", []).append(CALLS / seconds)
         if level == 1:
-            # The published row of simple calls is this very measurement.
+            # The published row of simple calls comes from the same measurement.
             findings.put("simple", name, [seconds / CALLS * 1e6, CALLS / seconds])
         findings.check("semaphore", **{f"{name} at {level}": CALLS / seconds})
     seconds = await average(lambda: client.stream(ITEMS), rounds)
@@ -80,7 +82,7 @@ async def measure(name: str, client: Client, findings: Findings, rounds: int) ->
 
 
 async def average(work: Callable[[], Awaitable[object]], rounds: int) -> float:
-    """Mean seconds of `rounds`, after one that is not counted."""
+    """Mean seconds of `rounds` runs, after one that is not counted."""
     await work()
     begin = time.perf_counter()
     for _ in range(rounds):
@@ -89,7 +91,7 @@ async def average(work: Callable[[], Awaitable[object]], rounds: int) -> float:
 
 
 class Threaded:
-    """A blocking client driven from the event loop, as the study did it: by a pool of threads."""
+    """A blocking client called from the event loop through a pool of threads, as in the study."""
 
     def __init__(self, pool: ThreadPoolExecutor, call: Any, stream: Any, payload: Any) -> None:
         self._pool, self._call, self._stream, self._payload = pool, call, stream, payload
@@ -240,8 +242,8 @@ async def rpyc_client() -> AsyncIterator[Client]:
     thread.start()
     while not server.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         await asyncio.sleep(0.001)
-    # The study's figures show no stalls, which Linux has where both algorithms, Nagle's and that of the delayed
-    # acknowledgement, meet: 40 ms for each reply of several writes. Connections inherit the listener's option.
+    # The study's figures do not show the stalls that Linux has when Nagle's algorithm and delayed acknowledgements are
+    # both active: 40 ms for each reply of several writes. Connections inherit the listener's option.
     server.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection = rpyc.connect_stream(rpyc.SocketStream.connect("127.0.0.1", server.port, nodelay=True))
     root = connection.root

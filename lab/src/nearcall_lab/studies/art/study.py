@@ -1,4 +1,4 @@
-"""The add-on runtime study: what it asked, answered again, and where its own numbers come from."""
+"""The add-on runtime study: its questions answered by new measurements, and the causes of its own numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIZES = {"1 KB": 1_000, "10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000}
 
 
 def corrected(cells: Summaries) -> list[ShownTable]:
-    """The study's tables, and the CPU and memory that it praises and does not measure."""
+    """The study's tables, and the use of CPU and memory, which it praises but does not measure."""
     one: dict[str, object] = {"operation": "echo", "size": 15, "connections": 1}
     levels: dict[str, dict[str, object]] = {
         str(level): {"operation": "echo", "size": 15, "connections": level} for level in _LEVELS

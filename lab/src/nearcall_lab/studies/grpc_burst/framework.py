@@ -21,7 +21,7 @@ from nearcall_lab.studies.grpc_burst.replica import DELAY_S, message_class
 
 @dataclass
 class UserResponse:
-    """The reply, as the dataclass codec wants it."""
+    """The reply, in the form that the dataclass codec requires."""
 
     id: int
     name: str

@@ -21,7 +21,7 @@ from nearcall_lab.studies.serving import foreign_server, server_process
 SIZES = (100, 1_000, 10_000)
 DELAY_S = 0.1
 ROOM = 100_000
-"""Calls that a server may let wait, where it is shown that its usual room makes calls fail."""
+"""Calls that a server may queue, to show that with its usual limit calls fail."""
 ENVIRONMENT = "grpc-framework"
 FRAMEWORK = {
     "grpc-framework, Protobuf": "protobuf",
@@ -32,7 +32,7 @@ FRAMEWORK = {
 
 
 class NotInstalled(Exception):
-    """The framework's environment is not there; the message says how to make it."""
+    """The framework's environment is not installed; the message states how to install it."""
 
 
 def message_class() -> Any:
@@ -50,7 +50,7 @@ def message_class() -> Any:
 
 
 def serve_grpc(uvloop: bool, room: int, ready: Callable[[Any], None]) -> None:
-    """grpcio's asyncio server; `room` is how many calls may wait to be taken up, 0 its own 1000 to 3000."""
+    """grpcio's asyncio server; `room` is how many calls may be queued; 0 is the server's own limit of 1000 to 3000."""
     import grpc
 
     class_of = message_class()
@@ -92,7 +92,7 @@ def _run(work: Any, uvloop: bool) -> Any:
 
 
 async def burst(target: str, calls: int, decode: Callable[[bytes], Any]) -> tuple[float, dict[str, int]]:
-    """All calls at once over one channel: seconds until the last has ended, and how those ended that failed."""
+    """All calls at once over one channel: seconds until the last has ended, and the status of those that failed."""
     import grpc
 
     failed: dict[str, int] = {}
@@ -112,7 +112,7 @@ async def burst(target: str, calls: int, decode: Callable[[bytes], Any]) -> tupl
 
 
 def run(findings: Findings, scale: float) -> None:
-    """The rows that are Python; every burst has a fresh server, as the first one has no warm-up to fall back on."""
+    """Measure the rows in Python. Every burst has a fresh server, so that none of them profits from an earlier one."""
 
     def row(name: str, server: Callable[[], AbstractContextManager[Any]], decode: Callable[[bytes], Any]) -> None:
         seconds: Cells = []
@@ -120,7 +120,7 @@ def run(findings: Findings, scale: float) -> None:
         for calls in SIZES:
             with server() as target:
                 took, failed = _run(burst(target, calls, decode), True)
-            # A burst of which calls were refused has no time: refusing is quick.
+            # A burst in which calls were refused has no time: refusing is quick.
             seconds.append(None if failed else took)
             rates.append(None if failed else calls / took)
             title = f"{name}, {calls} calls, failed"

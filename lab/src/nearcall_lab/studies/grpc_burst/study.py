@@ -1,4 +1,6 @@
-"""A Python gRPC framework against others: what it asked, answered again, and where its own numbers come from."""
+"""A Python gRPC framework against others: the study's questions answered by new measurements, and the causes of its own
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def _failed(summary: Summary) -> Value:
 
 
 def _burst_s(summary: Summary) -> list[float]:
-    """Seconds of a burst, ascending: of each launch the mean of the bursts that it had the time for."""
+    """Seconds of a burst, ascending: for each launch the mean of the bursts that it made."""
     return sorted(launch.phases["burst"].mean / 1e9 for launch in summary.result.launches if "burst" in launch.phases)
 
 
@@ -46,7 +48,7 @@ def _seconds(summary: Summary) -> Value:
 
 
 def _of_whole(summary: Summary, value: float | None) -> Value:
-    """The number of a burst that was done. One with failures was not: to refuse calls is quick, and no achievement."""
+    """The number of a burst without failures. One with failures has none, since refusing calls is quick."""
     return f"none: {summary.failed.share:.1%} failed" if summary.failed.calls else value
 
 

@@ -1,5 +1,6 @@
-"""The study's own method where its mechanisms are reachable from Python: as fast as it goes, one connection, timed in
-the receiver, once. gRPC is a bidirectional stream whose callback may copy each message into a ring first."""
+"""The study's own method for those of its mechanisms that Python can use: as fast as possible, one connection, timed in
+the receiver, once. gRPC is a bidirectional stream whose callback may copy each message into a ring first.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ GRPC, NNG = "gRPC, bidirectional stream", "NNG"
 MESSAGES = {GRPC: 3_000_000, NNG: 1_000_000}
 """As many as the study sent, from C and C++."""
 UNLIMITED_REPLY = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
-"""For the latencies of all messages, which come back as one."""
+"""For the latencies of all messages, which come back in one message."""
 
 
 class Receptor:
-    """Counts and times what arrives; answers with messages per second when all are there."""
+    """Counts and times messages; answers with messages per second when all have arrived."""
 
     def __init__(self, expected: int, ring: bool) -> None:
         self._expected = expected
@@ -64,7 +65,7 @@ def serve_flow(flow: Callable[[Iterator[bytes], Any], Iterator[bytes]], ready: C
 
 
 def first_reply(target: str, messages: Iterator[bytes]) -> bytes:
-    """Sends them all in one stream and returns what comes back first."""
+    """Sends all messages in one stream and returns the first reply."""
     import grpc
 
     with grpc.insecure_channel(target, options=UNLIMITED_REPLY) as channel:
@@ -112,7 +113,7 @@ def serve_paced(pinned: bool, ready: Callable[[Any], None]) -> None:
 def send_paced(target: str, size: int, rate: float, messages: int) -> list[float]:
     """Milliseconds from sending to arrival of every message, in ascending order.
 
-    A message is stamped when it is sent, not when it is due: what the sender is late by is not seen, as in the study.
+    A message is stamped when it is sent, not when it is due: as in the study, delays of the sender do not show.
     """
     padding = os.urandom(size - 8)
 
@@ -130,7 +131,7 @@ def send_paced(target: str, size: int, rate: float, messages: int) -> list[float
 
 
 def at_rates(findings: Findings, scale: float) -> None:
-    """The study's rates, then its highest but one with the receiver pinned and not."""
+    """The study's rates, then the second highest with the receiver pinned and not."""
 
     def latencies(rate: int, pinned: bool) -> list[float]:
         messages = max(50, round(RATES[rate] * scale))
@@ -145,7 +146,7 @@ def at_rates(findings: Findings, scale: float) -> None:
     findings.put("rates", f"{GRPC}, p99 ms", [quantile(ms, 0.99) for ms in found.values()])
     fastest = found[LATENCY_RATE]
     shown = [fastest[0], *(quantile(fastest, share) for share in (0.5, 0.95, 0.99)), fastest[-1]]
-    findings.put("latency", GRPC, list(shown))  # the study's drawing ends at 1 ms, a table need not
+    findings.put("latency", GRPC, list(shown))  # the study's drawing ends at 1 ms, the table does not
     for rate, ms in found.items():
         beyond = sum(value > DRAWN_MS for value in ms) / len(ms)
         findings.check("cut tail", **{f"{rate}, share": beyond, f"{rate}, longest": ms[-1]})

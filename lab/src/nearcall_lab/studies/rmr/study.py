@@ -1,4 +1,4 @@
-"""gRPC for one-way messages: what it asked, answered again, and where its own numbers come from."""
+"""gRPC for one-way messages: the study's questions answered by new measurements, and the causes of its own numbers."""
 
 from __future__ import annotations
 

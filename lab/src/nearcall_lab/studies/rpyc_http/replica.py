@@ -1,7 +1,7 @@
-"""The study's own method, and what is left of it after its results have overwritten each other.
+"""The study's own method, of which only some results remain, since they overwrite each other.
 
 The study stores what it measures under the name of the server alone, so that only the last benchmark of each server
-survives: ten threads with a hundred requests each. Its tables of connection times and of latencies are that one run.
+survives: ten threads with a hundred requests each. Its tables of connection times and of latencies show only that run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def serve_rpyc(kind: str, ready: Callable[[Any], None]) -> None:
     logging.disable(logging.CRITICAL)
     make = servers.ForkingServer if kind == "forking" else servers.ThreadedServer
     server = make(Bench, hostname="127.0.0.1", port=0)
-    # It listens only once it has started, which does not return.
+    # The server listens only once `start` runs, which does not return.
     threading.Thread(target=lambda: ready(when_listening(server)), daemon=True).start()
     server.start()
 
@@ -59,7 +59,8 @@ def serve_flask(ready: Callable[[Any], None]) -> None:
 def when_listening(server: Any) -> int:
     """Returns the port once the server listens there.
 
-    It looks at the listener, and does not connect: a forked server would inherit both ends, and never end.
+    It checks the listening socket and does not connect: a forked server would inherit both ends of the connection, and
+    never end.
     """
     while not server.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         time.sleep(0.001)
@@ -67,7 +68,7 @@ def when_listening(server: Any) -> int:
 
 
 def rpyc_client(port: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
-    """How to connect, and how to request."""
+    """A function that connects, and one that makes a request."""
     import rpyc
 
     return lambda: rpyc.connect("127.0.0.1", port), lambda connection: connection.root.ping()
@@ -82,7 +83,9 @@ def http_client(port: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
 
 
 def concurrent(connect: Callable[[], Any], request: Callable[[Any], object]) -> tuple[list[float], list[float], float]:
-    """Ten threads: seconds to connect, seconds per request, seconds for all. By the wall clock, as in the study."""
+    """Ten threads: seconds to connect, seconds per request, seconds for all. Measured with the wall clock, as in the
+    study.
+    """
     connections: list[float] = []
     latencies: list[float] = []
     lock = threading.Lock()
@@ -173,7 +176,9 @@ def run(findings: Findings, scale: float) -> None:
 
 
 def round_trips(port: int, calls: int) -> dict[str, float]:
-    """``conn.root.ping()`` asks for the attribute and then calls it; with the method at hand one round trip is left."""
+    """``conn.root.ping()`` fetches the attribute and then calls it; with the method fetched once, a call is one round
+    trip.
+    """
     import rpyc
 
     connection = rpyc.connect("127.0.0.1", port)

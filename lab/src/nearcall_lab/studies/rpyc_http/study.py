@@ -1,4 +1,4 @@
-"""RPyC against HTTP: what it asked, answered again, and where its own numbers come from."""
+"""RPyC against HTTP: the study's questions answered by new measurements, and the causes of its own numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PHASES = ("made", "connected", "first reply")
 
 
 def corrected(cells: Summaries) -> list[ShownTable]:
-    """Set-up in three phases, single calls, and ten clients that are ten clients."""
+    """Set-up in three phases, single calls, and ten clients, each with a connection of its own."""
     set_up = ShownTable("connection", "Set-up, median of each phase", ["object made", "connected", "first reply"], {})
     latency = ShownTable("latency", "One call at a time, µs", ["p50", "p90", "p99"], {})
     for name, label in cells.fastest_first(_CONNECT):

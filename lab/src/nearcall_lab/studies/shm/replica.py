@@ -24,7 +24,7 @@ CALLS = 100_000
 WARM_UP = 100
 SLOW_S = 0.4
 AFTERWARDS = 20
-"""Calls of each demonstration of what the library does when something goes wrong."""
+"""Calls in each demonstration of the library's behaviour after a failure."""
 
 
 def slow(message: str) -> str:
@@ -80,7 +80,7 @@ def message_class() -> Any:
 
 
 def mean_us(call: Callable[[str], object], message: str, calls: int) -> float:
-    """Total time divided by calls; nothing looks at the replies."""
+    """Total time divided by calls; replies are not checked."""
     for _ in range(WARM_UP):
         call(message)
     begin = time.perf_counter()
@@ -138,7 +138,7 @@ def run(findings: Findings, scale: float) -> None:
             say(f"{name}, {size} bytes")
             try:
                 means[name].append(measure(message))
-            except Exception as error:  # whatever a peer raises belongs into the table
+            except Exception as error:  # any error of a peer goes into the table
                 findings.problems[name] = explain(error)
                 means[name].append(None)
     for name, values in means.items():
@@ -152,7 +152,9 @@ def run(findings: Findings, scale: float) -> None:
 
 
 def codecs(findings: Findings) -> None:
-    """What encoding and decoding one request and one reply of 60 KB costs: the study's JSON, today's, and Protobuf."""
+    """The cost of encoding and decoding one request and one reply of 60 KB: with the study's JSON, with today's, and
+    with Protobuf.
+    """
     import orjson
 
     text = "A" * 60_000
@@ -174,7 +176,7 @@ def codecs(findings: Findings) -> None:
 
 
 def server_threads(findings: Findings, calls: int) -> None:
-    """The study's one server thread beside ten."""
+    """The study's one server thread, compared with ten."""
     text = "A" * 15
     findings.check(
         "one thread",
@@ -221,7 +223,7 @@ def two_clients(findings: Findings) -> None:
 
 
 def after_a_timeout(findings: Findings) -> None:
-    """One call longer than the client waits, and then calls that are not."""
+    """One call that takes longer than the client waits, followed by quick ones."""
     from shm_rpc_bridge import RPCClient
 
     channel = f"nclab{os.getpid()}late"
@@ -231,7 +233,7 @@ def after_a_timeout(findings: Findings) -> None:
         try:
             with contextlib.suppress(Exception):
                 client.call("slow", message="late")
-            time.sleep(SLOW_S)  # by now the server is done with it
+            time.sleep(SLOW_S)  # by now the server has finished it
             for call in range(AFTERWARDS):
                 with contextlib.suppress(Exception):
                     right += client.call("echo", message=str(call)) == str(call)
@@ -241,7 +243,7 @@ def after_a_timeout(findings: Findings) -> None:
 
 
 def killed_server(findings: Findings) -> None:
-    """Names that a killed server leaves in /dev/shm, and whether one can be started again beside them."""
+    """Names that a killed server leaves in /dev/shm, and whether a server can be started again while they exist."""
     channel = f"nclab{os.getpid()}dead"
     with server_process(serve_shm, channel) as pid:
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Shared memory against gRPC: what it asked, answered again, and where its own numbers come from."""
+"""Shared memory against gRPC: the study's questions answered by new measurements, and the causes of its own numbers."""
 
 from __future__ import annotations
 
