@@ -26,6 +26,7 @@ __all__ = [
     "Health",
     "HealthMethod",
     "IntrospectionMethod",
+    "LeftToDo",
     "Listeners",
     "LoopRequest",
     "Method",
@@ -203,18 +204,26 @@ class EarlyEnds:
     """Watches calls, and reports those that nobody waits for any more although their handlers still run."""
 
     def __new__(cls) -> Self: ...
-    def watch(self, call: Call, errand: Callable[[], object]) -> bool:
+    def watch(self, call: Call, callback: Callable[[Callable[[], None]], object]) -> bool:
         """Watches a call until its handler has ended. ``False`` if it has ended already."""
 
-    def next(self, seconds: float) -> Callable[[], object] | None:
-        """Waits for the next call that ends early, and returns its errand.
+    def next(self, seconds: float) -> tuple[Callable[[Callable[[], None]], object], LeftToDo] | None:
+        """Waits for the next call that ends early.
 
-        ``None`` if no call was watched for ``seconds`` seconds.
+        Returns its callback, and what keeps the call under way until the callback has run. ``None`` if no call was
+        watched for ``seconds`` seconds.
         """
 
     @property
     def idle(self) -> bool:
         """Whether no call is watched, and no errand is left."""
+
+@final
+class LeftToDo:
+    """Keeps a call under way although its handler may have ended, until ``done`` is called."""
+
+    def done(self) -> None:
+        """To be called when the callback has run."""
 
 @final
 class Call:

@@ -193,3 +193,70 @@ def test_who_asks_late(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert "raised RuntimeError" in caplog.text
     assert "raised SystemExit" in caplog.text
     assert late.told.empty()
+
+
+@nearcall.service
+class Slow:
+    """What it is asked for takes longer than a call."""
+
+    def __init__(self) -> None:
+        self.may_go_on = threading.Event()
+        self.asked: set[int] = set()
+        self.told: list[int] = []
+
+    def _ask(self, number: int) -> None:
+        def tell() -> None:
+            self.may_go_on.wait(PATIENCE)
+            self.told.append(number)
+
+        nearcall.context().on_cancel(tell)
+        self.asked.add(number)
+
+    def give_up(self, number: int) -> None:
+        context = nearcall.context()
+        self._ask(number)
+        while not context.cancelled:
+            threading.Event().wait(0.001)
+
+    def add(self, a: int, b: int) -> int:
+        return a + b
+
+
+MOST = 20
+"""Calls that the server of slow callbacks may have under way."""
+
+
+def test_callbacks_that_wait_count_as_calls_under_way(new_url: str) -> None:
+    """However many calls a client opens and gives up: else it would make its server keep as many as it likes."""
+    slow = Slow()
+    with nearcall.Server(slow, new_url, max_pending=MOST) as server:
+        url = server.urls[0]
+        with nearcall.connect(url, Slow) as greedy, nearcall.connect(url, Slow) as other:
+            for number in range(6 * MOST):
+                begun = nearcall.start(greedy.give_up, number)
+                while number not in slow.asked and not begun.done():  # refused
+                    threading.Event().wait(0.001)
+                begun.cancel()
+            with pytest.raises(nearcall.ResourceExhausted, match=f"{MOST} calls under way"):
+                greedy.add(1, 2)
+            assert len(slow.asked) <= MOST
+            assert [other.add(number, 2) for number in range(20)] == list(range(2, 22))
+            slow.may_go_on.set()
+            while len(slow.told) < len(slow.asked):
+                threading.Event().wait(0.001)
+            while True:
+                with contextlib.suppress(nearcall.ResourceExhausted):
+                    assert greedy.add(1, 2) == 3
+                    break
+    assert sorted(slow.told) == sorted(slow.asked), "each once"
+
+
+def test_a_server_that_stops_waits_for_callbacks(new_url: str) -> None:
+    slow = Slow()
+    with nearcall.Server(slow, new_url) as server, nearcall.connect(server.urls[0], Slow) as client:
+        begun = nearcall.start(client.give_up, 1)
+        while not slow.asked:
+            threading.Event().wait(0.001)
+        begun.cancel()
+        threading.Timer(0.2, slow.may_go_on.set).start()
+    assert slow.told == [1]

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::server::{CallContext, EarlyEnds as CoreEarlyEnds, Request};
+use nearcall_core::lock::Mutex;
+use nearcall_core::server::{CallContext, EarlyEnds as CoreEarlyEnds, Request, UnderWay};
 use nearcall_core::{BufferPool, Compress, Failure};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -220,6 +221,26 @@ impl Call {
     }
 }
 
+/// A callback for a call that has ended early, and what keeps the call under way until the callback has run.
+struct Errand {
+    callback: Py<PyAny>,
+    under_way: Arc<UnderWay>,
+}
+
+/// Keeps a call under way although its handler may have returned, until `done` is called.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct LeftToDo(Mutex<Option<Arc<UnderWay>>>);
+
+#[pymethods]
+impl LeftToDo {
+    /// The callback has run. Harmless when repeated.
+    fn done(&self) {
+        let under_way = self.0.lock().take();
+        // Dropped outside the lock: the client's session may end with it.
+        drop(under_way);
+    }
+}
+
 /// Watches for calls whose caller stops waiting while the handler still runs.
 #[pyclass(frozen, module = "nearcall._core")]
 #[derive(Default)]
@@ -232,18 +253,18 @@ impl EarlyEnds {
         Self::default()
     }
 
-    /// Watches a call until its handler has returned. `next` returns `errand` if the call ends before that. Returns
+    /// Watches a call until its handler has returned. `next` returns `callback` if the call ends before that. Returns
     /// `False` if the handler has returned already.
-    fn watch(&self, call: &Bound<'_, Call>, errand: Py<PyAny>) -> bool {
-        call.get().context.when_early(&self.0, Box::new(errand))
+    fn watch(&self, call: &Bound<'_, Call>, callback: Py<PyAny>) -> bool {
+        call.get().context.when_early(&self.0, |under_way| Box::new(Errand { callback, under_way }))
     }
 
-    /// Waits for the next watched call that ends early, and returns its errand. Returns `None` if no call was watched
-    /// for `seconds`.
-    fn next(&self, py: Python<'_>, seconds: f64) -> Option<Py<PyAny>> {
+    /// Waits for the next watched call that ends early. Returns its callback, and what keeps the call under way until
+    /// the callback has run. Returns `None` if no call was watched for `seconds`.
+    fn next(&self, py: Python<'_>, seconds: f64) -> Option<(Py<PyAny>, LeftToDo)> {
         let until = Instant::now() + Duration::from_secs_f64(seconds);
-        let errand = detach(py, || self.0.next(until))?;
-        errand.downcast::<Py<PyAny>>().ok().map(|errand| *errand)
+        let errand = detach(py, || self.0.next(until))?.downcast::<Errand>().ok()?;
+        Some((errand.callback, LeftToDo(Mutex::new(Some(errand.under_way)))))
     }
 
     /// Whether no call is watched, and no errand is left.

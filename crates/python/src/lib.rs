@@ -65,7 +65,7 @@ mod _core {
     #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]
-    use super::context::{Call, EarlyEnds, current_call, on_end};
+    use super::context::{Call, EarlyEnds, LeftToDo, current_call, on_end};
     #[pymodule_export]
     use super::deadline::{note_block, set_call_variables};
     #[pymodule_export]

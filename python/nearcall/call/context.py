@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast, overload
 
@@ -99,26 +97,34 @@ class Context:
 
         For a coroutine handler, ``callback`` is called in its event loop. For others, one thread calls the callbacks of
         all calls: ``callback`` should only set an event or give something else up, and not wait. What it raises goes to
-        the log. After the handler has ended it is not called any more.
+        the log. After the handler has ended it is not called any more. Until it has run the call is under way: it counts
+        among the server's ``max_pending``, and a server that stops waits for it.
 
         Raises:
             TypeError: ``callback`` is no function, or an ``async def``.
         """
         _check_callback(callback)
-        call = self._call
+        context = copy_context()
+
+        def call_here(done: Callable[[], None]) -> None:
+            context.run(callback)
+            done()
+
         if current_request.get() is None:
-            watch_early_end(call, partial(copy_context().run, callback))
+            watch_early_end(self._call, call_here)
             return
         # asyncio is imported already, because this is a task.
         import asyncio
 
-        loop, context = asyncio.get_running_loop(), copy_context()
+        loop = asyncio.get_running_loop()
 
-        def call_in_loop() -> None:
-            with suppress(RuntimeError):  # the loop is closed, and its tasks are cancelled
-                loop.call_soon_threadsafe(callback, context=context)
+        def call_in_loop(done: Callable[[], None]) -> None:
+            try:
+                loop.call_soon_threadsafe(_call_both, callback, done, context=context)
+            except RuntimeError:  # the loop is closed, and its tasks are cancelled
+                done()
 
-        watch_early_end(call, call_in_loop)
+        watch_early_end(self._call, call_in_loop)
 
     def _on_end(self, observer: Callable[[int], object]) -> bool:
         """Calls ``observer`` with the number of the status code with which the call ends, once that is sent.
@@ -153,6 +159,13 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<call of {self.method}>"
+
+
+def _call_both(callback: Callable[[], object], done: Callable[[], None]) -> None:
+    try:
+        callback()
+    finally:
+        done()
 
 
 def _check_callback(callback: object) -> None:

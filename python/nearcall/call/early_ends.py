@@ -11,6 +11,8 @@ from ..log import ERROR, log
 
 __all__ = ["watch_early_end"]
 
+Callback = Callable[[Callable[[], None]], object]
+
 _IDLE = 1.0
 """Seconds for which the thread stays while no call is watched."""
 
@@ -29,9 +31,9 @@ class _EarlyEnds:
         self._core = _core.EarlyEnds()
         self._thread: threading.Thread | None = None
 
-    def watch(self, call: _core.Call, errand: Callable[[], object]) -> bool:
+    def watch(self, call: _core.Call, callback: Callback) -> bool:
         with self._lock:
-            watched = self._core.watch(call, errand)
+            watched = self._core.watch(call, callback)
             if watched and self._thread is None:
                 thread = threading.Thread(target=self._run, name="nearcall-early-ends", daemon=True)
                 thread.start()
@@ -40,14 +42,16 @@ class _EarlyEnds:
 
     def _run(self) -> None:
         while True:
-            errand = self._core.next(_IDLE)
-            if errand is not None:
+            found = self._core.next(_IDLE)
+            if found is not None:
+                callback, left = found
                 try:
-                    errand()
-                except (Exception, SystemExit) as error:  # the thread serves all calls
+                    callback(left.done)
+                except BaseException as error:  # the thread serves all calls
+                    left.done()
                     log(ERROR, "a callback for the early end of a call raised %s", type(error).__name__, error=error)
-                # While waiting for the next errand, this thread must not keep alive what the last one refers to.
-                del errand
+                # While waiting for the next callback, this thread must not keep alive what the last one refers to.
+                del found, callback, left
                 continue
             with self._lock:
                 if self._core.idle:
@@ -60,11 +64,13 @@ _ends = _EarlyEnds()
 os.register_at_fork(after_in_child=_ends.begin)
 
 
-def watch_early_end(call: _core.Call, errand: Callable[[], object]) -> bool:
-    """Runs ``errand``, once and in a thread of its own, if the caller gives the call up or is gone, or its deadline
-    passes, before the handler has ended. If that has happened already, it runs at once. What it raises goes to the log.
+def watch_early_end(call: _core.Call, callback: Callback) -> bool:
+    """Calls ``callback``, once and in a thread of its own, if the caller gives the call up or is gone, or its deadline
+    passes, before the handler has ended. If that has happened already, at once. What it raises goes to the log.
+
+    ``callback`` gets a function, to be called when all that it stands for is done. Until then the call is under way.
 
     Returns:
         Whether ``errand`` may still run: not if the handler has ended.
     """
-    return _ends.watch(call, errand)
+    return _ends.watch(call, callback)

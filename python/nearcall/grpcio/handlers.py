@@ -188,7 +188,12 @@ def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], 
 
 def _watch(outcome: Outcome) -> None:
     """Runs the callbacks of a call as soon as it has ended early."""
-    watch_early_end(outcome.call, outcome.run_callbacks)
+
+    def run(done: Callable[[], None]) -> None:
+        outcome.run_callbacks()
+        done()
+
+    watch_early_end(outcome.call, run)
 
 
 def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:

@@ -48,7 +48,7 @@ use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Limits, Welcome};
 
 pub use crate::exports::{HandlerKind, MethodRouting, Release};
-pub use call::{CallContext, CallObserver, ItemOutcome, NextItem, ServerCall};
+pub use call::{CallContext, CallObserver, ItemOutcome, NextItem, ServerCall, UnderWay};
 pub use connection::ServerConnection;
 pub use directory::ServedMethods;
 pub use early_ends::{EarlyEnds, Errand};

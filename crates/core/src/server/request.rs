@@ -11,7 +11,7 @@ use nearcall_wire::{Failure, FrameHead, Kind};
 use crate::exports::Export;
 use crate::exports::MethodRouting;
 use crate::given::given_in;
-use crate::server::call::{CallContext, CallObserver, ServerCall};
+use crate::server::call::{CallContext, CallObserver, Held, ServerCall};
 use crate::server::connection::ServerConnection;
 use crate::server::inbound::Inbound;
 use crate::server::statistics::Measured;
@@ -33,9 +33,9 @@ pub struct Request {
     pub(in crate::server) routing: MethodRouting,
     /// The object that is called; `None` for a method of a service.
     pub target: Option<Arc<Export>>,
-    /// The bytes of the arguments in the client's account, until the request is dropped.
-    pub(in crate::server) _charge: Option<Charge>,
-    /// What the arguments take as values, in the client's account, until the request is dropped.
+    /// The bytes of the arguments in the client's account, until the call is over.
+    pub(in crate::server) charge: Option<Charge>,
+    /// What the arguments take as values, in the client's account, until the call is over.
     pub values: ValuesCharge,
     /// Present if more frames may come for the call.
     pub call: Option<Arc<ServerCall>>,
@@ -68,6 +68,9 @@ impl OnewayTurn {
 
 impl Drop for Request {
     fn drop(&mut self) {
+        if let Some(under_way) = self.context.get().and_then(|context| context.under_way()) {
+            under_way.keep(self.charge.take(), std::mem::take(&mut self.values));
+        }
         self.finish();
     }
 }
@@ -127,6 +130,7 @@ impl Request {
                 metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
                 trailing: Mutex::default(),
                 watched: Arc::default(),
+                held: Held::default(),
                 compress: Mutex::default(),
                 was_compressed: Incoming::was_compressed(&self.head),
             })
@@ -291,14 +295,14 @@ impl Request {
         }
     }
 
-    /// The call is no longer under way, even if something still holds this request. Harmless when repeated.
+    /// The handler has returned. The call is no longer under way, even if something still holds this request, unless a
+    /// callback of the handler has yet to run. Harmless when repeated.
     pub fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
-            // Release: once `stop` sees the count, it also sees that the reply was sent.
-            self.connection().shared.in_flight.fetch_sub(1, Ordering::Release);
-            if let Some(context) = self.context.get() {
+            let under_way = self.context.get().and_then(|context| {
                 context.dismiss_watchers();
-            }
+                context.under_way()
+            });
             if let Some(measured) = &self.measured {
                 measured.finish();
             }
@@ -312,7 +316,10 @@ impl Request {
                 self.inbound.oneway.one_finished();
             }
             self.connection().link.finished(self.head.call);
-            self.connection().session().one_finished();
+            match under_way {
+                Some(under_way) => under_way.count_alone(),
+                None => self.connection().one_finished(),
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use nearcall_transport::{Body, BufferPool, Compress, LinkError, Outgoing, Peer};
 use nearcall_wire::{Kind, Metadata};
 
 use crate::server::call::server_call::ServerCall;
+use crate::server::call::under_way::{Held, UnderWay};
 use crate::server::connection::ServerConnection;
 use crate::server::early_ends::{EarlyEnds, Errand, Watched};
 use crate::server::statistics::Snapshot;
@@ -30,6 +31,7 @@ pub struct CallContext {
     /// What goes back with the end of the call.
     pub trailing: Mutex<Metadata>,
     pub(in crate::server) watched: Arc<Watched>,
+    pub(in crate::server) held: Held,
     pub(in crate::server) compress: Mutex<Compress>,
     /// The arguments came compressed.
     pub(in crate::server) was_compressed: bool,
@@ -106,9 +108,9 @@ impl CallContext {
     }
 
     /// Lets `ends` run the errand if nobody waits for the call any more before its handler is through. `false` if the
-    /// handler is through already.
-    pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: Errand) -> bool {
-        let number = ends.put(self.deadline, errand);
+    /// handler is through already. The errand is made of what whoever runs it lets go of when that is done.
+    pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: impl FnOnce(Arc<UnderWay>) -> Errand) -> bool {
+        let number = ends.put(self.deadline, errand(self.held.hold(&self.connection)));
         if !self.watched.add(ends, number, self.id, &self.connection.watched_calls) {
             ends.forget(number);
             return false;
@@ -118,6 +120,11 @@ impl CallContext {
             ends.note(number);
         }
         true
+    }
+
+    /// What counts the call, if anybody holds that.
+    pub(in crate::server) fn under_way(&self) -> Option<Arc<UnderWay>> {
+        self.held.get()
     }
 
     /// The handler is through, and its caller is about to hear of that.

@@ -2,7 +2,10 @@
 
 mod context;
 mod server_call;
+mod under_way;
 
 pub use context::CallContext;
 pub(in crate::server) use server_call::Told;
 pub use server_call::{CallObserver, ItemOutcome, NextItem, ServerCall};
+pub(in crate::server) use under_way::Held;
+pub use under_way::UnderWay;

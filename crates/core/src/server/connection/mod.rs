@@ -201,6 +201,13 @@ impl ServerConnection {
         &self.session
     }
 
+    /// A call that has come over it is over.
+    pub(in crate::server) fn one_finished(&self) {
+        // Release: `stop` sees the reply sent once it sees the count.
+        self.shared.in_flight.fetch_sub(1, Ordering::Release);
+        self.session.one_finished();
+    }
+
     /// Whether the connection is gone.
     #[must_use]
     pub fn is_dead(&self) -> bool {

@@ -132,7 +132,7 @@ impl Inbound<Request> {
             payload: event.payload,
             routing: method.unwrap_or_default(),
             target,
-            _charge: charge,
+            charge,
             values: ValuesCharge::default(),
             call: None,
             deadline,
