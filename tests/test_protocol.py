@@ -24,7 +24,7 @@ import nearcall
 
 CALL, ITEM, END, REPLY, ERROR, CANCEL, CREDIT, PING, PONG = range(1, 10)
 RELEASE = 12
-PARTS, NAMED, BACK, TARGET = 4, 8, 32, 64
+PARTS, NAMED, UNREAD, BACK, TARGET = 4, 8, 16, 32, 64
 RING = 4096
 encode, decode, Ext = msgspec.msgpack.encode, msgspec.msgpack.decode, msgspec.msgpack.Ext
 
@@ -391,7 +391,7 @@ def test_an_object_of_the_server(client: Client) -> None:
     client.release(number)
     client.send(CALL, encode([1]), TARGET, "put", number)
     gone = client.receive()
-    assert (gone.kind, gone.rest[0]) == (ERROR, 5)
+    assert (gone.kind, gone.flags, gone.rest[0]) == (ERROR, UNREAD, 5)
 
 
 def test_an_object_of_the_client(client: Client) -> None:

@@ -23,6 +23,7 @@ BACK, TARGET = 32, 64
 RELEASE = 12
 REFERENCE = 8
 NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 5, 8, 12
+UNREAD = 16
 PATIENCE = 20.0
 MOST = 50
 
@@ -364,6 +365,29 @@ def test_what_is_given_with_a_call_that_is_refused_is_let_go_of(
     caller.peer.send(frame(CALL, payload, method=number, call=9, flags=flags, deadline=deadline, parts=parts))
     assert let_go_of(caller, 5) == 1
     assert caller.lives()
+
+
+def test_what_is_given_with_a_call_of_nothing_is_said_to_be_unread(caller: Caller) -> None:
+    """Nobody knows where references stand in it: who gave them takes them back."""
+    for number, target in ((caller.numbers["Box.content"], 12345), (caller.numbers["Box.content"], None), (4000, None)):
+        caller.peer.send(call_of(number, 9, [EAR], target))
+        refused = caller.peer.receive(PATIENCE)
+        assert (refused.kind, refused.flags) == (ERROR, UNREAD)
+    # Where it is known, they are let go of.
+    refused = caller.call("Store.listen", [[EAR, 1]])
+    while refused.kind == RELEASE:
+        refused = caller.peer.receive(PATIENCE)
+    assert (refused.kind, refused.flags) == (ERROR, 0)
+
+
+def test_what_is_given_in_a_stream_that_is_refused_is_let_go_of(runtime_dir: os.PathLike[str]) -> None:
+    url = url_of("unix", runtime_dir) + "-few"
+    with nearcall.Server(HereStore(), url, max_streams=1), Caller(url) as caller:
+        for call in (8, 9):
+            caller.peer.send(frame(CALL, b"", method=caller.numbers["Store.first"], call=call))
+        assert failure(caller.peer.receive(PATIENCE)) == (ERROR, RESOURCE_EXHAUSTED)
+        caller.peer.send(*[frame(ITEM, encode(EAR), call=9)] * 2)
+        assert let_go_of(caller, 5) == 2
 
 
 @pytest.mark.parametrize("method", ["first", "first_in_loop"])

@@ -193,7 +193,8 @@ impl PendingCall {
             request.metadata = metadata;
             (request.compress, request.encoding) = compression;
             core.stay_awake();
-            core.begin(&request, Expected { in_loop: true, references: method.reply.references })
+            let (references, given) = (method.reply.references, encoded.given());
+            core.begin(&request, Expected { in_loop: true, references, given })
         });
         let id = match begun {
             Ok(id) => {

@@ -1,5 +1,7 @@
 //! A payload about to be sent, and the Python objects that its bytes lie in.
 
+use std::num::NonZeroU64;
+
 use nearcall_core::{Body, Outgoing};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
@@ -124,6 +126,12 @@ impl<'py> Encoded<'py> {
     #[inline]
     pub(crate) fn send<R: Send>(&self, py: Python<'_>, send: impl FnOnce(Body<'_>) -> R + Send) -> R {
         self.with(|body| if body.len() < LONG { send(body) } else { detach(py, || send(body)) })
+    }
+
+    /// The numbers of the objects that are given with the payload.
+    #[inline]
+    pub(crate) fn given(&self) -> &[NonZeroU64] {
+        self.unsent.as_ref().map_or(&[], |unsent| unsent.given())
     }
 
     /// To be called when the payload was sent: the other side now has the objects given with it.

@@ -1,5 +1,6 @@
 //! How a call with streams is begun, and begun once more after its server has refused it.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,7 +56,7 @@ pub(crate) fn begin_stream(
             let kept = if is_plain { Kept::new(body) } else { None };
             let mut request = request(calling, method.get(), body, flags, surroundings.micros(), metadata.clone());
             (request.compress, request.encoding) = compression;
-            begin(&core, method.get(), &request, for_loop).map(|id| (id, kept))
+            begin(&core, method.get(), &request, for_loop, encoded.given()).map(|id| (id, kept))
         });
         match begun {
             Ok((id, kept)) => {
@@ -103,8 +104,14 @@ fn request<'a>(
     }
 }
 
-fn begin(core: &Core, method: &Method, request: &Outgoing<'_>, in_loop: bool) -> Result<CallId, Failure> {
-    core.begin(request, Expected { in_loop, references: method.reply.references })
+fn begin(
+    core: &Core,
+    method: &Method,
+    request: &Outgoing<'_>,
+    in_loop: bool,
+    given: &[NonZeroU64],
+) -> Result<CallId, Failure> {
+    core.begin(request, Expected { in_loop, references: method.reply.references, given })
 }
 
 /// A call that is begun once more.
@@ -132,9 +139,9 @@ impl Anew<'_> {
         (request.compress, request.encoding) = self.surroundings.compression(py)?;
         // An event loop must not wait.
         let begun = if self.for_loop {
-            begin(core, self.method, &request, true)
+            begin(core, self.method, &request, true, &[])
         } else {
-            detach(py, || begin(core, self.method, &request, false))
+            detach(py, || begin(core, self.method, &request, false, &[]))
         };
         Ok(begun)
     }

@@ -166,7 +166,7 @@ impl Stream {
                 let frame = Outgoing { compress, ..Outgoing::new(kind, Body::Whole(&bytes)) };
                 match kind {
                     // All kept items together are less than a stream may send before the server grants more.
-                    Kind::Item => core.try_send_item(id, &frame, until).map(|sent| sent == Some(true)),
+                    Kind::Item => core.try_send_item(id, &frame, &[], until).map(|sent| sent == Some(true)),
                     _ => core.end_stream(id, until).map(|()| true),
                 }
             };

@@ -230,7 +230,7 @@ impl Stream {
             match self.route.keep(&item) {
                 Keeping::Kept => (Ok(Some(true)), None),
                 Keeping::Wait => (Ok(None), None),
-                Keeping::Send(leg) => (leg.core.try_send_item(leg.id, &item, self.until), Some(leg)),
+                Keeping::Send(leg) => (leg.core.try_send_item(leg.id, &item, encoded.given(), self.until), Some(leg)),
             }
         });
         let sent = sent?;
@@ -452,7 +452,8 @@ impl Stream {
         loop {
             let sent = encoded.with(|body| {
                 let item = Outgoing { compress, ..Outgoing::new(Kind::Item, body) };
-                detach(py, || leg.core.send_item(leg.id, &item, until))
+                let given = encoded.given();
+                detach(py, || leg.core.send_item(leg.id, &item, given, until))
             });
             match sent {
                 Ok(false) if self.route.keeps() => return self.goes_on(py, leg),

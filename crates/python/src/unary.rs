@@ -144,7 +144,7 @@ impl Unary {
         &self,
         call: &Call<'_, '_>,
         core: &Arc<Core>,
-        begin: impl FnOnce(&Outgoing<'_>, Expected) -> Result<(CallId, T), Failure> + Send,
+        begin: impl FnOnce(&Outgoing<'_>, Expected<'_>) -> Result<(CallId, T), Failure> + Send,
     ) -> PyResult<Result<Sent<T>, Failure>> {
         let py = call.py;
         let successor = self.method.get().successor(py);
@@ -165,7 +165,8 @@ impl Unary {
             request.deadline_us = call.surroundings.micros();
             request.metadata = metadata;
             (request.compress, request.encoding) = compression;
-            detach(py, || begin(&request, Expected { in_loop: false, references: method.reply.references }))
+            let (references, given) = (method.reply.references, encoded.given());
+            detach(py, || begin(&request, Expected { in_loop: false, references, given }))
         });
         match begun {
             Ok((id, first)) => {

@@ -23,6 +23,11 @@ impl Unsent {
         (!given.is_empty()).then(|| Box::new(Self { core: Arc::clone(core), given }))
     }
 
+    /// The numbers of the objects.
+    pub(crate) fn given(&self) -> &[NonZeroU64] {
+        &self.given
+    }
+
     /// To be called when the message was sent: the other side has the objects.
     pub(crate) fn sent(mut self) {
         self.given.clear();

@@ -163,6 +163,12 @@ impl Incoming {
         self.head.kind == Kind::Error && self.head.flags & flags::UNBEGUN != 0
     }
 
+    /// Whether the other side holds nothing of what was given with the call that this frame ends.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        self.head.kind == Kind::Error && self.head.flags & flags::UNREAD != 0
+    }
+
     /// The same frame, marked as one whose message arrived compressed if `was` is set.
     pub(crate) fn that_was_compressed(mut self, was: bool) -> Self {
         if was {

@@ -64,7 +64,7 @@ pub struct CallKey {
 pub struct Outgoing<'a> {
     /// The kind of the frame.
     pub kind: Kind,
-    /// [`Outgoing::NAMED`], [`Outgoing::ONEWAY`], [`Outgoing::UNBEGUN`] and [`Outgoing::LAST`].
+    /// [`Outgoing::NAMED`], [`Outgoing::ONEWAY`], [`Outgoing::UNBEGUN`], [`Outgoing::UNREAD`] and [`Outgoing::LAST`].
     pub flags: u8,
     /// Index of the method, for calls.
     pub method: u16,
@@ -89,6 +89,8 @@ impl<'a> Outgoing<'a> {
     pub const NAMED: u8 = flags::NAMED;
     /// In an error: the call was not begun.
     pub const UNBEGUN: u8 = flags::UNBEGUN;
+    /// See [`flags::UNREAD`].
+    pub const UNREAD: u8 = flags::UNREAD;
     /// See [`flags::LAST`].
     pub const LAST: u8 = flags::LAST;
     /// The caller does not wait for a reply.

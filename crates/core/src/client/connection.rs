@@ -91,11 +91,13 @@ pub(crate) trait Receiver: Send + Sync {
 
 /// What is known of the answer to a call before it comes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Expected {
+pub struct Expected<'a> {
     /// An event loop waits for it.
     pub in_loop: bool,
     /// It may hold references.
     pub references: bool,
+    /// The references that are given with the call: the answer may say that nobody has them.
+    pub given: &'a [NonZeroU64],
 }
 
 /// Why a wait ended without an event.
@@ -295,7 +297,7 @@ impl Connection {
     ///
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
-    pub fn begin(&self, request: &Outgoing<'_>, expected: Expected) -> Result<CallId, Failure> {
+    pub fn begin(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
         self.begin_by(Self::send, request, expected)
     }
 
@@ -304,7 +306,7 @@ impl Connection {
     ///
     /// # Errors
     /// As for [`Connection::begin`]; `RESOURCE_EXHAUSTED` if too much waits for room already.
-    pub fn begin_ahead(&self, request: &Outgoing<'_>, expected: Expected) -> Result<CallId, Failure> {
+    pub fn begin_ahead(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
         self.begin_by(Self::send_later, request, expected)
     }
 
@@ -313,9 +315,9 @@ impl Connection {
         &self,
         send: impl FnOnce(&Self, u32, &Outgoing<'_>) -> Result<(), Failure>,
         request: &Outgoing<'_>,
-        expected: Expected,
+        expected: Expected<'_>,
     ) -> Result<CallId, Failure> {
-        let Expected { in_loop, references } = expected;
+        let Expected { in_loop, references, given } = expected;
         self.listen_first()?;
         if !in_loop && let Some(receiver) = self.received.get() {
             receiver.may_wait()?;
@@ -325,9 +327,11 @@ impl Connection {
             // Relaxed: the loop's own thread sends next.
             self.in_loop.store(true, Ordering::Relaxed);
         }
-        let id = self.table.lock().begin(waker, references)?;
+        let id = self.table.lock().begin(waker, references, given)?;
         if let Err(error) = send(self, id.number(), request) {
-            self.table.lock().end(id);
+            let mut table = self.table.lock();
+            table.ungive(id, given);
+            table.end(id);
             return Err(error);
         }
         Ok(id)
@@ -367,7 +371,8 @@ impl Connection {
         self.is_usable()
     }
 
-    /// Sends an item of the call's stream, waiting for credit. `false` if the call has ended: take its outcome then.
+    /// Sends an item of the call's stream, and with it what is `given`, waiting for credit. `false` if the call has ended:
+    /// take its outcome then.
     ///
     /// # Errors
     /// [`NoEvent::Interrupted`], [`NoEvent::DeadlinePassed`], or the failure to send.
@@ -375,6 +380,7 @@ impl Connection {
         &self,
         id: CallId,
         item: &Outgoing<'_>,
+        given: &[NonZeroU64],
         deadline: Option<Instant>,
     ) -> Result<bool, Result<NoEvent, Failure>> {
         let cost = cost(item.len());
@@ -383,13 +389,15 @@ impl Connection {
             if call.arrived.iter().any(Incoming::ends_call) {
                 return Some(false);
             }
-            (call.credit > 0).then(|| {
-                call.credit -= cost;
-                true
-            })
+            if call.credit <= 0 {
+                return None;
+            }
+            call.credit -= cost;
+            table.give(id, given);
+            Some(true)
         });
         match paid {
-            Ok(true) => self.send_until(id.number(), item, deadline).map(|()| true).map_err(Err),
+            Ok(true) => self.send_paid_item(id, item, given, deadline).map(|()| true).map_err(Err),
             Ok(false) => Ok(false),
             Err(no_event) => Err(Ok(no_event)),
         }
@@ -403,6 +411,7 @@ impl Connection {
         &self,
         id: CallId,
         item: &Outgoing<'_>,
+        given: &[NonZeroU64],
         deadline: Option<Instant>,
     ) -> Result<Option<bool>, Failure> {
         {
@@ -415,8 +424,23 @@ impl Connection {
                 return Ok(None);
             }
             call.credit -= cost(item.len());
+            table.give(id, given);
         }
-        self.send_until(id.number(), item, deadline).map(|()| Some(true))
+        self.send_paid_item(id, item, given, deadline).map(|()| Some(true))
+    }
+
+    fn send_paid_item(
+        &self,
+        id: CallId,
+        item: &Outgoing<'_>,
+        given: &[NonZeroU64],
+        deadline: Option<Instant>,
+    ) -> Result<(), Failure> {
+        let sent = self.send_until(id.number(), item, deadline);
+        if sent.is_err() && !given.is_empty() {
+            self.table.lock().ungive(id, given);
+        }
+        sent
     }
 
     /// Says that the call's stream is complete.
@@ -463,7 +487,7 @@ impl Connection {
     /// As for a call.
     pub fn ping(&self, deadline: Option<Instant>) -> Result<Duration, Result<NoEvent, Failure>> {
         self.listen_first().map_err(Err)?;
-        let id = self.table.lock().begin(Waker::None, false).map_err(Err)?;
+        let id = self.table.lock().begin(Waker::None, false, &[]).map_err(Err)?;
         let begun = Instant::now();
         let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
         let sent = self.send_until(id.number(), &ping, deadline).map_err(Err);

@@ -267,7 +267,9 @@ impl Connection {
                 }
             }
             kind => {
-                let is_mine = if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
+                let is_mine = if event.is_unread() {
+                    self.deliver_refusal(arrived, mine)?
+                } else if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
                     self.deliver_home(arrived, mine)?
                 } else {
                     self.table.leading(|table| table.deliver(arrived, mine))?
@@ -298,6 +300,14 @@ impl Connection {
             }
             self.table.leading(|table| table.deliver(arrived, mine))
         })
+    }
+
+    /// Delivers the end of a call of which the other side holds nothing.
+    #[cold]
+    fn deliver_refusal(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
+        let (delivered, refused) = self.table.leading(|table| (table.deliver(arrived, mine), table.take_refused()));
+        self.exports.take_back(&refused);
+        delivered
     }
 
     /// The server broke the protocol: the connection is lost. Returns the event with which `mine` ends.

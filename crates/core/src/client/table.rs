@@ -72,8 +72,19 @@ pub(super) struct Call {
     ended: bool,
     /// What comes for it may hold references.
     pub(super) references: bool,
-    /// The last call of this slot that was given up before its end had come, if its frames may hold references.
-    left: Option<CallId>,
+    /// References in what was sent for it. The peer may yet say that it holds none of them.
+    given: Vec<NonZeroU64>,
+    /// The last call of this slot that was given up before its end had come, if there are references to be looked for.
+    left: Option<Left>,
+}
+
+/// A call that was given up before its end had come.
+#[derive(Debug)]
+struct Left {
+    id: CallId,
+    /// As of the call.
+    references: bool,
+    given: Vec<NonZeroU64>,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +104,8 @@ pub(super) struct Table {
     woken: Woken,
     /// References in events that nobody will ever read.
     unread: Vec<NonZeroU64>,
+    /// References that this side has given and the peer does not hold.
+    refused: Vec<NonZeroU64>,
 }
 
 /// The table and its lock.
@@ -205,7 +218,7 @@ impl Unbegun<'_> {
 
 impl Table {
     /// Registers a call.
-    pub(super) fn begin(&mut self, waker: Waker, references: bool) -> Result<CallId, Failure> {
+    pub(super) fn begin(&mut self, waker: Waker, references: bool, given: &[NonZeroU64]) -> Result<CallId, Failure> {
         if let Some(failure) = &self.dead {
             return Err(failure.clone());
         }
@@ -219,6 +232,8 @@ impl Table {
             call.heads = 0;
             call.ended = false;
             call.references = references;
+            // Empty since the end of the call before it.
+            call.given.extend_from_slice(given);
             return Ok(call.id);
         }
         let slot = self.calls.len() as u32;
@@ -241,6 +256,7 @@ impl Table {
             heads: 0,
             ended: false,
             references,
+            given: given.to_vec(),
             left: None,
         };
         self.calls.push(call);
@@ -271,13 +287,14 @@ impl Table {
         let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else { return };
         call.live = false;
         let ended = call.ended;
-        if call.references {
+        let (references, given) = (call.references, std::mem::take(&mut call.given));
+        if references {
             for event in &call.arrived {
                 self.unread.extend(given_in(&event.head, &event.payload));
             }
-            if !call.ended {
-                call.left = Some(id);
-            }
+        }
+        if !call.ended && (references || !given.is_empty()) {
+            call.left = Some(Left { id, references, given });
         }
         call.arrived.clear();
         let waker = std::mem::replace(&mut call.waker, Waker::None);
@@ -340,7 +357,7 @@ impl Table {
         let id = CallId(event.head.call);
         let ends = event.ends_call();
         // The call has ended here, which the peer could not know yet.
-        let Some(call) = self.get(id) else {
+        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else {
             self.note_unread(id, event);
             return Ok(false);
         };
@@ -351,6 +368,12 @@ impl Table {
         if ends && call.heads > 0 {
             // A peer that has sent metadata of a call has begun it, whatever it says of that later.
             event.head.flags &= !flags::UNBEGUN;
+        }
+        if event.is_unread() {
+            self.refused.append(&mut call.given);
+        } else if !call.given.is_empty() {
+            // The peer has begun with what it was sent.
+            call.given.clear();
         }
         match event.head.kind {
             Kind::Credit => {
@@ -389,16 +412,44 @@ impl Table {
     /// Looks for references in what comes for a call that was given up.
     #[cold]
     fn note_unread(&mut self, id: CallId, event: &Incoming) {
-        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.left == Some(id)) else { return };
-        if event.ends_call() {
-            call.left = None;
+        let Some(slot) = self.calls.get_mut(id.slot()) else { return };
+        let Some(left) = slot.left.as_mut().filter(|left| left.id == id) else { return };
+        if left.references {
+            self.unread.extend(given_in(&event.head, &event.payload));
         }
-        self.unread.extend(given_in(&event.head, &event.payload));
+        if event.is_unread() {
+            self.refused.append(&mut left.given);
+        }
+        if event.ends_call() {
+            slot.left = None;
+        }
     }
 
     /// Takes out the references that nobody will read: the peer must learn that nobody holds them.
     pub(super) fn take_unread(&mut self) -> Vec<NonZeroU64> {
         std::mem::take(&mut self.unread)
+    }
+
+    /// More was given, in an item of the call.
+    pub(super) fn give(&mut self, id: CallId, given: &[NonZeroU64]) {
+        if let Some(call) = self.get(id) {
+            call.given.extend_from_slice(given);
+        }
+    }
+
+    /// What was to give that was not sent.
+    pub(super) fn ungive(&mut self, id: CallId, given: &[NonZeroU64]) {
+        let Some(call) = self.get(id) else { return };
+        for one in given {
+            if let Some(at) = call.given.iter().rposition(|other| other == one) {
+                call.given.swap_remove(at);
+            }
+        }
+    }
+
+    /// Takes out what this side has given in vain: the peer does not hold it.
+    pub(super) fn take_refused(&mut self) -> Vec<NonZeroU64> {
+        std::mem::take(&mut self.refused)
     }
 
     /// Takes the oldest event of a call. The call is forgotten with its last one.
@@ -434,10 +485,10 @@ mod tests {
     #[test]
     fn a_late_frame_does_not_reach_the_next_call_in_the_slot() {
         let mut table = Table::default();
-        let old = table.begin(Waker::None, false).expect("alive");
+        let old = table.begin(Waker::None, false, &[]).expect("alive");
         table.end(old);
         let new = loop {
-            let id = table.begin(Waker::None, false).expect("alive");
+            let id = table.begin(Waker::None, false, &[]).expect("alive");
             if id.slot() == old.slot() {
                 break id;
             }
@@ -453,7 +504,7 @@ mod tests {
         let mut table = Table::default();
         let mut numbers = std::collections::HashSet::new();
         for _ in 0..100_000 {
-            let id = table.begin(Waker::None, false).expect("alive");
+            let id = table.begin(Waker::None, false, &[]).expect("alive");
             assert!(numbers.insert(id.number()), "the late reply to an earlier call would be that to this one");
             table.end(id);
         }
@@ -463,7 +514,7 @@ mod tests {
     #[test]
     fn every_thread_that_waits_for_a_call_is_woken_and_no_earlier_than_the_table_is_free() {
         let table = SharedTable::default();
-        let id = table.lock().begin(Waker::None, false).expect("alive");
+        let id = table.lock().begin(Waker::None, false, &[]).expect("alive");
         let reader = std::thread::current();
         std::thread::scope(|scope| {
             let (waits, waiting) = std::sync::mpsc::channel();
@@ -495,7 +546,7 @@ mod tests {
     #[test]
     fn the_death_of_the_connection_reaches_every_call_once() {
         let mut table = Table::default();
-        let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None, false).expect("alive")).collect();
+        let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None, false, &[]).expect("alive")).collect();
         let failure = Failure::new(Failure::UNAVAILABLE, "gone");
         table.die(&failure, Unbegun::These(&[calls[1].number()]));
         table.die(&Failure::new(Failure::UNKNOWN, "again"), Unbegun::All);
@@ -506,13 +557,13 @@ mod tests {
             assert!(table.take(id).is_none());
         }
         assert_eq!(table.live(), 0);
-        assert_eq!(table.begin(Waker::None, false), Err(failure));
+        assert_eq!(table.begin(Waker::None, false, &[]), Err(failure));
     }
 
     #[test]
     fn after_a_last_goodbye_all_calls_are_unbegun_but_those_that_have_shown_otherwise() {
         let mut table = Table::default();
-        let ids: Vec<CallId> = (0..2).map(|_| table.begin(Waker::None, false).expect("alive")).collect();
+        let ids: Vec<CallId> = (0..2).map(|_| table.begin(Waker::None, false, &[]).expect("alive")).collect();
         let head = Incoming::new(FrameHead::new(Kind::Head, ids[0].number()), &[]);
         table.deliver(&mut Some(head), None).expect("may be sent");
         table.die(&Failure::new(Failure::UNAVAILABLE, "stopped"), Unbegun::All);
@@ -522,11 +573,41 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_with_a_call_that_nobody_has_read_is_the_givers_again() {
+        let given: Vec<NonZeroU64> = (1..=3).map(|id| NonZeroU64::new(id).expect("not 0")).collect();
+        let event = |id: CallId, kind: Kind, flags: u8| {
+            let mut head = FrameHead::new(kind, id.number());
+            head.flags = flags;
+            Some(Incoming::new(head, &8u64.to_le_bytes()))
+        };
+        let mut table = Table::default();
+        let mut refused_after = |before: &[(Kind, u8)], gives_up: bool, flags: u8| {
+            let id = table.begin(Waker::None, false, &given[..1]).expect("alive");
+            table.give(id, &given[1..]);
+            table.ungive(id, &given[2..]);
+            for &(kind, flags) in before {
+                table.deliver(&mut event(id, kind, flags), None).expect("may be sent");
+            }
+            if gives_up {
+                table.end(id);
+            }
+            table.deliver(&mut event(id, Kind::Error, flags), None).expect("may be sent");
+            table.end(id);
+            table.take_refused()
+        };
+        for gives_up in [false, true] {
+            assert_eq!(refused_after(&[], gives_up, flags::UNREAD), &given[..2], "once");
+            assert_eq!(refused_after(&[], gives_up, 0), [], "it may have been read");
+            assert_eq!(refused_after(&[(Kind::Credit, 0)], gives_up, flags::UNREAD), [], "it was begun");
+        }
+    }
+
+    #[test]
     fn a_server_that_sends_more_than_it_may_is_found_out() {
         let item =
             |id: CallId, kind: Kind, len: usize| Some(Incoming::new(FrameHead::new(kind, id.number()), &vec![0; len]));
         let mut table = Table::default();
-        let id = table.begin(Waker::None, false).expect("alive");
+        let id = table.begin(Waker::None, false, &[]).expect("alive");
         assert!(table.deliver(&mut item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());
         assert!(
             table.deliver(&mut item(id, Kind::Item, WINDOW as usize), None).is_ok(),

@@ -34,6 +34,8 @@ impl EndedGiving {
 
     /// A call has ended whose late items may still give references.
     pub(super) fn end(&self, call: u32) {
+        // Relaxed: as in `begin`. One that was refused has not begun.
+        self.any.store(true, Ordering::Relaxed);
         let mut calls = self.calls.lock();
         if calls.len() >= MOST_ENDED {
             calls.pop_front();

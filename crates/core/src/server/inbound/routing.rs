@@ -182,6 +182,10 @@ impl Inbound<Request> {
         if let Some(refusal) = refusal {
             request.note_end(refusal.code, 0);
             request.let_go_of_arguments();
+            if request.routing.item_references && !oneway {
+                // The items may be on their way.
+                connection.note_ended(request.head.call);
+            }
             if !oneway {
                 if shared.is_stopping() {
                     // The GOAWAY to all clients may not be sent yet. Without it the client would not know that it may
@@ -190,7 +194,11 @@ impl Inbound<Request> {
                 }
                 // A client sends the call again only if it knows that the call has not run: a handler may fail with the
                 // same status.
-                let flags = if refusal.code == Failure::UNAVAILABLE { Outgoing::UNBEGUN } else { 0 };
+                let mut flags = if refusal.code == Failure::UNAVAILABLE { Outgoing::UNBEGUN } else { 0 };
+                if method.is_none() {
+                    // Without the method it is not known where references stand in the arguments and items.
+                    flags |= Outgoing::UNREAD;
+                }
                 let body = refusal.encode();
                 return self.answer(request.head.call, Kind::Error, flags, &body);
             } else if refusal.code == Failure::UNAVAILABLE {
