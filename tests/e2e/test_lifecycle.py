@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -461,3 +462,43 @@ def test_a_stopped_server_keeps_no_descriptors(new_url: str) -> None:
         server.stop()
         stopped.append(server)
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def message_bytes() -> int:
+    """Bytes of long messages' memory that this process has mapped."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        places = [line.split()[0].split("-") for line in maps if "nearcall-message" in line]
+    return sum(int(end, 16) - int(begin, 16) for begin, end in places)
+
+
+def test_a_closed_client_keeps_no_memory_of_long_messages(served: Callable[[str], str]) -> None:
+    """However long somebody holds it. What it was given stays as it is."""
+    url, before, size = served("shm"), message_bytes(), 8 << 20
+    client = nearcall.connect(url, Basics)
+    view = client.service.echo_view(memoryview(b"x" * size))
+    assert client.service.make(size, 1) == b"\1" * size
+    assert message_bytes() >= before + 2 * size, "of both sides"
+    client.close()
+    assert message_bytes() < before + 2 * size
+    assert bytes(view) == b"x" * size
+    del view
+    gc.collect()
+    assert message_bytes() == before
+    with pytest.raises(nearcall.Cancelled):
+        client.service.add(1)
+
+
+def test_a_client_that_is_closed_while_it_receives_keeps_none_either(served: Callable[[str], str], key: str) -> None:
+    url, before, size = served("shm"), message_bytes(), 8 << 20
+    channel = nearcall.Channel(url)
+    basics, waiting = channel.client(Basics), channel.client(Waiting)
+    assert len(basics.service.make(size, 1)) == size
+    threads, outcomes = in_threads(lambda: waiting.service.hold(key))
+    assert waiting.service.entered(key)
+    channel.close()
+    for thread in threads:
+        thread.join(QUICK)
+    assert isinstance(outcomes[0], nearcall.Cancelled)
+    assert message_bytes() == before
+    with nearcall.connect(url, Waiting) as other:
+        other.release(key)

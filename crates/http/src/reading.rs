@@ -47,6 +47,15 @@ impl Declared {
 pub struct Reads {
     pub(crate) body: Body,
     pub(crate) declared: Declared,
+    /// So much is kept of a whole body; what is more is passed over.
+    pub(crate) most: usize,
+}
+
+impl Reads {
+    /// With all that the limits allow.
+    pub(crate) fn new(body: Body, declared: Declared) -> Self {
+        Self { body, declared, most: usize::MAX }
+    }
 }
 
 /// The most bytes that a message may have.
@@ -79,6 +88,8 @@ pub(crate) struct Reader {
     pub(crate) body: Body,
     pub(crate) declared: Declared,
     assembler: Assembler,
+    /// As it is read.
+    most: usize,
     /// The bytes so far of a body that is one message.
     whole: Vec<u8>,
     text: Text,
@@ -107,6 +118,7 @@ impl Reader {
             body,
             declared: Declared::Nothing,
             assembler: Assembler::default(),
+            most: usize::MAX,
             whole: Vec::new(),
             text: Text::default(),
             end: None,
@@ -115,7 +127,7 @@ impl Reader {
 
     /// Reads the body in this way from here on.
     pub(crate) fn read_as(&mut self, reads: Reads) {
-        (self.body, self.declared) = (reads.body, reads.declared);
+        (self.body, self.declared, self.most) = (reads.body, reads.declared, reads.most);
         self.assembler.takes_end = reads.body == Body::Stream;
     }
 
@@ -163,19 +175,20 @@ impl Reader {
     }
 
     fn decompressed(&self, bytes: &[u8], limits: Limits) -> Given {
-        match decompressed(self.declared, bytes, limits.message.min(limits.decompressed)) {
+        match decompressed(self.declared, bytes, limits.message.min(limits.decompressed).min(self.most)) {
             Ok(message) => Given::Message { message, len: bytes.len(), compressed: true },
             Err((code, why)) => Given::Refused(code, why),
         }
     }
 
-    fn take_whole(&mut self, bytes: &[u8], last: bool, limits: Limits) -> Given {
+    fn take_whole(&mut self, all: &[u8], last: bool, limits: Limits) -> Given {
+        let bytes = &all[..all.len().min(self.most.saturating_sub(self.whole.len()))];
         let len = self.whole.len() + bytes.len();
         if len > limits.message {
             let why = format!("the message has more than {} bytes, which are the limit", limits.message);
             return Given::Refused(Failure::RESOURCE_EXHAUSTED, why.into());
         }
-        if last && self.whole.is_empty() && self.declared == Declared::Nothing {
+        if last && self.whole.is_empty() && self.declared == Declared::Nothing && bytes.len() == all.len() {
             return Given::Here(bytes.len());
         }
         if self.whole.capacity() == 0 {
@@ -360,7 +373,7 @@ mod tests {
         let end = |flag: u8, end: &[u8]| [&[flag, 0, 0, 0, end.len() as u8], end].concat();
         let reader = || {
             let mut reader = Reader::new(Body::Raw);
-            reader.read_as(Reads { body: Body::Stream, declared: Declared::Known(Encoding::Gzip) });
+            reader.read_as(Reads::new(Body::Stream, Declared::Known(Encoding::Gzip)));
             reader
         };
         for end in [end(2, b"{}"), end(3, &compressed(b"{}"))] {
@@ -389,5 +402,24 @@ mod tests {
         reader.declared = Declared::Unknown;
         assert_eq!(reader.take(b"x", false, LIMITS), (1, Given::Nothing));
         assert!(matches!(reader.end(LIMITS), Given::Refused(Failure::UNIMPLEMENTED, _)));
+    }
+
+    #[test]
+    fn what_is_too_much_of_an_error_is_passed_over() {
+        for size in [1, 64, 300] {
+            let mut reader = Reader::new(Body::Discarded);
+            reader.read_as(Reads { most: 10, ..Reads::new(Body::Whole, Declared::Nothing) });
+            let body: Vec<u8> = (0..=255).collect();
+            for part in body.chunks(size) {
+                assert_eq!(reader.take(part, false, LIMITS), (part.len(), Given::Nothing), "however much comes");
+                assert!(reader.held() <= 64, "{} bytes are held", reader.held());
+            }
+            let Given::Message { message, .. } = reader.end(LIMITS) else { panic!("no message") };
+            assert_eq!(message, body[..10]);
+        }
+        let mut reader = Reader::new(Body::Discarded);
+        reader.read_as(Reads { most: 10, ..Reads::new(Body::Whole, Declared::Nothing) });
+        let (taken, given) = reader.take(&[7; 20], true, LIMITS);
+        assert_eq!((taken, given), (20, Given::Message { message: vec![7; 10], len: 10, compressed: false }));
     }
 }

@@ -111,7 +111,7 @@ impl Asked {
         let whole = request.content_type();
         let kind = whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let declared = |header| Declared::read(request.header(header));
-        let of_connect = || Reads { body: Body::Whole, declared: declared("content-encoding") };
+        let of_connect = || Reads::new(Body::Whole, declared("content-encoding"));
         // The content types that curl and fetch send by default. Any page can send some of these without being asked
         // for its origin, so pages must declare JSON.
         if matches!(&*kind, "" | "application/x-www-form-urlencoded") && !is_page {
@@ -122,11 +122,11 @@ impl Asked {
         }
         let Some(rest) = kind.strip_prefix("application/") else { return Err(unknown(whole)) };
         let (format, codec) = rest.split_once('+').unwrap_or((rest, ""));
-        let web = |body| Reads { body, declared: declared("grpc-encoding") };
+        let web = |body| Reads::new(body, declared("grpc-encoding"));
         let (protocol, name, reads) = match (format, codec) {
             ("proto" | "json", "") => (Protocol::Connect, format, Some(of_connect())),
             ("connect", name) => {
-                let reads = Reads { body: Body::Messages, declared: declared("connect-content-encoding") };
+                let reads = Reads::new(Body::Messages, declared("connect-content-encoding"));
                 (Protocol::ConnectStream, name, Some(reads))
             }
             ("grpc-web", name) => (Protocol::GrpcWeb, name, Some(web(Body::Messages))),
@@ -146,7 +146,7 @@ impl Asked {
         let (_, query) = request.path().split_once('?').unwrap_or_default();
         let query = connect::query(query).map_err(|why| Answer::refusal(400, why))?;
         let codec = Codec::named(&query.encoding).ok_or_else(|| unknown(&query.encoding))?;
-        let reads = Reads { body: Body::Discarded, declared: Declared::Nothing };
+        let reads = Reads::new(Body::Discarded, Declared::Nothing);
         let mut this = Self::new(Protocol::Connect, codec, Some(reads));
         let message = match Encoding::named(&query.compression) {
             Some(encoding) => Decompressor::run(encoding, &query.message, most),

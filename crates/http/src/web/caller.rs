@@ -190,7 +190,8 @@ impl Caller {
         let metadata = if is_unary { self.divide(metadata.as_ref()) } else { metadata };
         if response.status() != 200 {
             self.failed = Some((response.status(), kind == "application/json"));
-            let reads = Reads { body: Body::Whole, declared: declared("content-encoding") };
+            // More is no error of Connect, and only the beginning of it is shown.
+            let reads = Reads { most: ends::MOST + 1, ..Reads::new(Body::Whole, declared("content-encoding")) };
             return Ok(Opened { metadata, reads: Some(reads) });
         }
         let expected = self.content_type();
@@ -203,9 +204,9 @@ impl Caller {
             return Err((if is_connects { Failure::INTERNAL } else { Failure::UNKNOWN }, why.into()));
         }
         let reads = if is_unary {
-            Reads { body: Body::Whole, declared: declared("content-encoding") }
+            Reads::new(Body::Whole, declared("content-encoding"))
         } else {
-            Reads { body: Body::Stream, declared: declared("connect-content-encoding") }
+            Reads::new(Body::Stream, declared("connect-content-encoding"))
         };
         Ok(Opened { metadata, reads: Some(reads) })
     }

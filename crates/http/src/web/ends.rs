@@ -13,7 +13,7 @@ use crate::names::is_own;
 use super::connect;
 
 /// The longest error, and the longest end of a stream, that is read, in bytes. JSON takes many times that in memory.
-const MOST: usize = 1 << 20;
+pub(super) const MOST: usize = 1 << 20;
 /// Characters that are shown of a body that is not an error of Connect, but may say what is wrong.
 const MOST_SHOWN: usize = 200;
 /// The most details that are kept of an error.

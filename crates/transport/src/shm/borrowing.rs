@@ -49,6 +49,12 @@ impl Borrowed {
         Self { segment, link, known: HashMap::new(), parts: 0, kept_bytes: 0, account }
     }
 
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+        (self.parts, self.kept_bytes) = (0, 0);
+    }
+
     /// Makes the parts of buffers that a note names ready to be read, a part at a time. Whether all are ready; if not,
     /// call again. `limit` is the longest message that this side accepts.
     pub(super) fn prepare(

@@ -77,6 +77,15 @@ struct Receiver {
     budget: SpinBudget,
 }
 
+impl Receiver {
+    /// Lets go of the peer's memory, but for what messages that have been received hold.
+    fn forget(&mut self) {
+        self.regions.clear();
+        self.borrowed.clear();
+        self.inbox = Inbox::default();
+    }
+}
+
 /// Bytes that rings of this size may take, beyond what every connection may have.
 pub(crate) fn rings_beyond_all(ring: usize) -> usize {
     (2 * ring).saturating_sub(ALWAYS)
@@ -420,7 +429,12 @@ impl Link for ShmLink {
         if let Some(incoming) = self.take(&mut receiver, true)? {
             return Ok(Some(incoming));
         }
-        self.sleep(&mut receiver, deadline)?;
+        let slept = self.sleep(&mut receiver, deadline);
+        if self.is_closed() {
+            // Meanwhile: who closed it could not do this.
+            receiver.forget();
+        }
+        slept?;
         self.take(&mut receiver, true)
     }
 
@@ -530,5 +544,10 @@ impl Link for ShmLink {
         // The sleeping threads of both sides wake with an end of file. The descriptor stays open until drop.
         let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
         self.notify_room();
+        // Who closes a connection may hold it for long. Whoever receives just now does this when it wakes.
+        if let Some(mut receiver) = self.receiver.try_lock() {
+            receiver.forget();
+        }
+        drop(self.outbox.peek(Sender::forget));
     }
 }

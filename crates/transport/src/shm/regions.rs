@@ -17,6 +17,7 @@ use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 /// Bytes of memory that stay mapped for the next long payloads, per direction. A region beyond that serves one message
 /// only.
 const KEPT: usize = 32 << 20;
+const PAGE: usize = 4096;
 /// Smallest region.
 const SMALLEST: usize = 64 << 10;
 /// Regions that may be announced before the reader has come to the first of them: fewer than the reader allows, and far
@@ -167,13 +168,15 @@ impl SentRegions {
         if let Some(at) = self.free(need) {
             return Ok(Spot { at, fresh: self.kept[at].fd.is_some() });
         }
-        let mut size = need.next_power_of_two().max(SMALLEST);
+        // A round length fits beside the head without twice the memory.
+        let beside = (len.next_power_of_two() + REGION_HEAD).next_multiple_of(PAGE);
+        let mut size = need.next_power_of_two().min(beside).max(SMALLEST);
         // A server has many clients, and each may have asked for one long answer only: so all regions count together.
         let may_keep = self.kept_bytes + size <= KEPT;
         let again = may_keep.then(|| Kept::of(&self.account, size)).flatten();
         if again.is_none() {
             // The size need not suit later messages.
-            size = need.next_multiple_of(4096);
+            size = need.next_multiple_of(PAGE);
         }
         let (mapping, fd) = Mapping::create("nearcall-message", size, true)?;
         let id = self.fresh_id();
@@ -208,6 +211,12 @@ impl SentRegions {
             at += piece.len();
         }
         Note { id: region.id, len: len as u64, last_use: region.again.is_none(), rest: Rest::InRegion, names: false }
+    }
+
+    /// Takes out all regions: nothing is sent any more.
+    pub(super) fn forget(&mut self) -> impl Drop + use<> {
+        self.kept_bytes = 0;
+        std::mem::take(&mut self.kept)
     }
 
     /// A number that no living region has. Numbers are used up one by one, but a kept region keeps its own.
@@ -250,6 +259,12 @@ pub(super) struct Mapped {
 impl Mapped {
     pub(super) fn new(account: Arc<Account>, link: u64) -> Self {
         Self { regions: HashMap::new(), bytes: 0, filling: None, account, link }
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.regions.clear();
+        (self.bytes, self.filling) = (0, None);
     }
 
     /// The payload that a note names. `None` if that takes more time: call again. `limit` is the longest message that
@@ -357,6 +372,22 @@ mod tests {
         let note = regions.fill(place, &[&vec![1; len]], len);
         regions.sent(place, position);
         note.id
+    }
+
+    #[test]
+    fn a_round_length_takes_little_more_than_itself() {
+        let mut regions = regions_of(&Budget::new(usize::MAX));
+        let mut size_for = |len: usize| {
+            let place = regions.place(len).expect("memory");
+            let size = regions.kept[place.at].memory.mapping().len();
+            regions.kept.clear();
+            regions.kept_bytes = 0;
+            size
+        };
+        assert_eq!(size_for(16 << 20), (16 << 20) + PAGE);
+        assert_eq!(size_for((16 << 20) - REGION_HEAD), 16 << 20);
+        assert_eq!(size_for((16 << 20) + 1), 32 << 20);
+        assert_eq!(size_for(1), SMALLEST);
     }
 
     #[test]

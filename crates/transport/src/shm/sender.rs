@@ -68,6 +68,11 @@ impl Sender {
         self.regions.own()
     }
 
+    /// Takes out the memory that is kept for the next messages: there are none any more.
+    pub(super) fn forget(&mut self) -> impl Drop + use<> {
+        self.regions.forget()
+    }
+
     /// Releases what was kept for messages that the peer has read by now.
     pub(super) fn let_go(&mut self) {
         if self.handover.has_unread()
