@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import decimal
 import enum
+import functools
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +21,20 @@ import nearcall
 
 SECRET = b"this-belongs-to-another-connection!"
 TOKEN = "let-me-in"
+
+
+@functools.cache
+def block_of(size: int) -> bytes:
+    return bytes(size)
+
+
+async def total_of(blocks: AsyncIterator[bytes]) -> int:
+    """How long they are together. A loop over them would have the last one for as long as it waits for the next."""
+    total = 0
+    with contextlib.suppress(StopAsyncIteration):
+        while True:
+            total += len(await anext(blocks))
+    return total
 
 
 @nearcall.service
@@ -85,8 +101,10 @@ class Target:
         yield from range(n)
 
     def blocks(self, size: int) -> Iterator[bytes]:
+        # The same for all: what handlers have of their own is not what the server keeps.
+        block = block_of(size)
         while True:
-            yield bytes(size)
+            yield block
 
     def total(self, blocks: Iterator[bytes]) -> int:
         return sum(map(len, blocks))
@@ -94,7 +112,7 @@ class Target:
     async def slow_total(self, blocks: AsyncIterator[bytes], seconds: float) -> int:
         """Looks at nothing before so long."""
         await asyncio.sleep(seconds)
-        return sum([len(block) async for block in blocks])
+        return await total_of(blocks)
 
     async def slow_values(self, lists: AsyncIterator[list[Any]], seconds: float) -> int:
         """Looks long at each of them."""
@@ -252,8 +270,10 @@ class Messages:
         yield from range(n)
 
     def blocks(self, size: int) -> Iterator[bytes]:
+        # The same for all: what handlers have of their own is not what the server keeps.
+        block = block_of(size)
         while True:
-            yield bytes(size)
+            yield block
 
     def total(self, blocks: Iterator[bytes]) -> int:
         return sum(map(len, blocks))
@@ -261,7 +281,7 @@ class Messages:
     async def slow_total(self, blocks: AsyncIterator[bytes]) -> int:
         """Looks at nothing before a second has passed."""
         await asyncio.sleep(1.0)
-        return sum([len(block) async for block in blocks])
+        return await total_of(blocks)
 
     def mirrored(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield from blocks
