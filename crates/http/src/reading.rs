@@ -47,12 +47,12 @@ impl Declared {
 pub struct Reads {
     pub(crate) body: Body,
     pub(crate) declared: Declared,
-    /// So much is kept of a whole body; what is more is passed over.
+    /// The most bytes kept of a whole body. Later bytes are passed over.
     pub(crate) most: usize,
 }
 
 impl Reads {
-    /// With all that the limits allow.
+    /// Keeps as much as the limits allow.
     pub(crate) fn new(body: Body, declared: Declared) -> Self {
         Self { body, declared, most: usize::MAX }
     }
@@ -88,7 +88,7 @@ pub(crate) struct Reader {
     pub(crate) body: Body,
     pub(crate) declared: Declared,
     assembler: Assembler,
-    /// As it is read.
+    /// See [`Reads::most`].
     most: usize,
     /// The bytes so far of a body that is one message.
     whole: Vec<u8>,

@@ -163,7 +163,7 @@ impl Incoming {
         self.head.kind == Kind::Error && self.head.flags & flags::UNBEGUN != 0
     }
 
-    /// Whether the other side holds nothing of what was given with the call that this frame ends.
+    /// Whether the other side has not read the call that this frame ends, and holds no references given with it.
     #[must_use]
     pub fn is_unread(&self) -> bool {
         self.head.kind == Kind::Error && self.head.flags & flags::UNREAD != 0

@@ -37,7 +37,8 @@ pub mod flags {
     pub const LAST: u8 = NAMED;
     /// The caller does not wait for a reply.
     pub const ONEWAY: u8 = 16;
-    /// In an error frame: its sender holds nothing of what was given with the call. Same bit as [`ONEWAY`].
+    /// In an error frame: the call was not read, and the references given with it are not held. Same bit as
+    /// [`ONEWAY`].
     pub const UNREAD: u8 = ONEWAY;
     /// The frame belongs to a call that the accepting side began.
     pub const BACK: u8 = 32;

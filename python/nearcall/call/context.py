@@ -97,8 +97,10 @@ class Context:
 
         For a coroutine handler, ``callback`` is called in its event loop. For others, one thread calls the callbacks of
         all calls: ``callback`` should only set an event or give something else up, and not wait. What it raises goes to
-        the log. After the handler has ended it is not called any more. Until it has run the call is under way: it counts
-        among the server's ``max_pending``, and a server that stops waits for it.
+        the log. After the handler has ended it is not called any more.
+
+        The call is under way until ``callback`` has run: it counts among the server's ``max_pending``, and a server that
+        stops waits for it.
 
         Raises:
             TypeError: ``callback`` is no function, or an ``async def``.

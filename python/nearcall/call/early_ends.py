@@ -71,6 +71,6 @@ def watch_early_end(call: _core.Call, callback: Callback) -> bool:
     ``callback`` gets a function, to be called when all that it stands for is done. Until then the call is under way.
 
     Returns:
-        Whether ``errand`` may still run: not if the handler has ended.
+        Whether ``callback`` may still be called: not if the handler has ended.
     """
     return _ends.watch(call, callback)

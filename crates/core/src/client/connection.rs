@@ -96,7 +96,7 @@ pub struct Expected<'a> {
     pub in_loop: bool,
     /// It may hold references.
     pub references: bool,
-    /// The references that are given with the call: the answer may say that nobody has them.
+    /// The references given with the call. They are taken back if the answer says that they were not read.
     pub given: &'a [NonZeroU64],
 }
 
@@ -371,8 +371,8 @@ impl Connection {
         self.is_usable()
     }
 
-    /// Sends an item of the call's stream, and with it what is `given`, waiting for credit. `false` if the call has ended:
-    /// take its outcome then.
+    /// Sends an item of the call's stream, with the references that it gives, and waits for credit. Returns `false` if
+    /// the call has ended: take its outcome then.
     ///
     /// # Errors
     /// [`NoEvent::Interrupted`], [`NoEvent::DeadlinePassed`], or the failure to send.

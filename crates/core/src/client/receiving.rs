@@ -302,7 +302,7 @@ impl Connection {
         })
     }
 
-    /// Delivers the end of a call of which the other side holds nothing.
+    /// Delivers an error with `UNREAD`, and takes back the references given with the call.
     #[cold]
     fn deliver_refusal(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
         let (delivered, refused) = self.table.leading(|table| (table.deliver(arrived, mine), table.take_refused()));

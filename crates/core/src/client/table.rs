@@ -72,17 +72,17 @@ pub(super) struct Call {
     ended: bool,
     /// What comes for it may hold references.
     pub(super) references: bool,
-    /// References in what was sent for it. The peer may yet say that it holds none of them.
+    /// References given in the arguments and items, until the peer has shown that the call was begun.
     given: Vec<NonZeroU64>,
-    /// The last call of this slot that was given up before its end had come, if there are references to be looked for.
+    /// The last call of this slot that was given up before its last frame had come, if references are involved.
     left: Option<Left>,
 }
 
-/// A call that was given up before its end had come.
+/// A call that was given up before its last frame had come.
 #[derive(Debug)]
 struct Left {
     id: CallId,
-    /// As of the call.
+    /// Frames that still come for the call may hold references.
     references: bool,
     given: Vec<NonZeroU64>,
 }
@@ -104,7 +104,7 @@ pub(super) struct Table {
     woken: Woken,
     /// References in events that nobody will ever read.
     unread: Vec<NonZeroU64>,
-    /// References that this side has given and the peer does not hold.
+    /// References that this side has given with calls that the peer has not read.
     refused: Vec<NonZeroU64>,
 }
 
@@ -232,7 +232,7 @@ impl Table {
             call.heads = 0;
             call.ended = false;
             call.references = references;
-            // Empty since the end of the call before it.
+            // `end` has emptied the list of the call before.
             call.given.extend_from_slice(given);
             return Ok(call.id);
         }
@@ -372,7 +372,7 @@ impl Table {
         if event.is_unread() {
             self.refused.append(&mut call.given);
         } else if !call.given.is_empty() {
-            // The peer has begun with what it was sent.
+            // The peer has begun the call, and holds what was given.
             call.given.clear();
         }
         match event.head.kind {
@@ -430,14 +430,14 @@ impl Table {
         std::mem::take(&mut self.unread)
     }
 
-    /// More was given, in an item of the call.
+    /// Notes references given in an item of the call.
     pub(super) fn give(&mut self, id: CallId, given: &[NonZeroU64]) {
         if let Some(call) = self.get(id) {
             call.given.extend_from_slice(given);
         }
     }
 
-    /// What was to give that was not sent.
+    /// Undoes [`Table::give`] for a message that was not sent.
     pub(super) fn ungive(&mut self, id: CallId, given: &[NonZeroU64]) {
         let Some(call) = self.get(id) else { return };
         for one in given {
@@ -447,7 +447,7 @@ impl Table {
         }
     }
 
-    /// Takes out what this side has given in vain: the peer does not hold it.
+    /// Takes out the references that were given with calls that the peer has not read.
     pub(super) fn take_refused(&mut self) -> Vec<NonZeroU64> {
         std::mem::take(&mut self.refused)
     }

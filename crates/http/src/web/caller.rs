@@ -190,7 +190,7 @@ impl Caller {
         let metadata = if is_unary { self.divide(metadata.as_ref()) } else { metadata };
         if response.status() != 200 {
             self.failed = Some((response.status(), kind == "application/json"));
-            // More is no error of Connect, and only the beginning of it is shown.
+            // A longer body is no error of Connect, and only its beginning is shown.
             let reads = Reads { most: ends::MOST + 1, ..Reads::new(Body::Whole, declared("content-encoding")) };
             return Ok(Opened { metadata, reads: Some(reads) });
         }

@@ -49,7 +49,7 @@ impl Borrowed {
         Self { segment, link, known: HashMap::new(), parts: 0, kept_bytes: 0, account }
     }
 
-    /// Forgets all of them.
+    /// Forgets all buffers.
     pub(super) fn clear(&mut self) {
         self.known.clear();
         (self.parts, self.kept_bytes) = (0, 0);

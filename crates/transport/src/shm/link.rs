@@ -78,7 +78,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Lets go of the peer's memory, but for what messages that have been received hold.
+    /// Unmaps the peer's memory. Messages that were received keep their part of it.
     fn forget(&mut self) {
         self.regions.clear();
         self.borrowed.clear();
@@ -431,7 +431,7 @@ impl Link for ShmLink {
         }
         let slept = self.sleep(&mut receiver, deadline);
         if self.is_closed() {
-            // Meanwhile: who closed it could not do this.
+            // The closing thread could not take the lock while this thread slept.
             receiver.forget();
         }
         slept?;
@@ -544,7 +544,7 @@ impl Link for ShmLink {
         // The sleeping threads of both sides wake with an end of file. The descriptor stays open until drop.
         let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
         self.notify_room();
-        // Who closes a connection may hold it for long. Whoever receives just now does this when it wakes.
+        // A closed client may be held for long. A thread that receives now has the lock, and unmaps when it wakes.
         if let Some(mut receiver) = self.receiver.try_lock() {
             receiver.forget();
         }

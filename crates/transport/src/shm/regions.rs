@@ -168,7 +168,7 @@ impl SentRegions {
         if let Some(at) = self.free(need) {
             return Ok(Spot { at, fresh: self.kept[at].fd.is_some() });
         }
-        // A round length fits beside the head without twice the memory.
+        // A payload of 2^n bytes needs a page more for the head, not twice the memory.
         let beside = (len.next_power_of_two() + REGION_HEAD).next_multiple_of(PAGE);
         let mut size = need.next_power_of_two().min(beside).max(SMALLEST);
         // A server has many clients, and each may have asked for one long answer only: so all regions count together.
@@ -213,7 +213,7 @@ impl SentRegions {
         Note { id: region.id, len: len as u64, last_use: region.again.is_none(), rest: Rest::InRegion, names: false }
     }
 
-    /// Takes out all regions: nothing is sent any more.
+    /// Takes out all regions, when no more messages are sent.
     pub(super) fn forget(&mut self) -> impl Drop + use<> {
         self.kept_bytes = 0;
         std::mem::take(&mut self.kept)
@@ -261,7 +261,7 @@ impl Mapped {
         Self { regions: HashMap::new(), bytes: 0, filling: None, account, link }
     }
 
-    /// Forgets all of them.
+    /// Forgets all regions.
     pub(super) fn clear(&mut self) {
         self.regions.clear();
         (self.bytes, self.filling) = (0, None);

@@ -68,7 +68,7 @@ impl Sender {
         self.regions.own()
     }
 
-    /// Takes out the memory that is kept for the next messages: there are none any more.
+    /// Takes out the memory kept for later messages, when no more are sent.
     pub(super) fn forget(&mut self) -> impl Drop + use<> {
         self.regions.forget()
     }

@@ -108,7 +108,7 @@ impl CallContext {
     }
 
     /// Lets `ends` run the errand if nobody waits for the call any more before its handler is through. `false` if the
-    /// handler is through already. The errand is made of what whoever runs it lets go of when that is done.
+    /// handler is through already. `errand` gets what keeps the call under way: whoever runs the errand drops it afterwards.
     pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: impl FnOnce(Arc<UnderWay>) -> Errand) -> bool {
         let number = ends.put(self.deadline, errand(self.held.hold(&self.connection)));
         if !self.watched.add(ends, number, self.id, &self.connection.watched_calls) {
@@ -122,7 +122,7 @@ impl CallContext {
         true
     }
 
-    /// What counts the call, if anybody holds that.
+    /// What keeps the call under way beyond its handler, if callbacks of the handler have yet to run.
     pub(in crate::server) fn under_way(&self) -> Option<Arc<UnderWay>> {
         self.held.get()
     }

@@ -1,4 +1,4 @@
-//! A call that counts among those under way although its handler is through.
+//! Keeps a call under way beyond its handler, while callbacks of the handler have yet to run.
 
 use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,22 +9,22 @@ use nearcall_transport::Charge;
 use crate::server::connection::ServerConnection;
 use crate::server::values::ValuesCharge;
 
-/// Whoever still has something to do for a call holds this: the call counts among its server's and its client's until then,
-/// and its arguments cost what they did. Otherwise what waits to be done would be what a client likes to make of it.
+/// Each callback of a call holds this until it has run. Until then the call counts as under way, for its server and for
+/// its client, and its arguments stay charged. Otherwise a client could make callbacks pile up without limit.
 #[derive(Debug)]
 pub struct UnderWay {
     connection: Arc<ServerConnection>,
-    /// The handler is through: the call counts by this alone.
+    /// The handler has returned, and the request counts the call no longer.
     alone: AtomicBool,
     charges: Mutex<(Option<Charge>, ValuesCharge)>,
 }
 
-/// That of one call, as long as somebody holds it.
+/// The [`UnderWay`] of one call, while some callback holds it.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Held(Mutex<Weak<UnderWay>>);
 
 impl Held {
-    /// To be held by one more.
+    /// Returns the call's `UnderWay`, made by the first callback.
     pub(super) fn hold(&self, connection: &Arc<ServerConnection>) -> Arc<UnderWay> {
         let mut held = self.0.lock();
         held.upgrade().unwrap_or_else(|| {
@@ -41,13 +41,13 @@ impl Held {
 }
 
 impl UnderWay {
-    /// The handler is through. The call is over when nobody holds this any more.
+    /// The handler has returned: the call is over when the last callback has run.
     pub(in crate::server) fn count_alone(&self) {
-        // Relaxed: whoever lets go of it last finds what was done before by others that held it.
+        // Relaxed: dropping the last `Arc` is ordered behind this by the `Arc` itself.
         self.alone.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody reads the arguments any more.
+    /// Keeps the arguments charged although the request is dropped.
     pub(in crate::server) fn keep(&self, arguments: Option<Charge>, values: ValuesCharge) {
         *self.charges.lock() = (arguments, values);
     }

@@ -34,7 +34,7 @@ impl EndedGiving {
 
     /// A call has ended whose late items may still give references.
     pub(super) fn end(&self, call: u32) {
-        // Relaxed: as in `begin`. One that was refused has not begun.
+        // Relaxed: as in `begin`. A call that was refused has not passed there.
         self.any.store(true, Ordering::Relaxed);
         let mut calls = self.calls.lock();
         if calls.len() >= MOST_ENDED {

@@ -201,9 +201,9 @@ impl ServerConnection {
         &self.session
     }
 
-    /// A call that has come over it is over.
+    /// Counts a call of this connection as no longer under way.
     pub(in crate::server) fn one_finished(&self) {
-        // Release: `stop` sees the reply sent once it sees the count.
+        // Release: once `stop` sees the count, it also sees that the reply was sent.
         self.shared.in_flight.fetch_sub(1, Ordering::Release);
         self.session.one_finished();
     }

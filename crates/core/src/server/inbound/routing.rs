@@ -183,7 +183,7 @@ impl Inbound<Request> {
             request.note_end(refusal.code, 0);
             request.let_go_of_arguments();
             if request.routing.item_references && !oneway {
-                // The items may be on their way.
+                // Items of the stream may be on their way, and references in them are released when they arrive.
                 connection.note_ended(request.head.call);
             }
             if !oneway {
