@@ -40,7 +40,7 @@ def _collected(ours_ns: float) -> Collected:
         for key in ("asyncio client", "asyncio both"):
             collected.add(key, turn, ours_ns)
         collected.add("grpc.aio", turn, 1e6)
-        for kind in ("tasks", "threads"):
+        for kind in ("tasks", "handlers", "threads"):
             collected.add(f"pipelined {kind}", turn, 1e9 / ours_ns)
         for count in CURVE:
             collected.add(f"clients {count}", turn, 1e12 / ours_ns if count > 1 else 1e6)

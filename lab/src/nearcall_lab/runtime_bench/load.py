@@ -66,13 +66,13 @@ def grpc_echo(spec: Spec, seconds: float) -> float:
     return asyncio.run(main())
 
 
-def pipelined_tasks(spec: Spec, tasks: int, seconds: float) -> float:
-    """Typed calls per second of `tasks` tasks on one connection."""
+def pipelined_tasks(spec: Spec, tasks: int, seconds: float, method: str) -> float:
+    """Typed calls of `method` per second of `tasks` tasks on one connection."""
     import nearcall
 
     async def main() -> float:
         async with nearcall.aio.connect(spec.address, service()) as client:
-            add, clock = client.add, time.perf_counter
+            add, clock = getattr(client, method), time.perf_counter
             begin = clock()
             end = begin + seconds
 

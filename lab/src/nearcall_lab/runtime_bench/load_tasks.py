@@ -73,10 +73,15 @@ class LoadTasks:
             self._collected.problems["grpc.aio"] = str(error)
 
     def _pipelined(self, turn: int) -> None:
-        for kind in ("tasks", "threads"):
+        seconds = self._amounts.slice_s
+        for key, kind, arguments in (
+            ("tasks", "tasks", {"method": "add"}),
+            ("handlers", "tasks", {"method": "add_in_loop"}),
+            ("threads", "threads", {}),
+        ):
             with self._pair() as pair:
-                rate = pair.probe(f"{LOAD}:pipelined_{kind}", 60, **{kind: 64, "seconds": self._amounts.slice_s})
-            self._collected.add(f"pipelined {kind}", turn, rate)
+                rate = pair.probe(f"{LOAD}:pipelined_{kind}", 60, **{kind: 64, "seconds": seconds, **arguments})
+            self._collected.add(f"pipelined {key}", turn, rate)
 
     def _clients(self, turn: int) -> None:
         for count in CURVE:

@@ -48,6 +48,9 @@ def service() -> Any:
         async def echo_in_loop(self, data: bytes) -> bytes:
             return data
 
+        async def add_in_loop(self, a: int, b: int) -> int:
+            return a + b
+
         async def nap(self, seconds: float) -> float:
             await asyncio.sleep(seconds)
             return seconds

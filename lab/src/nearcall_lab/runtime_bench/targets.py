@@ -261,6 +261,15 @@ TARGETS = (
         )
         for way in ("threads", "tasks")
     ),
+    _value(
+        "64 tasks that call coroutine handlers at once on one connection",
+        "≥ 250 K calls/s",
+        "pipelined handlers",
+        2.5e5,
+        _rate("calls"),
+        least=True,
+        source="pipelined",
+    ),
     _curve("100 clients at once, against one", "≥ 1×", 1),
     _naps("10,000 coroutine handlers at once that wait 0.1 s, against the waits alone", "≤ 2×", 2),
     _streamed("10 GB streamed to a slow consumer, memory of both sides", "< 50 MB", 50),
