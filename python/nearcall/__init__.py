@@ -32,7 +32,7 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 """
 
 from . import _core
-from .call.variables import current_compression, current_deadline, current_metadata
+from .call.variables import current_compression, current_deadline, current_metadata, current_request
 
 TYPE_CHECKING = False  # type checkers take it for typing's, which takes longer to import than everything here
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _statuses() -> "tuple[Callable[[int, str, bytes], Exception], Callable[[Base
 
 
 _core.install(_statuses)
-_core.set_call_variables(current_deadline, current_metadata, current_compression)
+_core.set_call_variables(current_deadline, current_metadata, current_compression, current_request)
 
 __all__ = [
     "TLS",

@@ -2,8 +2,9 @@
 ``nearcall`` exports.
 """
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
 
 from typing_extensions import Self, disjoint_base
@@ -17,12 +18,14 @@ from .service.plan import MethodPlan
 __all__ = [
     "VERSION",
     "AsyncUnary",
+    "Begun",
     "Buffer",
     "Call",
     "Connection",
     "EarlyEnds",
     "EarlyLimits",
     "FittingEncoder",
+    "HandlerTurn",
     "Health",
     "HealthMethod",
     "IntrospectionMethod",
@@ -103,8 +106,10 @@ def set_call_variables(
     deadline: ContextVar[float | None],
     metadata: ContextVar[metadata | None],
     compression: ContextVar[compression | None],
+    request: ContextVar[LoopRequest | None],
 ) -> None:
-    """Names the variables that hold the values of the blocks around calls. Only the first call counts.
+    """Names the variables that hold the values of the blocks around calls, and the call that a coroutine handler
+    serves. Only the first call counts.
 
     The deadline is in seconds on the clock of ``time.monotonic``.
     """
@@ -910,9 +915,10 @@ class Server:
     def changed(self) -> list[int]:
         """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
 
-    def next_for_loop(self, may_spin: bool) -> LoopRequest | bool:
-        """The next request of that loop. ``True``: ask again when ``poll_fileno`` is readable; ``False``: when
-        ``loop_fileno`` is. With ``may_spin``, which is for a loop with nothing else to do, it may take 100 µs.
+    def next_for_loop(self, runner: _Runner, may_spin: bool) -> HandlerTurn | bool:
+        """A turn that begins with the next request of that loop, for a task. ``True``: there is none, ask again when
+        ``poll_fileno`` is readable; ``False``: when ``loop_fileno`` is. With ``may_spin``, for when nothing else is
+        under way, it may take 100 µs.
         """
 
 @final
@@ -941,6 +947,66 @@ class RequestStream:
 
     def __iter__(self) -> RequestStream: ...
     def __next__(self) -> Any: ...
+
+@type_check_only
+class _Runner(Protocol):
+    """What a turn needs of the loop's part in Python. All of it is called in the loop's thread."""
+
+    def turned(self, listen: bool | None, waits: bool) -> None:
+        """The turn has made its first step: it is over, or a handler ``waits``. ``listen`` is as from
+        ``next_for_loop``, if that found no further request; ``None``: there may be one, for another turn.
+        """
+
+    def go_on(self, request: LoopRequest, begun: Begun) -> Coroutine[Any, Any, None]:
+        """What ends the call of a handler without streams that waits."""
+
+    def run_stream(self, request: LoopRequest) -> Coroutine[Any, Any, None]:
+        """What runs a handler with a stream, and ends its call."""
+
+    def awaited(self, work: Awaitable[object]) -> Coroutine[Any, Any, object]:
+        """A coroutine of something else that can be awaited."""
+
+@final
+class HandlerTurn(Coroutine[Any, Any, None]):
+    """The coroutine of a task that runs handlers: one after the other while they end without waiting and leave the task
+    as it was, and from then on the one that waits.
+    """
+
+    __name__: str
+    __qualname__: str
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has not begun."""
+
+    def fail(self, exception: BaseException) -> None:
+        """No task could be made of it: its first call ends with that exception. Does nothing once it has begun."""
+
+    @property
+    def cr_running(self) -> bool: ...
+    @property
+    def cr_suspended(self) -> bool: ...
+    @property
+    def cr_await(self) -> Any: ...
+    @property
+    def cr_frame(self) -> FrameType | None: ...
+    def __await__(self) -> Any: ...
+    def __iter__(self) -> HandlerTurn: ...
+    def __next__(self) -> Any: ...
+    def send(self, value: Any) -> Any: ...
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any: ...
+    def close(self) -> None: ...
+
+@final
+class Begun(Coroutine[Any, Any, Any]):
+    """A handler that has made its first step: awaited, it goes on from there."""
+
+    def __await__(self) -> Any: ...
+    def __iter__(self) -> Begun: ...
+    def __next__(self) -> Any: ...
+    def send(self, value: Any) -> Any: ...
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any: ...
+    def close(self) -> None: ...
 
 @final
 class LoopRequest:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from weakref import ReferenceType, ref
 
 import anyio
 import anyio.lowlevel
@@ -27,6 +29,9 @@ class Looping:
         self._released = Events()
         self._took: dict[str, int] = defaultdict(int)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._weak: dict[str, ReferenceType[asyncio.Task[None]]] = {}
+        self._callers: dict[str, asyncio.Future[tuple[str, str]]] = {}
+        self._ended: dict[str, int] = defaultdict(int)
 
     async def echo(self, data: bytes) -> bytes:
         return data
@@ -79,6 +84,11 @@ class Looping:
         await asyncio.sleep(0)
         return first is not None and first is asyncio.current_task() and first in asyncio.all_tasks()
 
+    async def call_another(self, url: str) -> int:
+        """A call of its own, with what surrounds this handler."""
+        async with nearcall.aio.connect(url, Looping, timeout=PATIENCE) as another:
+            return await another.threaded(1)  # type: ignore[misc, no-any-return]
+
     async def keep_task(self, key: str) -> None:
         """Keeps its task where a later handler finds it."""
         task = asyncio.current_task()
@@ -90,6 +100,59 @@ class Looping:
         cancelled = self._tasks.pop(key).cancel()
         await asyncio.sleep(0)
         return cancelled
+
+    async def change_task(self, key: str, how: str) -> str:
+        """Does something to its task that the task of a later handler must not show, and ends without waiting."""
+        task = asyncio.current_task()
+        assert task is not None
+        if how == "cancelled":
+            task.cancel()
+        elif how == "named":
+            task.set_name(key)
+        elif how == "watched":
+            task.add_done_callback(lambda _: self._count_end(key))
+        elif how == "weak":
+            self._weak[key] = ref(task)
+        return how
+
+    def _count_end(self, key: str) -> None:
+        self._ended[key] += 1
+
+    async def look_at_task(self, key: str) -> tuple[bool, bool, int]:
+        """Whether this handler's task has the name of that key, whether it is the one kept weakly, and how many tasks
+        of that key have told of their end.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        weak = self._weak.get(key)
+        named, kept = task.get_name() == key, weak is not None and weak() is task
+        await asyncio.sleep(0)
+        return named, kept, self._ended[key]
+
+    async def leave_a_task(self, key: str) -> None:
+        """Starts a task that asks for its call when this handler has ended, and others have run."""
+
+        async def ask() -> tuple[str, str]:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            call = nearcall.context()
+            return call.method, str(call.metadata["key"])
+
+        self._callers[key] = asyncio.ensure_future(ask())
+
+    async def who_called(self, key: str) -> tuple[str, str]:
+        """What that task has found."""
+        return await self._callers.pop(key)
+
+    async def shown(self, key: str) -> tuple[str, str, int]:
+        """This handler's task, as another one sees it while this waits: its text, its coroutine's state, its frames."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        async def look() -> tuple[str, str, int]:
+            return repr(task), inspect.getcoroutinestate(task.get_coro()), len(task.get_stack())  # type: ignore[arg-type]
+
+        return await asyncio.ensure_future(look())
 
     async def cancel_itself(self) -> None:
         task = asyncio.current_task()

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,10 @@ def test_handlers_have_contexts_of_their_own(new_url: str, kind: str) -> None:
     with nearcall.Server(Looping(), new_url, loop_factory=LOOPS[kind]) as server:
         with nearcall.connect(server.urls[0]) as client:
             assert [client.Looping.note(f"note {number}") for number in range(30)] == [""] * 30
+            for number in range(30):
+                # One that waits, and so ends in a turn of its own: what comes next is not begun from there.
+                assert client.Looping.noted(f"note {number}") == f"note {number}"
+                assert client.Looping.note("") == ""
 
         async def main() -> None:
             async with nearcall.aio.connect(server.urls[0]) as looping:
@@ -131,6 +135,15 @@ def test_handlers_have_contexts_of_their_own(new_url: str, kind: str) -> None:
                 assert await looping.note("last") == ""
 
         run_on(kind, main)
+
+
+def test_blocks_around_the_start_of_a_server_are_not_around_its_handlers(new_url: str, kind: str) -> None:
+    server = nearcall.Server(Looping(), new_url, loop_factory=LOOPS[kind])
+    with ExitStack() as stack:
+        with nearcall.timeout(0.001):
+            stack.enter_context(server)
+        client = stack.enter_context(nearcall.connect(server.urls[0]))
+        assert [client.Looping.call_another(server.urls[0]) for _ in range(3)] == [1] * 3
 
 
 def test_handlers_have_tasks_of_their_own(new_url: str, key: str, kind: str) -> None:
@@ -145,11 +158,57 @@ def test_handlers_have_tasks_of_their_own(new_url: str, key: str, kind: str) -> 
             assert looping.own_task()
 
 
+def test_handlers_that_come_together(new_url: str, key: str, kind: str) -> None:
+    """Those that end without waiting may have one task, and none of them can tell."""
+    ways = ["cancelled", "named", "watched", "weak", "", "", ""]
+
+    async def main() -> None:
+        async with nearcall.aio.connect(server.urls[0], Looping) as looping:
+            for number in range(20):
+                made = [looping.change_task(f"{key}{number}{how}", how) for how in ways]
+                seen = [looping.look_at_task(f"{key}{number}{how}") for how in ways]
+                assert await asyncio.gather(*made) == ways
+                assert all(found[:2] == (False, False) for found in await asyncio.gather(*seen))
+                assert (await looping.look_at_task(f"{key}{number}watched"))[2] == 1
+            notes = [looping.note(f"note {number}") for number in range(100)]
+            noted = [looping.noted(f"noted {number}") for number in range(100)]
+            assert await asyncio.gather(*notes) == [""] * 100
+            assert await asyncio.gather(*noted) == [f"noted {number}" for number in range(100)]
+
+    with nearcall.Server(Looping(), new_url, loop_factory=LOOPS[kind]) as server:
+        run_on(kind, main)
+
+
+def test_a_task_that_a_handler_leaves_knows_its_call(new_url: str, key: str, kind: str) -> None:
+    async def leave(looping: Any, number: int) -> None:
+        with nearcall.metadata({"key": f"{key}{number}"}):
+            await looping.leave_a_task(f"{key}{number}")
+
+    async def main() -> None:
+        async with nearcall.aio.connect(server.urls[0], Looping) as looping:
+            await asyncio.gather(*(leave(looping, number) for number in range(30)))
+            for number in range(30):
+                found = await looping.who_called(f"{key}{number}")
+                assert tuple(found) == ("Looping.leave_a_task", f"{key}{number}")
+
+    with nearcall.Server(Looping(), new_url, loop_factory=LOOPS[kind]) as server:
+        run_on(kind, main)
+
+
+def test_what_asks_of_a_handlers_task(new_url: str, key: str, kind: str) -> None:
+    """Debuggers, and anyio."""
+    with nearcall.Server(Looping(), new_url, loop_factory=LOOPS[kind]) as server:  # noqa: SIM117
+        with nearcall.connect(server.urls[0], Looping) as looping:
+            shown, state, frames = looping.shown(key)  # type: ignore[misc]
+            assert "nearcall handlers" in shown
+            assert (state, frames) == ("CORO_SUSPENDED", 1)
+
+
 def test_a_loop_that_makes_no_tasks(new_url: str, kind: str) -> None:
     """Its factory may be of another version than the loop."""
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if coroutine.__name__ == "_handle":
+        if coroutine.__name__ == "handlers":
             raise TypeError("an unexpected keyword argument")
         return asyncio.Task(coroutine, loop=loop)
 

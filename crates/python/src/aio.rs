@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use nearcall_core::client::{CallId, Connection as Core, Expected, Tally};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
-use pyo3::exceptions::{PyAttributeError, PyBaseException, PyRuntimeError, PyRuntimeWarning, PyStopIteration};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
-use pyo3::{PyTraverseError, PyVisit, ffi, intern};
+use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::callback::Callback;
 use crate::calling::{Again, Calling, counted};
+use crate::coroutine::{Step, thrown};
 use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
@@ -102,12 +103,6 @@ struct Sent {
     /// A task has suspended to wait for the reply, until the call's deadline at most.
     awaited: bool,
     timer: Option<Py<PyAny>>,
-}
-
-/// How one step of the coroutine ends.
-enum Step<'py> {
-    Yields(Bound<'py, PyAny>),
-    Returns(Bound<'py, PyAny>),
 }
 
 /// A call that was not sent because there is no connection.
@@ -354,20 +349,6 @@ fn wake_late(future: &Bound<'_, ReplyFuture>) -> PyResult<()> {
     ReplyFuture::run_soon(future)
 }
 
-/// Ends an iteration with a value, as `return` does in a generator.
-fn stop_iteration<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyBaseException>() {
-        // `PyErr_SetObject` takes a tuple for the exception's arguments, and an exception for the exception itself.
-        return Err(PyStopIteration::new_err((value.clone().unbind(),)));
-    }
-    // Up to Python 3.11 the interpreter makes an exception object of the value only if some code looks at it.
-    let stop = value.py().get_type::<PyStopIteration>();
-    // SAFETY: attached; a class and a value.
-    unsafe { ffi::PyErr_SetObject(stop.as_ptr(), value.as_ptr()) };
-    // PyO3 returns a null pointer for `None`, and the exception that is set now ends the iteration.
-    Ok(None)
-}
-
 #[pymethods]
 impl PendingCall {
     fn __await__(slf: Py<Self>) -> Py<Self> {
@@ -395,17 +376,11 @@ impl PendingCall {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match self.step(py, py.None().bind(py))? {
-            Step::Yields(future) => Ok(Some(future)),
-            Step::Returns(value) => stop_iteration(&value),
-        }
+        self.step(py, py.None().bind(py))?.iterated()
     }
 
     fn send<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        match self.step(py, value)? {
-            Step::Yields(future) => Ok(future),
-            Step::Returns(value) => Err(PyStopIteration::new_err((value.unbind(),))),
-        }
+        self.step(py, value)?.sent()
     }
 
     #[pyo3(signature = (kind, value=None, traceback=None))]
@@ -416,10 +391,7 @@ impl PendingCall {
         value: Option<Bound<'py, PyAny>>,
         traceback: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let exception = match value {
-            Some(value) if !value.is_none() => value,
-            _ => kind,
-        };
+        let exception = thrown(kind, value);
         if let Some(coroutine) = self.delegated(py) {
             return coroutine.bind(py).run_method(intern!(py, "throw"), [&exception]);
         }

@@ -10,11 +10,12 @@
 use std::ffi::c_int;
 
 use pyo3::BoundObject;
-use pyo3::ffi::{self, PyObject};
+use pyo3::ffi::{self, PyObject, PySendResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 
+use crate::coroutine::Step;
 use crate::interpreter::may_switch;
 
 // SAFETY: as in Python's headers; all of them are exported by every Python from 3.9 on.
@@ -36,6 +37,7 @@ unsafe extern "C-unwind" {
     fn PyObject_GetAttr(object: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
     fn PyObject_GetIter(object: *mut PyObject) -> *mut PyObject;
     fn PyIter_Next(iterator: *mut PyObject) -> *mut PyObject;
+    fn PyIter_Send(iterator: *mut PyObject, value: *mut PyObject, result: *mut *mut PyObject) -> PySendResult;
 }
 
 /// Keeps a thread that is unwound by force from leaving the frame that holds this guard.
@@ -103,6 +105,10 @@ pub(crate) trait Callback<'py> {
 
     /// The object's items.
     fn items(&self) -> PyResult<Items<'py>>;
+
+    /// Runs the object, a coroutine, until it waits for something or ends. `value` is what it waited for, and `None` at
+    /// first.
+    fn advance(&self, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>>;
 }
 
 impl<'py> Callback<'py> for Bound<'py, PyAny> {
@@ -188,6 +194,17 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
         let result = kept(|| unsafe { PyObject_GetIter(self.as_ptr()) });
         // SAFETY: an owned reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }.map(Items)
+    }
+
+    #[inline]
+    fn advance(&self, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
+        let py = self.py();
+        let mut result = std::ptr::null_mut();
+        // SAFETY: attached; two live objects, and a place for the result.
+        let sent = kept(|| unsafe { PyIter_Send(self.as_ptr(), value.as_ptr(), &raw mut result) });
+        // SAFETY: an owned reference, or null with an exception set.
+        let result = unsafe { Bound::from_owned_ptr_or_err(py, result) }?;
+        Ok(if matches!(sent, PySendResult::PYGEN_RETURN) { Step::Returns(result) } else { Step::Yields(result) })
     }
 }
 

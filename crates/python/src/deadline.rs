@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::{Compress, Encoding, Metadata};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat};
+use pyo3::{ffi, intern};
 
 use crate::callback::Callback;
 
@@ -18,16 +18,25 @@ static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static METADATA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The context variable that holds the innermost `nearcall.compression` block.
 static COMPRESSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// The context variable that holds the request that a coroutine handler serves.
+static REQUEST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Whether any block was ever entered in this process: until then, no call looks at the variables. Counting the blocks
 /// that are open now would not do: a task that was made in a block is in it for as long as it runs.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Names the context variables that hold the deadline, the metadata and the compression.
+/// Names the context variables that hold the deadline, the metadata, the compression and the request.
 #[pyfunction]
-pub(crate) fn set_call_variables(py: Python<'_>, deadline: Py<PyAny>, metadata: Py<PyAny>, compression: Py<PyAny>) {
+pub(crate) fn set_call_variables(
+    py: Python<'_>,
+    deadline: Py<PyAny>,
+    metadata: Py<PyAny>,
+    compression: Py<PyAny>,
+    request: Py<PyAny>,
+) {
     let _ = DEADLINE.set(py, deadline);
     let _ = METADATA.set(py, metadata);
     let _ = COMPRESSION.set(py, compression);
+    let _ = REQUEST.set(py, request);
 }
 
 /// Notes that a block is entered.
@@ -179,12 +188,34 @@ impl<'py> Inherited<'py> {
     pub(crate) fn enter(py: Python<'py>, until: Option<Instant>) -> PyResult<Self> {
         let Some(until) = until else { return Ok(Self(None)) };
         let Some(variable) = DEADLINE.get(py) else { return Ok(Self(None)) };
-        let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
-        let at = PyFloat::new(py, nearcall_core::monotonic_seconds() + left);
-        let token = variable.bind(py).run_method(intern!(py, "set"), [at.as_any()])?;
-        note_block();
+        let token = inherit(variable.bind(py), until)?;
         Ok(Self(Some((variable.bind(py).clone(), token))))
     }
+}
+
+fn inherit<'py>(variable: &Bound<'py, PyAny>, until: Instant) -> PyResult<Bound<'py, PyAny>> {
+    let py = variable.py();
+    let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
+    let at = PyFloat::new(py, nearcall_core::monotonic_seconds() + left);
+    note_block();
+    variable.run_method(intern!(py, "set"), [at.as_any()])
+}
+
+/// Puts into the current context what a coroutine handler finds there: its request, and the request's deadline, which
+/// the handler's own calls inherit.
+#[inline]
+pub(crate) fn surround(request: &Bound<'_, PyAny>, until: Option<Instant>) -> PyResult<()> {
+    let py = request.py();
+    if let Some(variable) = REQUEST.get(py) {
+        // SAFETY: attached; a context variable and a live object.
+        let token = unsafe { ffi::PyContextVar_Set(variable.as_ptr(), request.as_ptr()) };
+        // SAFETY: an owned reference, or null with an exception set.
+        drop(unsafe { Bound::from_owned_ptr_or_err(py, token) }?);
+    }
+    if let (Some(until), Some(variable)) = (until, DEADLINE.get(py)) {
+        inherit(variable.bind(py), until)?;
+    }
+    Ok(())
 }
 
 impl Drop for Inherited<'_> {

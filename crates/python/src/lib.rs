@@ -2,7 +2,7 @@
 //!
 //! A method's plan is read once ([`plan`]). After that, a call encodes its arguments ([`payload`]), sends them and
 //! waits with the interpreter released ([`unary`]), and decodes the reply. The server is the mirror image ([`server`]).
-//! Event loops use the same parts, but do not wait ([`aio`], [`loop_server`]).
+//! Event loops use the same parts, but do not wait ([`aio`], [`handler_turn`]).
 
 mod aio;
 mod buffer;
@@ -10,11 +10,13 @@ mod callback;
 mod calling;
 mod connection;
 mod context;
+mod coroutine;
 mod crossing;
 mod deadline;
 mod encoded;
 mod encoder;
 mod errors;
+mod handler_turn;
 mod hashed;
 mod health;
 mod interpreter;
@@ -72,6 +74,8 @@ mod _core {
     use super::encoder::FittingEncoder;
     #[pymodule_export]
     use super::errors::install;
+    #[pymodule_export]
+    use super::handler_turn::{Begun, HandlerTurn};
     #[pymodule_export]
     use super::hashed::{check_keys, key_hash};
     #[pymodule_export]

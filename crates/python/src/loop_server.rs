@@ -5,29 +5,52 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core, ValuesCharge};
+use nearcall_core::server::{ForLoop, ItemOutcome, NextItem, Request, Server as Core, ValuesCharge};
 use nearcall_core::{Failure, Incoming, given_in};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::callback::Callback;
 use crate::calling::Calling;
 use crate::context::{Call, OK, tell_all};
+use crate::interpreter::detach;
 use crate::objects::{Served, ServedObject};
 use crate::plan::Method;
 use crate::served::{
-    arguments, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
+    after, arguments, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
 };
 use crate::topic::{Owner, Subscription};
+
+/// What is served, as an event loop sees it.
+pub(crate) struct InLoop {
+    pub(crate) core: Arc<Core>,
+    pub(crate) methods: Arc<Vec<Served>>,
+    /// How objects of clients are called.
+    pub(crate) calling: Calling,
+}
+
+impl InLoop {
+    /// The next request for the event loop. If there is none, `Err` says whether the loop is to watch the connections.
+    /// `may_spin`: the loop has nothing else under way.
+    pub(crate) fn next(&self, py: Python<'_>, may_spin: bool) -> Result<Box<Request>, bool> {
+        let mut next = self.core.next_for_loop(may_spin);
+        loop {
+            next = match next {
+                ForLoop::Request(request) => return Ok(request),
+                ForLoop::Listen => return Err(true),
+                ForLoop::Elsewhere => return Err(false),
+                ForLoop::Spin => detach(py, || self.core.spin_for_loop()),
+            }
+        }
+    }
+}
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct LoopRequest {
-    core: Arc<Core>,
-    methods: Arc<Vec<Served>>,
-    calling: Calling,
-    index: usize,
-    request: Box<Request>,
+    of: Arc<InLoop>,
+    pub(crate) request: Box<Request>,
     /// The arguments, until they are asked for.
     event: Mutex<Option<Incoming>>,
     /// Python callables that are told how the call ends.
@@ -39,15 +62,33 @@ pub(crate) struct LoopRequest {
 }
 
 impl LoopRequest {
-    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, calling: Calling, mut request: Box<Request>) -> Self {
-        let index = usize::from(request.head.method);
+    pub(crate) fn new(of: Arc<InLoop>, mut request: Box<Request>) -> Self {
         let event = Mutex::new(Some(request.take_event()));
         let (observers, kept, item_values) = (Mutex::default(), AtomicBool::new(false), ValuesCharge::default());
-        Self { core, methods, calling, index, request, event, observers, kept, item_values }
+        Self { of, request, event, observers, kept, item_values }
     }
 
-    fn served(&self) -> &Method {
-        served(&self.methods, &self.request).0.method.get()
+    pub(crate) fn served(&self) -> &Method {
+        served(&self.of.methods, &self.request).0.method.get()
+    }
+
+    /// Calls the handler of a method without streams. Returns what is to be awaited.
+    pub(crate) fn call_handler<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let arguments = self.arguments(py)?;
+        let (served, given) = served(&self.of.methods, &self.request);
+        let handler = served.handler.as_ref().expect("the core refuses what is called on objects only").bind(py);
+        match given {
+            None => handler.run_with(arguments),
+            Some(given) => handler.run_with(after(given, &arguments)?),
+        }
+    }
+
+    /// Ends the call with the failure that an exception stands for.
+    #[cold]
+    pub(crate) fn fail_with(&self, py: Python<'_>, error: &PyErr) {
+        let failure = describe_for(py, self.served(), self.call(), error);
+        self.request.fail(&failure);
+        self.tell_end(py, Some(failure.code));
     }
 
     fn is_observed(&self) -> bool {
@@ -86,13 +127,13 @@ impl LoopRequest {
     /// The method's number.
     #[getter]
     fn index(&self) -> usize {
-        self.index
+        usize::from(self.request.head.method)
     }
 
     /// The called object, and the object that runs its calls; `None` if a service is called.
     #[getter]
     fn target(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<ServedObject>)> {
-        let (_, given) = served(&self.methods, &self.request);
+        let (_, given) = served(&self.of.methods, &self.request);
         given.map(|given| (given.object.clone_ref(py), given.served.clone_ref(py)))
     }
 
@@ -110,7 +151,7 @@ impl LoopRequest {
 
     /// Whether the client gave the call up, or is gone.
     #[getter]
-    fn cancelled(&self) -> bool {
+    pub(crate) fn cancelled(&self) -> bool {
         self.request.call.as_ref().is_some_and(|call| call.is_cancelled())
     }
 
@@ -141,7 +182,7 @@ impl LoopRequest {
         // The lock is free again before Python runs, which may let others have the interpreter.
         let event = self.event.lock().take();
         let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
-        arguments(py, &self.core, &self.calling, self.served(), &self.request, event)
+        arguments(py, &self.of.core, &self.of.calling, self.served(), &self.request, event)
     }
 
     /// The next item of the client's stream, or `default` if it has not arrived yet; raises `StopAsyncIteration` at the
@@ -152,7 +193,7 @@ impl LoopRequest {
             NextItem::Pending => Ok(default),
             next => {
                 let connection = self.request.connection();
-                decode_item(py, &self.core, &self.calling, self.served(), connection, &self.item_values, next)?
+                decode_item(py, &self.of.core, &self.of.calling, self.served(), connection, &self.item_values, next)?
                     .ok_or_else(|| PyStopAsyncIteration::new_err(()))
             }
         }
@@ -162,7 +203,8 @@ impl LoopRequest {
     /// `None` if the client must take earlier items first: then `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request)?;
-        let mut encoded = encode_reply(&self.core, &self.calling, self.served(), self.request.connection(), item)?;
+        let mut encoded =
+            encode_reply(&self.of.core, &self.of.calling, self.served(), self.request.connection(), item)?;
         let sent = encoded.send(py, |body| call.try_send_item(&self.request.item(body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => {
@@ -176,9 +218,9 @@ impl LoopRequest {
 
     /// Ends the call with a result. Returns `False` if the client must read earlier messages first: then `changed`
     /// tells when to try again.
-    fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
+    pub(crate) fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let observed = self.is_observed();
-        let code = reply(py, &self.core, &self.calling, self.served(), &self.request, result, observed)?;
+        let code = reply(py, &self.of.core, &self.of.calling, self.served(), &self.request, result, observed)?;
         Ok(self.tell_end(py, code))
     }
 
@@ -192,7 +234,7 @@ impl LoopRequest {
     /// For a handler that has returned a subscription: a topic takes over the call, and `forget` does nothing.
     fn subscribe(slf: &Bound<'_, Self>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        let method = &served(&this.methods, &this.request).0.method;
+        let method = &served(&this.of.methods, &this.request).0.method;
         Subscription::check(method.get())?;
         // Relaxed: the loop's thread alone reads it.
         this.kept.store(true, Ordering::Relaxed);
@@ -203,14 +245,12 @@ impl LoopRequest {
 
     /// Ends the call with an exception.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
-        let failure = describe_for(py, self.served(), self.call(), &PyErr::from_value(exception));
-        self.request.fail(&failure);
-        self.tell_end(py, Some(failure.code));
+        self.fail_with(py, &PyErr::from_value(exception));
     }
 
     /// The handler has returned: nothing more is received for the call, and the call counts no more. A call that was
     /// not ended by then ends without a message.
-    fn forget(&self, py: Python<'_>) {
+    pub(crate) fn forget(&self, py: Python<'_>) {
         // Relaxed: see `subscribe`.
         if self.kept.load(Ordering::Relaxed) {
             return;

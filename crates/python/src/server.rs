@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    ForLoop, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
+    HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
     ServedMethods, Server as Core, Work, WorkLimits, Worker,
 };
 use nearcall_core::{Codec, Failure, Messages, Options, Origins, Path, Paths};
@@ -15,25 +15,25 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use smallvec::SmallVec;
 
 use crate::callback::Callback;
 use crate::calling::{Calling, Limits, Way};
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::raise;
+use crate::handler_turn::HandlerTurn;
 use crate::health::HealthMethod;
 use crate::interpreter::{Turns, attach, detach};
 use crate::introspection::IntrospectionMethod;
 use crate::listeners::Listeners;
-use crate::loop_server::LoopRequest;
+use crate::loop_server::InLoop;
 use crate::notices::Notices;
 use crate::objects::{Given, Served};
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
 use crate::request_stream::RequestStream;
-use crate::served::{arguments, describe_for, encode_reply, end_stream, late, reply, too_long, tracked};
+use crate::served::{after, arguments, describe_for, encode_reply, end_stream, late, reply, too_long, tracked};
 use crate::session::Sessions;
 use crate::topic::Subscription;
 use crate::waiting::Waiting;
@@ -71,6 +71,8 @@ pub(crate) struct Server {
     sessions: Sessions,
     /// How objects of clients are called.
     calling: Calling,
+    /// The core, the methods and `calling`, as the requests of coroutine handlers keep them.
+    in_loop: Arc<InLoop>,
     /// Called with each object that no client holds any more.
     on_release: Option<Py<PyAny>>,
 }
@@ -146,7 +148,9 @@ impl Server {
             explain: None,
             retries: None,
         };
-        Ok(Self { core, methods: Arc::new(methods), notices, sessions, calling, on_release })
+        let methods = Arc::new(methods);
+        let in_loop = InLoop { core: Arc::clone(&core), methods: Arc::clone(&methods), calling: calling.clone() };
+        Ok(Self { core, methods, notices, sessions, calling, in_loop: Arc::new(in_loop), on_release })
     }
 
     /// Takes in the clients of these listeners, which belong to the server from now on.
@@ -270,26 +274,16 @@ impl Server {
         Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
     }
 
-    /// The next request for that event loop. If there is none: `True` if the loop is to ask again when the descriptor
-    /// of `poll_fileno` is readable, `False` if it is to ask again when that of `loop_fileno` is. `may_spin`: the loop
-    /// has nothing else under way.
-    fn next_for_loop<'py>(&self, py: Python<'py>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
-        let mut next = self.core.next_for_loop(may_spin);
-        loop {
-            next = match next {
-                ForLoop::Request(request) => {
-                    let request = LoopRequest::new(
-                        Arc::clone(&self.core),
-                        Arc::clone(&self.methods),
-                        self.calling.clone(),
-                        request,
-                    );
-                    return Ok(Bound::new(py, request)?.into_any());
-                }
-                ForLoop::Listen => return Ok(true.into_pyobject(py)?.to_owned().into_any()),
-                ForLoop::Elsewhere => return Ok(false.into_pyobject(py)?.to_owned().into_any()),
-                ForLoop::Spin => detach(py, || self.core.spin_for_loop()),
+    /// A turn that begins with the next request for that event loop, and tells `runner` how it ends. If there is no
+    /// request: `True` if the loop is to ask again when the descriptor of `poll_fileno` is readable, `False` if it is to
+    /// ask again when that of `loop_fileno` is. `may_spin`: the loop has nothing else under way.
+    fn next_for_loop<'py>(&self, py: Python<'py>, runner: Py<PyAny>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
+        match self.in_loop.next(py, may_spin) {
+            Ok(request) => {
+                let turn = HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin);
+                Ok(Bound::new(py, turn)?.into_any())
             }
+            Err(listen) => Ok(listen.into_pyobject(py)?.to_owned().into_any()),
         }
     }
 }
@@ -504,12 +498,4 @@ fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRo
     };
     let routings = methods.iter().map(&mut routing).collect::<PyResult<_>>()?;
     Ok((routings, native))
-}
-
-/// The arguments for a call of an object: the object itself in front of the others.
-fn after<'py>(given: &Given, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
-    let py = arguments.py();
-    let values: SmallVec<[Bound<'py, PyAny>; 8]> =
-        std::iter::once(given.object.bind(py).clone()).chain(arguments.iter()).collect();
-    PyTuple::new(py, values)
 }

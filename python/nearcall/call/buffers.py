@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from .. import _core
-from .context import current_request
+from .variables import current_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast, overload
 
@@ -11,11 +13,9 @@ from .. import _core
 from .early_ends import watch_early_end
 from .metadata import Metadata, MetadataItems, MetadataPair, encode_metadata
 from .session import ServerConnection, Session
+from .variables import current_request
 
-__all__ = ["Context", "context", "current_request"]
-
-current_request: ContextVar[_core.LoopRequest | None] = ContextVar("nearcall.request", default=None)
-"""The request that a task of the server's event loop serves; threads keep theirs in the core."""
+__all__ = ["Context", "context"]
 
 
 class Context:

@@ -32,8 +32,7 @@ class GuestLoop(LoopThread):
 
     def start(self) -> None:
         """Takes requests from now on."""
-        self._core.use_loop(self._loop)
-        self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
+        self._watch_queue()
 
     def stop(self) -> None:
         """Cancels the handlers that are left, and leaves the loop running."""
@@ -41,7 +40,7 @@ class GuestLoop(LoopThread):
         left = threading.Event()
 
         def leave() -> None:
-            for task in self._tasks:
+            for task in self._tasks | self._queued:
                 task.cancel()
             self._loop.remove_reader(self._core.loop_fileno())
             self._listen(False)

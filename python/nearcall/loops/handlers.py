@@ -13,12 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import _core
-from ..call.context import current_request
-from ..call.deadline import timeout
 from ..call.interceptors import InterceptedReplies
+from ..call.variables import outside
 from ..errors import Unavailable, Unknown
 from ..log import ERROR, log
-from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
+from ..service.plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
 from .starting import starter
 
 if TYPE_CHECKING:
@@ -61,6 +60,10 @@ class _Running:
             self._cancel()
 
 
+async def _awaited(work: Awaitable[object]) -> object:
+    return await work
+
+
 class LoopThread:
     """An event loop that takes the requests of a server's coroutine handlers."""
 
@@ -74,12 +77,20 @@ class LoopThread:
         self._handlers = handlers
         self._running: dict[int, _Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        """Tasks of handlers that wait."""
+        self._queued: set[asyncio.Task[None]] = set()
+        """Tasks of turns that the loop has still to begin."""
         self._loop = (loop_factory or asyncio.new_event_loop)()
         self._start = starter(self._loop)
+        # Handlers' contexts are copies of this one.
+        self._context = outside()
         # Timers run in this empty context: a loop keeps cancelled timers until their time comes, and the handler's
         # context would keep the request and its connection.
         self._nobodys = Context()
         self._listens = False
+        self._serves = False
+        self._goes_on = False
+        self._waited = False
         self._comes_back = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
@@ -92,24 +103,27 @@ class LoopThread:
     def start(self) -> None:
         """Starts the thread; requests are taken from now on."""
         try:
-            self._core.use_loop(self._loop)
-            self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
+            self._watch_queue()
             self._thread.start()
         except BaseException:
             # The system may lack descriptors or threads: closing the loop frees its descriptors.
             self._loop.close()
             raise
 
+    def _watch_queue(self) -> None:
+        self._core.use_loop(self._loop)
+        self._context.run(self._loop.add_reader, self._core.loop_fileno(), self._on_queue)
+
     def cut_off(self) -> None:
         """Cancels the handlers that are left, and lets them send their callers a status."""
         self._stopping = True
-        if self._tasks:
+        if self._tasks or self._queued:
             # If the loop hangs or has ended, nothing can be sent.
             with contextlib.suppress(TimeoutError, RuntimeError):
                 self._wait_for(self._cancel(), _MOMENT)
 
     async def _cancel(self) -> None:
-        tasks = set(self._tasks)
+        tasks = self._tasks | self._queued
         for task in tasks:
             task.cancel()
         if tasks:
@@ -154,10 +168,11 @@ class LoopThread:
                 except BaseException as error:
                     # SystemExit and the like, raised in a task that a handler has started: the other tasks go on.
                     log(ERROR, "a task in the event loop of the server ended", error=error)
-            for task in self._tasks:
+            tasks = self._tasks | self._queued
+            for task in tasks:
                 task.cancel()
-            if self._tasks:
-                self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=_MOMENT / 2))
+            if tasks:
+                self._loop.run_until_complete(asyncio.wait(tasks, timeout=_MOMENT / 2))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
@@ -171,21 +186,63 @@ class LoopThread:
         self._serve()
 
     def _serve(self) -> None:
-        """Takes the requests that have arrived. As long as each handler ends at once, it also waits a while for the
-        next request.
+        """Begins turns for the requests that have arrived. As long as handlers end at once, it also waits a while for
+        the next request.
         """
         until = time.monotonic() + _TURN
-        while True:
-            request = self._core.next_for_loop(not self._tasks)
-            if isinstance(request, bool):
-                self._listen(request)
-                return
-            self._begin(request)
-            if time.monotonic() > until:
-                break
+        self._serves = True
+        try:
+            while True:
+                turn = self._core.next_for_loop(self, not self._tasks and not self._queued)
+                if isinstance(turn, bool):
+                    self._listen(turn)
+                    return
+                self._goes_on = False
+                self._begin(turn)
+                if not self._goes_on:
+                    return
+                if time.monotonic() > until:
+                    break
+        finally:
+            self._serves = False
+        self._come_back_soon()
+
+    def _begin(self, turn: _core.HandlerTurn) -> None:
+        try:
+            task = self._start(self._loop, turn)
+        except Exception as error:
+            # The loop's task factory failed. Neither this caller nor the other requests may wait for ever.
+            log(ERROR, "the event loop of the server cannot make a task", error=error)
+            turn.fail(Unknown(f"{type(error).__name__}: {error}"))
+            self._goes_on = True
+            return
+        if turn.is_new:
+            self._queued.add(task)
+            # The turn takes more requests when it begins, unless its handler waits, as the last handler did.
+            self._goes_on = self._waited
+
+    def turned(self, listen: bool | None, waits: bool) -> None:
+        """Goes on after a turn's first step. The turn itself calls this.
+
+        Args:
+            listen: How to watch for the next request, as from ``Server.next_for_loop``; ``None``: one may be there.
+            waits: Whether a handler waits, and has the turn's task from now on. If not, the turn is over.
+        """
+        self._waited = waits
+        if self._queued:
+            self._queued.discard(self._task())
+        if listen is not None:
+            self._listen(listen)
+        elif self._serves:
+            self._goes_on = True
+        else:
+            self._come_back_soon()
+
+    def _come_back_soon(self) -> None:
         if not self._comes_back:
             self._comes_back = True
-            self._loop.call_soon(self._come_back)
+            # Not in the context of the handler that has just ended: the next handlers have nothing to do with it.
+            self._loop.call_soon(self._come_back, context=self._context)
 
     def _come_back(self) -> None:
         self._comes_back = False
@@ -201,61 +258,40 @@ class LoopThread:
         else:
             self._loop.remove_reader(self._core.poll_fileno())
 
-    def _begin(self, request: _core.LoopRequest) -> None:
-        if request.cancelled:
-            request.forget()
-            return
+    def go_on(self, request: _core.LoopRequest, begun: Awaitable[object]) -> Coroutine[Any, Any, None]:
+        """A coroutine that ends a call without streams, whose handler has made its first step and waits."""
+        plan, _ = _handler_of(request, self._handlers)
+        return self._handle(request, plan, None, begun)
+
+    def run_stream(self, request: _core.LoopRequest) -> Coroutine[Any, Any, None]:
+        """A coroutine that runs the handler of a call with a stream, and ends the call."""
+        plan, handler = _handler_of(request, self._handlers)
+        return self._handle(request, plan, handler, None)
+
+    awaited = staticmethod(_awaited)
+
+    def _task(self) -> asyncio.Task[None]:
+        # The loop is given because asyncio makes a system call each time that it has to find it, up to Python 3.13.
+        return cast("asyncio.Task[None]", asyncio.current_task(self._loop))
+
+    async def _handle(
+        self, request: _core.LoopRequest, plan: MethodPlan, handler: Any, begun: Awaitable[object] | None
+    ) -> None:
+        """Runs a handler, or the rest of one that has begun, in the current task. From now on the task can be found by
+        the request, and cancelled.
+        """
         running = _Running(request)
-        handling = self._handle(running)
-        try:
-            task = self._start(self._loop, handling)
-        except Exception as error:
-            # The loop's task factory failed. Neither this caller nor the other requests may wait for ever.
-            handling.close()
-            log(ERROR, "the event loop of the server cannot make a task", error=error)
-            request.fail(Unknown(f"{type(error).__name__}: {error}"))
-            request.forget()
-            return
-        if task.done():
-            request.forget()
-            return
-        running.task = task
+        task = running.task = self._task()
+        self._tasks.add(task)
         if request.key:
             self._running[request.key] = running
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._finished, running))
-
-    def _finished(self, running: _Running, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._running.pop(running.request.key, None)
-        # Something may still refer to the request, such as the traceback of an exception that the user's code keeps.
-        running.request.forget()
-        # A cancelled task keeps its exception, which keeps the frame, which keeps `running`. An idle server collects no
-        # cycles, so the connection would stay open.
-        running.task = None
-        if not self._tasks:
-            # No other handler runs, so it may pay to spin for the next request.
-            self._serve()
-
-    async def _handle(self, running: _Running) -> None:
-        request = running.request
-        plan, handler = _handler_of(request, self._handlers)
-        current_request.set(request)
-        inherited = timer = None
+        left = request.time_left
+        timer = None if left is None else self._loop.call_later(left, running.expire, context=self._nobodys)
         try:
-            left = request.time_left
-            if left is not None:
-                # The handler's own calls inherit the deadline, and the handler is cancelled when the deadline has
-                # passed.
-                inherited = timeout(left)
-                inherited.__enter__()
-                timer = self._loop.call_later(left, running.expire, context=self._nobodys)
-            if plan.kind in (UNARY, ONEWAY):
-                result = await handler(*request.arguments())
+            if begun is None:
+                await self._stream(plan, handler, running)
+            elif not request.reply(result := await begun):
                 await _reply(running, result)
-            else:
-                running.changed = asyncio.Event()
-                await self._stream(plan, handler, running, running.changed)
         except asyncio.CancelledError as error:
             if running.late:
                 request.fail_late()
@@ -271,11 +307,21 @@ class LoopThread:
         finally:
             if timer is not None:
                 timer.cancel()
-            if inherited is not None:
-                inherited.__exit__(None, None, None)
+            self._tasks.discard(task)
+            self._running.pop(request.key, None)
+            # Something may still refer to the request, such as the traceback of an exception that the user's code
+            # keeps.
+            request.forget()
+            # A cancelled task keeps its exception, which keeps the frame, which keeps `running`. An idle server
+            # collects no cycles, so the connection would stay open.
+            running.task = None
+            if not self._tasks and not self._serves:
+                # No other handler waits, so it may pay to spin for the next request.
+                self._come_back_soon()
 
-    async def _stream(self, plan: MethodPlan, handler: Any, running: _Running, changed: asyncio.Event) -> None:
+    async def _stream(self, plan: MethodPlan, handler: Any, running: _Running) -> None:
         request = running.request
+        changed = running.changed = asyncio.Event()
         arguments = list(request.arguments())
         if plan.kind in (CLIENT_STREAM, BIDI_STREAM):
             arguments.insert(plan.stream_position, _items(request, changed))
@@ -348,10 +394,6 @@ async def _reply(running: _Running, result: Any) -> None:
     while not running.request.reply(result):
         await changed.wait()
         changed.clear()
-
-
-async def _awaited(work: Awaitable[object]) -> object:
-    return await work
 
 
 _MOMENT = 1.0
