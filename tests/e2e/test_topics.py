@@ -50,6 +50,39 @@ class Feed:
         return x
 
 
+@nearcall.service
+class Program:
+    """What gives subscriptions, and is passed."""
+
+    def numbers(self) -> Iterator[int]: ...
+    def numbers_in_loop(self) -> AsyncIterator[int]: ...
+
+
+class OwnProgram(Program):
+    def __init__(self) -> None:
+        self.topic: nearcall.Topic[int] = nearcall.Topic()
+        self.closed = threading.Event()
+
+    def numbers(self) -> Iterator[int]:
+        return self.topic.subscribe()
+
+    def numbers_in_loop(self) -> AsyncIterator[int]:
+        return self.topic.subscribe()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@nearcall.service
+class Studio:
+    def __init__(self) -> None:
+        self.given: list[OwnProgram] = []
+
+    def program(self) -> Program:
+        self.given.append(OwnProgram())
+        return self.given[-1]
+
+
 METHODS = ["numbers", "numbers_in_loop"]
 Start = Callable[..., "tuple[Feed, str]"]
 
@@ -138,6 +171,26 @@ def test_asyncio_clients_see_an_ordinary_stream(start: Start, method: str) -> No
     assert asyncio.run(main()) == list(range(100))
     publisher.join(20)
     until(lambda: feed.topic.subscribers == 0, "a client that left is still there")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_object_lives_as_long_as_subscriptions_of_its_methods(new_url: str, method: str) -> None:
+    studio = Studio()
+    with nearcall.Server(studio, new_url) as server, nearcall.connect(server.urls[0], Studio) as client:
+        program = client.program()
+        reader = Reader(getattr(program, method)())
+        own = studio.given[0]
+        until(lambda: own.topic.subscribers == 1, "nobody came")
+        nearcall.release(program)
+        other = client.program()
+        nearcall.release(other)
+        # Both releases went the same way, one after the other.
+        assert studio.given[1].closed.wait(20)
+        assert own.topic.publish(1) == 1
+        assert not own.closed.is_set()
+        own.topic.close()
+        assert reader.end() == [1]
+        assert own.closed.wait(20)
 
 
 def test_one_topic_in_several_codecs_and_methods(start: Start) -> None:

@@ -9,10 +9,10 @@
 
 use std::ffi::c_int;
 
-use pyo3::BoundObject;
 use pyo3::ffi::{self, PyObject, PySendResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::{Borrowed, BoundObject};
 use smallvec::SmallVec;
 
 use crate::coroutine::Step;
@@ -82,6 +82,9 @@ pub(crate) trait Callback<'py> {
     /// Calls the object with any number of arguments, or with Rust values that are converted first.
     fn run_with<A: IntoPyObject<'py, Target = PyTuple>>(&self, arguments: A) -> PyResult<Bound<'py, PyAny>>;
 
+    /// Calls the object with an argument, and with all items of a tuple after it.
+    fn run_before(&self, first: &Bound<'py, PyAny>, others: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>>;
+
     /// Calls the object with any number of arguments. `names` are the names of the last ones.
     fn run_many(
         &self,
@@ -129,6 +132,20 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
         let arguments = arguments.into_pyobject(self.py()).map_err(Into::into)?;
         // SAFETY: attached; both are live objects.
         let result = kept(|| unsafe { PyObject_Call(self.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) });
+        // SAFETY: an owned reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
+    }
+
+    #[inline]
+    fn run_before(&self, first: &Bound<'py, PyAny>, others: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let mut places: SmallVec<[*mut PyObject; 8]> = SmallVec::new();
+        places.extend([std::ptr::null_mut(), first.as_ptr()]);
+        places.extend(others.iter_borrowed().map(Borrowed::as_ptr));
+        let result = kept(|| {
+            let count = (places.len() - 1) | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
+            // SAFETY: attached; so many live objects, which `first` and the tuple hold, follow the free place.
+            unsafe { PyObject_VectorcallDict(self.as_ptr(), places[1..].as_ptr(), count, std::ptr::null_mut()) }
+        });
         // SAFETY: an owned reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
     }

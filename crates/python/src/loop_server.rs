@@ -18,7 +18,7 @@ use crate::interpreter::detach;
 use crate::objects::{Served, ServedObject};
 use crate::plan::Method;
 use crate::served::{
-    after, arguments, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
+    arguments, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
 };
 use crate::topic::{Owner, Subscription};
 
@@ -79,7 +79,7 @@ impl LoopRequest {
         let handler = served.handler.as_ref().expect("the core refuses what is called on objects only").bind(py);
         match given {
             None => handler.run_with(arguments),
-            Some(given) => handler.run_with(after(given, &arguments)?),
+            Some(given) => handler.run_before(given.object.bind(py), &arguments),
         }
     }
 

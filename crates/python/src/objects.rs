@@ -1,7 +1,6 @@
 //! What a server serves: methods with their handlers, and objects with the methods of their class.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearcall_core::{Methods, Object};
@@ -19,7 +18,10 @@ pub(crate) struct Served {
 /// The methods of the objects of one class, with their handlers.
 #[pyclass(frozen, subclass, module = "nearcall._core")]
 pub(crate) struct ServedObject {
-    by_number: HashMap<u16, Served>,
+    /// The number of the first method.
+    first: u16,
+    /// The methods by number, beginning with the first; `None` for numbers that objects of this class do not have.
+    served: Vec<Option<Served>>,
     pub(crate) methods: Arc<Methods>,
 }
 
@@ -30,16 +32,24 @@ impl ServedObject {
     fn new(methods: Vec<(Py<Method>, Py<PyAny>)>) -> Self {
         let kinds: Vec<_> = methods.iter().map(|(method, _)| method.get()).collect();
         let kinds: Vec<_> = kinds.iter().map(|method| (method.number, method.routing())).collect();
-        let served =
-            |(method, handler): (Py<Method>, _)| (method.get().number, Served { method, handler: Some(handler) });
-        Self { by_number: methods.into_iter().map(served).collect(), methods: Arc::new(Methods::new(&kinds)) }
+        let first = kinds.iter().map(|(number, _)| *number).min().unwrap_or(0);
+        let mut served = Vec::new();
+        for (method, handler) in methods {
+            let at = usize::from(method.get().number - first);
+            if at >= served.len() {
+                served.resize_with(at + 1, || None);
+            }
+            served[at] = Some(Served { method, handler: Some(handler) });
+        }
+        Self { first, served, methods: Arc::new(Methods::new(&kinds)) }
     }
 }
 
 impl ServedObject {
     /// The method of that number. The core has checked that it exists.
     pub(crate) fn method(&self, number: u16) -> &Served {
-        &self.by_number[&number]
+        let found = self.served[usize::from(number - self.first)].as_ref();
+        found.expect("the core refuses calls of methods that an object does not have")
     }
 }
 

@@ -8,7 +8,6 @@ use nearcall_core::{Failure, Incoming, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use smallvec::SmallVec;
 
 use crate::callback::Callback;
 use crate::calling::Calling;
@@ -63,14 +62,6 @@ pub(crate) fn arguments<'py>(
         return decode(&mut event);
     }
     decoding(true, &caller(py, core, connection)?, calling, &mut event, decode)
-}
-
-/// The arguments for a call of an object: the object itself in front of the others.
-pub(crate) fn after<'py>(given: &Given, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
-    let py = arguments.py();
-    let values: SmallVec<[Bound<'py, PyAny>; 8]> =
-        std::iter::once(given.object.bind(py).clone()).chain(arguments.iter()).collect();
-    PyTuple::new(py, values)
 }
 
 /// Encodes a result or an item of the server's stream.

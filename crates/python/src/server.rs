@@ -33,7 +33,7 @@ use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
 use crate::request_stream::RequestStream;
-use crate::served::{after, arguments, describe_for, encode_reply, end_stream, late, reply, too_long, tracked};
+use crate::served::{arguments, describe_for, encode_reply, end_stream, late, reply, too_long, tracked};
 use crate::session::Sessions;
 use crate::topic::Subscription;
 use crate::waiting::Waiting;
@@ -357,8 +357,8 @@ impl Server {
 
     /// Runs a handler and ends the call.
     fn handle(&self, py: Python<'_>, mut request: Box<Request>) {
-        // Cloned, because the request is taken apart below.
-        let target = request.target.clone();
+        // Apart from the request, which is taken apart below.
+        let target = request.target.take();
         let given = target.as_ref().and_then(|export| Given::of(export.object()));
         let served = match given {
             Some(given) => given.served.get().method(request.head.method),
@@ -372,7 +372,12 @@ impl Server {
         }
         let code = match self.run(py, served, given, &mut request) {
             Ok(Ran::Ended(code)) => code,
-            Ok(Ran::Subscribed(subscription)) => subscribe(py, &subscription, served, request),
+            Ok(Ran::Subscribed(subscription)) => {
+                let method = served.method.clone_ref(py);
+                // The object is called for as long as the topic has the call.
+                request.target = target;
+                subscribe(py, &subscription, &method, request)
+            }
             Err(error) => {
                 let failure = describe_for(py, method, Call::new(&request, method), &error);
                 request.fail(&failure);
@@ -411,8 +416,7 @@ impl Server {
     ) -> PyResult<Bound<'py, PyAny>> {
         let method = served.method.get();
         let handler = served.handler.as_ref().expect("the core refuses what is called on objects only").bind(py);
-        if given.is_none()
-            && let Some(form) = method.arguments.single_buffer()
+        if let Some(form) = method.arguments.single_buffer()
             && !request.is_named()
             && !method.kind.client_streams()
         {
@@ -420,14 +424,17 @@ impl Server {
             let argument = buffer(py, form, &mut request.payload)?;
             request.payload.clear();
             let _current = Current::enter(request, method);
-            return handler.run([argument.bind(py)]);
+            return match given {
+                None => handler.run([argument.bind(py)]),
+                Some(given) => handler.run([given.object.bind(py), argument.bind(py)]),
+            };
         }
         let event = request.take_event();
         let arguments = arguments(py, &self.core, &self.calling, method, request, event)?;
         let _current = Current::enter(request, method);
         if !method.kind.client_streams() {
             let Some(given) = given else { return handler.run_with(arguments) };
-            return handler.run_with(after(given, &arguments)?);
+            return handler.run_before(given.object.bind(py), &arguments);
         }
         let call = tracked(request)?;
         let of = served.method.clone_ref(py);
@@ -469,8 +476,8 @@ impl Server {
 
 /// Hands a call over to a topic.
 #[cold]
-fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, served: &Served, request: Box<Request>) -> u8 {
-    subscription.get().take(py, &served.method, Box::new(request));
+fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, method: &Py<Method>, request: Box<Request>) -> u8 {
+    subscription.get().take(py, method, Box::new(request));
     OK
 }
 

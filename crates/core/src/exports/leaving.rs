@@ -1,8 +1,9 @@
 //! This side's own objects that the other side has released right after a message that sends them back.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
+
+use super::numbers::ByNumber;
 
 /// Fewer entries are not worth a sweep.
 const FEW: usize = 64;
@@ -10,7 +11,7 @@ const FEW: usize = 64;
 /// These objects by number, held weakly: the message keeps each alive until it was read.
 #[derive(Debug)]
 pub(super) struct Leaving<T> {
-    by_id: HashMap<NonZeroU64, Weak<T>>,
+    by_id: ByNumber<Weak<T>>,
     /// At this many entries, a sweep takes out those that nobody holds. It is twice as many as the last sweep has left,
     /// so that each entry costs a look or two, however many objects a peer releases.
     sweep_at: usize,
@@ -21,7 +22,7 @@ pub(super) struct Leaving<T> {
 impl<T> Default for Leaving<T> {
     fn default() -> Self {
         Self {
-            by_id: HashMap::new(),
+            by_id: ByNumber::default(),
             sweep_at: FEW,
             #[cfg(test)]
             looked_at: 0,

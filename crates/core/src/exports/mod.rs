@@ -1,6 +1,7 @@
 //! The objects that this side of a connection has given to the other one, which may call them.
 
 mod leaving;
+mod numbers;
 mod releases;
 mod routing;
 
@@ -16,6 +17,7 @@ use crate::sync::{AtomicUsize, Ordering};
 use nearcall_transport::Incoming;
 
 use leaving::Leaving;
+use numbers::ByNumber;
 pub(crate) use releases::Releases;
 pub use releases::{Object, Release};
 pub use routing::{HandlerKind, MethodRouting};
@@ -93,7 +95,7 @@ pub(crate) struct Exports {
 
 #[derive(Debug, Default)]
 struct Given {
-    by_id: HashMap<NonZeroU64, Counted>,
+    by_id: ByNumber<Counted>,
     by_identity: HashMap<Identity, NonZeroU64>,
     /// Objects that the other side has released right after a message that sends them back, until that message was
     /// read.
