@@ -37,6 +37,7 @@ _CACHED_DTYPES = 256
 _CACHED_CODE = 1024
 """Bytes of the longest description of a dtype that is remembered."""
 _dtype_codes: dict[Any, tuple[Any, bool]] = {}
+_headers: dict[tuple[Any, ...], tuple[bytes, bool]] = {}
 
 
 def is_array_type(cls: Any) -> bool:
@@ -84,7 +85,6 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
         if isinstance(array, np.ma.MaskedArray):
             raise TypeError("a masked array cannot be sent: send its data and its mask")
         flat = np.asarray(array)
-    code, plain = _dtype_codes.get(array.dtype) or _dtype_code(array.dtype)
     order = "C"
     if not array.flags.c_contiguous:
         if array.flags.f_contiguous:
@@ -92,7 +92,9 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
             flat = flat.T
         else:
             flat = np.ascontiguousarray(flat)
-    header = _encode((code, array.shape, order, index))
+    # Arrays that are sent one after the other often have the same header.
+    described = array.dtype, array.shape, order, index
+    header, plain = _headers.get(described) or _describe(*described)
     if array.nbytes == 0:
         return header, memoryview(b"")
     if flat.ndim == 0:  # a buffer without dimensions has no shape, and many readers need a shape
@@ -113,7 +115,8 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
     """
     if len(header) > _MAX_HEADER:
         raise ValueError(f"malformed array header: {len(header)} bytes, at most {_MAX_HEADER} are accepted")
-    header = bytes(header)
+    if isinstance(header, memoryview):
+        header = header.tobytes()
     # Arrays that arrive one after the other often have the same header, such as the frames of a camera.
     layout = _layout(header) if len(header) <= _CACHED_CODE else _read_layout(header)
     make, dtype, shape, order, index, size = layout
@@ -163,6 +166,21 @@ def _read_layout(header: bytes) -> tuple[Any, Any, tuple[int, ...], str, int, in
 
 
 _layout = functools.lru_cache(maxsize=_CACHED_DTYPES)(_read_layout)  # a refused header is not cached
+
+
+def _describe(dtype: Any, shape: tuple[int, ...], order: str, index: int) -> tuple[bytes, bool]:
+    """The header of an array, and whether a memoryview can hold its elements.
+
+    Raises:
+        TypeError: an array of that dtype cannot be sent.
+    """
+    code, plain = _dtype_codes.get(dtype) or _dtype_code(dtype)
+    entry = _encode((code, shape, order, index)), plain
+    if len(entry[0]) <= _CACHED_CODE:
+        if len(_headers) >= _CACHED_DTYPES:
+            _headers.clear()
+        _headers[dtype, shape, order, index] = entry
+    return entry
 
 
 def _dtype_code(dtype: Any) -> tuple[Any, bool]:
