@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from contextvars import ContextVar, copy_context
-from functools import partial
+from contextvars import copy_context
 from inspect import iscoroutinefunction
 from typing import Any, cast, overload
 
@@ -99,8 +97,8 @@ class Context:
         all calls: ``callback`` should only set an event or give something else up, and not wait. What it raises goes to
         the log. After the handler has ended it is not called any more.
 
-        The call is under way until ``callback`` has run: it counts among the server's ``max_pending``, and a server that
-        stops waits for it.
+        The call is under way until ``callback`` has run: it counts among the server's ``max_pending``, and a server
+        that stops waits for it.
 
         Raises:
             TypeError: ``callback`` is no function, or an ``async def``.
