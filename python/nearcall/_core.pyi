@@ -106,7 +106,7 @@ def set_call_variables(
     deadline: ContextVar[float | None],
     metadata: ContextVar[metadata | None],
     compression: ContextVar[compression | None],
-    request: ContextVar[LoopRequest | None],
+    request: ContextVar[Any],
 ) -> None:
     """Names the variables that hold the values of the blocks around calls, and the call that a coroutine handler
     serves. Only the first call counts.

@@ -484,8 +484,7 @@ def test_what_cannot_be_an_interceptor_is_said_before_anything_is_dialled() -> N
     for wrong in (coroutine, Late()):
         with pytest.raises(TypeError, match="asynchronous, and this client is for threads: write it with 'def'"):
             nearcall.connect("inproc://nobody", Sums, interceptors=[wrong])
-        with pytest.raises(TypeError, match=r"asynchronous, and Sums\.add is not: write it with 'def'"):
-            nearcall.Server(Sums(), interceptors=[wrong])
+        nearcall.Server(Sums(), interceptors=[wrong])  # there it has a loop
     anything: Any = 7
     made: Any = nearcall.observe.opentelemetry  # and not what it makes
     for connect in (nearcall.connect, nearcall.aio.connect):

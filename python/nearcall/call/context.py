@@ -11,7 +11,7 @@ from .. import _core
 from .early_ends import watch_early_end
 from .metadata import Metadata, MetadataItems, MetadataPair, encode_metadata
 from .session import ServerConnection, Session
-from .variables import current_request
+from .variables import LentCall, current_request
 
 __all__ = ["Context", "context"]
 
@@ -130,9 +130,11 @@ class Context:
         """Calls ``observer`` with the number of the status code with which the call ends, once that is sent.
 
         Returns:
-            Whether ``observer`` will be called: not in a thread to which an interceptor has passed the call.
+            Whether ``observer`` will be called: not where an interceptor has passed the call to another thread.
         """
         request = current_request.get()
+        if isinstance(request, LentCall):
+            return False
         if request is not None:
             request.on_end(observer)
             return True

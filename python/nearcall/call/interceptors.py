@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from .._core import Subscription
 from ..errors import Internal, RpcError
@@ -21,6 +21,7 @@ from .variables import current_metadata
 
 __all__ = [
     "CallInfo",
+    "Chain",
     "ClientCall",
     "ClientInterceptor",
     "InterceptedReplies",
@@ -31,11 +32,14 @@ __all__ = [
     "intercept_client",
     "intercept_handler",
     "intercept_method",
+    "is_awaited",
 ]
 
 Proceed: TypeAlias = "Callable[[Any], Any]"
 """Calls the next interceptor, or at last the method itself. Takes the call, returns the result."""
 Function: TypeAlias = "Callable[..., Any]"
+Across: TypeAlias = "Callable[..., Proceed]"
+"""``across(interceptor, proceed, streams=...)``: an ``async def`` interceptor as a step around an ordinary handler."""
 
 
 class CallInfo:
@@ -108,13 +112,12 @@ def _takes_a_call(interceptor: Callable[..., object]) -> bool:
     return True
 
 
-def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> tuple[Any, ...]:
+def check_interceptors(interceptors: Sequence[Any], synchronous: str | None = None) -> tuple[Any, ...]:
     """Interceptors as given, if they can work.
 
     Args:
         interceptors: The first is the outermost.
-        synchronous: What is not asynchronous here, for the message, so that interceptors must not be ``async def``;
-            ``None`` if they may be.
+        synchronous: Why nobody awaits an ``async def`` interceptor; ``None`` if it is awaited.
 
     Raises:
         TypeError: an interceptor is no function, or is a coroutine function where nothing awaits it.
@@ -131,18 +134,22 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> 
         if not _takes_a_call(interceptor):
             what = f"an interceptor takes (call, proceed), and {name} does not"
             raise with_option(TypeError(f"{what}; if it makes interceptors, write {name}()"), "interceptors")
-        called = getattr(interceptor, "__call__", None)  # noqa: B004 - an object may have an asynchronous one
-        is_async = any(
-            check(function)
-            for check in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-            for function in (interceptor, called)
-        )
-        if is_async and synchronous is not None:
+        if synchronous is not None and is_awaited(interceptor):
             raise with_option(
                 TypeError(f"the interceptor '{name}' is asynchronous, and {synchronous}: write it with 'def'"),
                 "interceptors",
             )
     return checked
+
+
+def is_awaited(interceptor: Any) -> bool:
+    """Whether an interceptor is ``async def``, or an asynchronous generator."""
+    called = getattr(interceptor, "__call__", None)  # noqa: B004 - an object may have an asynchronous one
+    return any(
+        check(function)
+        for check in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        for function in (interceptor, called)
+    )
 
 
 def intercept_client(
@@ -176,23 +183,29 @@ def intercept_client(
     return intercepted
 
 
-def intercept_handler(interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, handler: Function) -> Function:
+class Chain(NamedTuple):
+    """The interceptors of a server."""
+
+    interceptors: tuple[ServerInterceptor, ...]
+    across: Across | None
+    """How one that is ``async def`` surrounds a handler that is not; ``None`` if there is none such."""
+
+
+def intercept_handler(chain: Chain, plan: MethodPlan, handler: Function) -> Function:
     """A handler with interceptors around it, if there are any. The result takes every parameter by position."""
-    if not interceptors:
+    if not chain.interceptors:
         return plan.adapt(handler)
-    return _intercepted(interceptors, plan, handler, 0)
+    return _intercepted(chain, plan, handler, 0)
 
 
-def intercept_method(interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, method: Function) -> Function:
+def intercept_method(chain: Chain, plan: MethodPlan, method: Function) -> Function:
     """The same for a method of objects: it takes the object first, which interceptors do not see."""
-    if not interceptors:
+    if not chain.interceptors:
         return by_position(plan)(method)
-    return _intercepted(interceptors, plan, method, 1)
+    return _intercepted(chain, plan, method, 1)
 
 
-def _intercepted(
-    interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, handler: Function, leading: int
-) -> Function:
+def _intercepted(of_server: Chain, plan: MethodPlan, handler: Function, leading: int) -> Function:
     streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
     count = leading + sum(slot.by_position for slot in plan.slots)
     names = [slot.name for slot in plan.slots if not slot.by_position]
@@ -200,8 +213,10 @@ def _intercepted(
     def run(call: ServerCall) -> Any:
         return handler(*call._target, *call.args, **call.kwargs)
 
-    chain = _chain(interceptors, run, for_loop=plan.handler_is_async, streams=streams)
-    kept = _blame(interceptors, plan, chain, "the server", for_loop=plan.handler_is_async)
+    interceptors, in_loop = of_server.interceptors, plan.handler_is_async
+    across = None if in_loop else of_server.across
+    chain = _chain(interceptors, run, for_loop=in_loop, streams=streams, across=across)
+    kept = _blame(interceptors, plan, chain, "the server", for_loop=in_loop)
 
     def intercepted(*values: Any) -> Any:
         kwargs = dict(zip(names, values[count:], strict=True))
@@ -241,12 +256,17 @@ def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose
     return awaited if for_loop else called
 
 
-def _chain(interceptors: Iterable[Any], last: Function, *, for_loop: bool, streams: bool) -> Function:
+def _chain(
+    interceptors: Iterable[Any], last: Function, *, for_loop: bool, streams: bool, across: Across | None = None
+) -> Function:
     """All functions as one, which takes the call and returns the result."""
     wrap = (_stream_of if streams else _awaitable_of) if for_loop else _same
     chain = wrap(last)
     for interceptor in reversed(tuple(interceptors)):
-        chain = wrap(_step(interceptor, chain))
+        if across is not None and is_awaited(interceptor):
+            chain = across(interceptor, chain, streams=streams)
+        else:
+            chain = wrap(_step(interceptor, chain))
     return chain
 
 
@@ -291,7 +311,8 @@ class InterceptedReplies:
         self._given = given
         self._items: AsyncIterator[Any] | None = given.__aiter__() if hasattr(given, "__aiter__") else None
 
-    async def _opened(self) -> AsyncIterator[Any]:
+    async def opened(self) -> AsyncIterator[Any]:
+        """The stream that this stands for, once it is there."""
         if self._items is None:
             given, self._given = self._given, None
             if given is None:
@@ -305,11 +326,11 @@ class InterceptedReplies:
         """The subscription that the handler has returned in place of items, if it did: the server takes it as it is."""
         items: object = self
         while isinstance(items, InterceptedReplies):
-            items = await items._opened()
+            items = await items.opened()
         return items if isinstance(items, Subscription) else None
 
     async def _self(self) -> InterceptedReplies:
-        await self._opened()
+        await self.opened()
         return self
 
     def __await__(self) -> Generator[Any, None, InterceptedReplies]:
@@ -321,7 +342,7 @@ class InterceptedReplies:
     async def __anext__(self) -> Any:
         items = self._items
         if items is None:
-            items = await self._opened()
+            items = await self.opened()
         return await items.__anext__()
 
     async def aclose(self) -> None:

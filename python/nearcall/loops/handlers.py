@@ -114,6 +114,16 @@ class LoopThread:
         self._core.use_loop(self._loop)
         self._context.run(self._loop.add_reader, self._core.loop_fileno(), self._on_queue)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether what is left is being cancelled because the server ends."""
+        return self._stopping
+
+    def adopt(self, task: asyncio.Task[None]) -> None:
+        """Counts a task among the handlers: it is cancelled when the server ends. In the loop's own thread."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def cut_off(self) -> None:
         """Cancels the handlers that are left, and lets them send their callers a status."""
         self._stopping = True

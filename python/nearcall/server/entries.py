@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._core import HealthMethod
-from ..call.interceptors import ServerInterceptor, intercept_handler
+from ..call.interceptors import Chain, intercept_handler
 from ..codec.protocol import Codec
 from ..options.schemes import speaks_http, speaks_protobuf
 from ..service.making import in_codec
@@ -86,7 +86,7 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
     return found
 
 
-def own_entries(own: Sequence[Served], chain: tuple[ServerInterceptor, ...]) -> list[Entry]:
+def own_entries(own: Sequence[Served], chain: Chain) -> list[Entry]:
     """The entries, in Protobuf, of the services that a server itself provides at its gRPC URLs.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _core
 from ..call.failures import Failures
-from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_method
+from ..call.interceptors import Chain, intercept_method
 from ..client.callables import make_callable
 from ..errors import Unimplemented
 from ..references.catalogue import Catalogue
@@ -29,11 +29,11 @@ class ServerCatalogue(Catalogue):
     Args:
         numbers: The numbers of methods, by the names of service and method.
         max_values: Values that a received message may hold.
-        interceptors: Functions around every call.
+        chain: Functions around every call.
         failures: Reports exceptions of handlers.
         injector: Fills in the dependencies of methods.
         tracebacks: Whether clients see the traceback of an exception.
-        need_loop: Starts the server's event loop, before an object is passed whose methods run there. A weak reference,
+        need_loop: Starts the server's event loop, before an object is passed whose methods need it. A weak reference,
             because the server keeps the core, and the core keeps this catalogue.
     """
 
@@ -41,7 +41,7 @@ class ServerCatalogue(Catalogue):
         self,
         numbers: Mapping[tuple[str, str], int],
         max_values: int,
-        interceptors: tuple[ServerInterceptor, ...],
+        chain: Chain,
         failures: Failures,
         injector: Injector,
         *,
@@ -50,7 +50,7 @@ class ServerCatalogue(Catalogue):
     ) -> None:
         super().__init__(_callable_of_object, max_values)
         self._numbers = numbers
-        self._interceptors = interceptors
+        self._chain = chain
         self._failures = failures
         self.injector = injector
         self._tracebacks = tracebacks
@@ -70,21 +70,15 @@ class ServerCatalogue(Catalogue):
         }
 
     def implemented(self, plan: ServicePlan) -> Iterable[ImplementedMethod]:
-        """See :class:`~nearcall.references.catalogue.Catalogue`.
-
-        Raises:
-            TypeError: an interceptor is ``async def`` and a method is not.
-        """
+        """See :class:`~nearcall.references.catalogue.Catalogue`."""
         for method in plan.methods:
-            if method.handler_is_async:
+            if method.handler_is_async or self._chain.across is not None:
                 need_loop = self._need_loop()
                 if need_loop is not None:
                     need_loop()
-            else:
-                check_interceptors(self._interceptors, f"{method.full_name} is not")
             number = self._numbers.get((plan.name, method.name))
             if number is not None:
-                yield ImplementedMethod(number, method, partial(intercept_method, self._interceptors, method))
+                yield ImplementedMethod(number, method, partial(intercept_method, self._chain, method))
 
     def describer(self, method: MethodPlan, service: ServicePlan) -> Any:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""

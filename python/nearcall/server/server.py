@@ -17,7 +17,7 @@ from .. import _core
 from ..call.departures import end_departures
 from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
-from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
+from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, intercept_handler, is_awaited
 from ..errors import InvalidArgument
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds, check_whole, with_option
@@ -45,6 +45,7 @@ from .sessions import Hook, Sessions
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from ..loops.crossing import Crossings
     from ..loops.handlers import LoopThread
     from .lifespan import Lifespan, LifespanFunction
 
@@ -94,7 +95,7 @@ class Server:
             arrays.
         handshake_timeout: Seconds a client may take to shake hands.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
-            first is the outermost.
+            first is the outermost. What is ``async def`` runs in the event loop, around ordinary handlers as well.
         tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
         allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: anybody there can call
             every method, and anybody on the way can read along.
@@ -176,14 +177,14 @@ class Server:
                 TypeError(f"loop_factory must be a function that makes an event loop, not {loop_factory!r}"),
                 "loop_factory",
             )
-        chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
+        self._crossings, chain = _around(interceptors)
         own: list[Served] = []
         if introspection:
             from ..introspection import NAME, introspection_of
 
             if NAME in names:
                 raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
-            own = [look_at(introspection_of(intercepted=bool(chain), in_loop=not ordinary))]
+            own = [look_at(introspection_of(intercepted=bool(chain.interceptors), in_loop=not ordinary))]
         self._failures = Failures(check_error_handlers(error_handlers or {}))
         self._lifespan = _lifespan_of(lifespan)
         value = None if self._lifespan is None else self._lifespan.value
@@ -348,7 +349,7 @@ class Server:
                 self._lifespan.begin(self, self._running_loop, ended)
             self._core.listen(listeners)
             in_loop = any(handler and plan.handler_is_async for plan, handler in self._handlers)
-            if self._host_loop is not None or self._ends_in_loop or in_loop:
+            if self._host_loop is not None or self._ends_in_loop or in_loop or self._crossings is not None:
                 self._start_loop()
         except BaseException:
             self._undo(listeners)
@@ -394,6 +395,8 @@ class Server:
                 loop.start()
                 self._sessions.finish = loop.finish
                 self._catalogue.home = HomeLoop(loop.loop).around
+                if self._crossings is not None:
+                    self._crossings.loop = loop
                 self._loop = loop
 
     def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
@@ -475,7 +478,10 @@ class Server:
             with self._change:
                 # Dropping the core closes its descriptors, and `_start_loop` starts no loop without a core.
                 self._core, loop, self._loop = None, self._loop, None
-                self._sessions.finish = None  # a method of the loop, which keeps the core, which keeps the sessions
+                # Both keep the loop, which keeps the core, which keeps them.
+                self._sessions.finish = None
+                if self._crossings is not None:
+                    self._crossings.loop = None
             if loop is not None:
                 loop.stop()
             self._join()
@@ -538,6 +544,16 @@ def _lifespan_of(function: LifespanFunction | None) -> Lifespan | None:
     from .lifespan import Lifespan  # asyncio only where it is needed
 
     return Lifespan(function)
+
+
+def _around(interceptors: Sequence[ServerInterceptor]) -> tuple[Crossings | None, Chain]:
+    chain = Chain(check_interceptors(interceptors), None)
+    if not any(map(is_awaited, chain.interceptors)):
+        return None, chain
+    from ..loops.crossing import Crossings  # asyncio only where it is needed
+
+    crossings = Crossings()
+    return crossings, chain._replace(across=crossings.across)
 
 
 def _tell(serious: bool, text: str) -> None:
