@@ -14,7 +14,7 @@ from .._core import Subscription
 from ..errors import Internal, RpcError
 from ..options.checked import with_option
 from ..service.implementing import by_position
-from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
+from ..service.plan import BIDI_STREAM, SERVER_STREAM, UNARY, MethodPlan
 from .context import Context, context
 from .metadata import Metadata, MetadataPairs, metadata
 from .variables import current_metadata
@@ -32,6 +32,7 @@ __all__ = [
     "intercept_client",
     "intercept_handler",
     "intercept_method",
+    "interceptors_that_wait",
     "is_awaited",
 ]
 
@@ -180,7 +181,14 @@ def intercept_client(
         return kept(ClientCall(plan.full_name, plan.kind, args, kwargs))
 
     intercepted.__name__, intercepted.__qualname__ = plan.name, plan.full_name
+    if not for_loop and plan.kind == UNARY:
+        setattr(intercepted, _NAMES, _names_of(interceptors))
     return intercepted
+
+
+def interceptors_that_wait(method: object) -> str | None:
+    """The names of the interceptors around a method that waits for one result in a thread, if there are any."""
+    return getattr(method, _NAMES, None)
 
 
 class Chain(NamedTuple):
@@ -225,6 +233,10 @@ def _intercepted(of_server: Chain, plan: MethodPlan, handler: Function, leading:
     return intercepted
 
 
+def _names_of(interceptors: Iterable[Any]) -> str:
+    return ", ".join(getattr(one, "__name__", type(one).__name__) for one in interceptors)
+
+
 def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose: str, *, for_loop: bool) -> Function:
     """The chain, with a check: if the result is ``None`` and must not be, the error names the interceptors. Otherwise
     an interceptor that forgets to return the result looks like a mistake in the handler.
@@ -239,8 +251,9 @@ def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose
             problem = error.message
     if not problem or (streams and for_loop):  # None is a valid result; or the chain checks it itself
         return chain
-    names = ", ".join(getattr(one, "__name__", type(one).__name__) for one in interceptors)
-    advice = f"{problem}; {whose} has interceptors ({names}), which must return what proceed(call) returns"
+    advice = (
+        f"{problem}; {whose} has interceptors ({_names_of(interceptors)}), which must return what proceed(call) returns"
+    )
 
     def look(result: Any) -> Any:
         if result is None:
@@ -378,3 +391,7 @@ class _Added(metadata):
             self.initial = Metadata(pairs)
         else:
             self.trailing = Metadata(pairs)
+
+
+_NAMES = "__nearcall_interceptors__"
+"""Where a method keeps the names of what is around it."""

@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar, cast
 
 from .. import _core
 from .._core import StartedCall
+from ..call.interceptors import interceptors_that_wait
 
 __all__ = ["StartedCall", "as_completed", "start"]
 
@@ -33,7 +34,8 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
         kwargs: Its arguments by name.
 
     Raises:
-        TypeError: it is no such method, or the client has interceptors, which wait for their calls.
+        TypeError: it is no such method, or the client has interceptors: they wait for their calls, so each needs a
+            thread, such as one of a ``ThreadPoolExecutor``.
         InvalidArgument: the arguments do not fit.
         RpcError: the call cannot be sent.
     """
@@ -82,7 +84,13 @@ def _advice(given: object) -> str:
             f"nearcall.start takes a method and its arguments, start(calc.add, 1, 2), not what it returned: {given!r}"
         )
     name = getattr(given, "__qualname__", None) or repr(given)
+    interceptors = interceptors_that_wait(given)
+    if interceptors is not None:
+        return (
+            f"{name} cannot be started: this client has interceptors ({interceptors}), which wait for their calls. Let "
+            "a thread do so, ThreadPoolExecutor().submit(...), or start calls of a client without interceptors"
+        )
     return (
-        f"{name} cannot be started: that takes a method of a client that nearcall.connect made, without streams, not "
-        "one-way, and without interceptors. In an event loop write asyncio.ensure_future(...)"
+        f"{name} cannot be started: that takes a method of a client that nearcall.connect made, without streams and "
+        "not one-way. In an event loop write asyncio.ensure_future(...)"
     )
