@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from .call.interceptors import CallInfo, ClientCall, Proceed, ServerCall
 from .errors import Unauthenticated
+from .options.names import checks_names
 
 __all__ = ["token"]
 
@@ -15,6 +16,7 @@ _KEY = "authorization"
 _SCHEME = "Bearer"
 
 
+@checks_names
 def token(*tokens: str, check: Callable[[str], object] | None = None) -> Callable[[CallInfo, Proceed], Any]:
     """An interceptor that sends a token at a client, and demands one at a server::
 

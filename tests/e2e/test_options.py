@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 import nearcall
+import nearcall.plugin
+import nearcall.testing
 
 
 @nearcall.service
@@ -106,6 +110,41 @@ def test_other_errors_carry_no_option() -> None:
     with pytest.raises(nearcall.Unavailable) as caught:
         nearcall.connect("inproc://nobody", Quiet)
     assert caught.value.option is None
+
+
+UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
+    (partial(nearcall.Server, Quiet()), "max_conurrency", "max_concurrency"),
+    (partial(nearcall.Server, Quiet()), "max_worker", "max_concurrency"),
+    (partial(nearcall.serve, Quiet()), "worker", "workers"),
+    (partial(nearcall.serve, Quiet, workers=2), "max_message", "max_message_size"),
+    (partial(nearcall.connect, "inproc://nobody", Quiet), "tiemout", "timeout"),
+    (partial(nearcall.Channel, "inproc://nobody"), "tiemout", "timeout"),
+    (partial(nearcall.aio.connect, "inproc://nobody", Quiet), "middleware", "interceptors"),
+    (partial(nearcall.aio.Channel, "inproc://nobody"), "tiemout", "timeout"),
+    (partial(nearcall.spawn, ["true"], Quiet), "tiemout", "timeout"),
+    (partial(nearcall.aio.spawn, ["true"], Quiet), "tiemout", "timeout"),
+    (nearcall.service, "nam", "name"),
+    (nearcall.Topic, "keeps_last", "keep_last"),
+    (nearcall.Retry, "atempts", "attempts"),
+    (nearcall.TLS, "crt", "cert"),
+    (nearcall.auth.token, "chek", "check"),
+    (nearcall.observe.access_log, "levl", "level"),
+    (partial(nearcall.plugin.PluginHost, Quiet), "sandbx", "sandbox"),
+    (partial(nearcall.testing.serving, Quiet()), "servr", "server"),
+    (partial(nearcall.testing.Fault, "reply"), "skp", "skip"),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "meant"), UNKNOWN)
+def test_an_option_that_there_is_not_says_which_was_meant(function: Callable[..., Any], given: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=rf"^there is no option '{given}': did you mean '{meant}'\?$"):
+        function(**{given: 1})
+
+
+def test_an_option_like_no_other_shows_what_there_is() -> None:
+    wrong: dict[str, Any] = {"colour": "red"}
+    with pytest.raises(TypeError, match=r"^there is no option 'colour': there is only check$"):
+        nearcall.auth.token("secret", **wrong)
 
 
 def test_other_numbers_of_seconds() -> None:

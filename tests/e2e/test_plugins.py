@@ -344,7 +344,7 @@ def test_wrong_options_say_what_to_write(tmp_path: Path) -> None:
         ({"sandbox": "yes"}, "sandbox must be"),
         ({"budget": -1}, "budget must be a number of seconds"),
         ({"services": {"x": object()}}, "is not a service"),
-        ({"colour": 1}, "no option colour"),
+        ({"colour": 1}, "no option 'colour': there are name, "),
     ]
     for given, hint in wrong:
         with pytest.raises((TypeError, ValueError), match=hint):

@@ -19,6 +19,7 @@ from ..options.common import (
     check_spin,
     check_users,
 )
+from ..options.names import check_names
 from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
@@ -94,14 +95,7 @@ def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions])
         ValueError: an option does not fit the URL.
     """
     check_url(url, service=False)
-    known = _checked.__kwdefaults__ or {}
-    for name in options:
-        if name not in known:
-            import difflib  # only on the way to an error
-
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
-            raise TypeError(f"there is no option '{name}': {hint}")
+    check_names(options, _checked.__kwdefaults__ or {})
     return _checked(url, sync, **options)
 
 

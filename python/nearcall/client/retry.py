@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
-
-import msgspec
 
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_whole, with_option
+from ..options.names import with_checked_names
 from ..status import StatusCode
 
 __all__ = ["Retried", "Retry", "check_retry"]
@@ -20,7 +20,9 @@ Retried: TypeAlias = tuple[int, float, float, float, list[int], float, float]
 """A :class:`Retry` as :class:`nearcall._core.Connection` takes it: its fields, in their order here."""
 
 
-class Retry(msgspec.Struct, frozen=True):
+@with_checked_names
+@dataclass(frozen=True)
+class Retry:
     """Which failed calls of :func:`~nearcall.idempotent` methods a client sends once more; for its option ``retry``.
 
     The rules are those of gRPC. The pause before an attempt is longer than the one before, up to ``max_backoff``, and
@@ -64,7 +66,7 @@ class Retry(msgspec.Struct, frozen=True):
         _check_number("multiplier", self.multiplier, 1.0, 100.0)
         _check_number("max_tokens", self.max_tokens, 0.0, _MOST_TOKENS)
         _check_number("token_ratio", self.token_ratio, 0.001, _MOST_TOKENS)
-        msgspec.structs.force_setattr(self, "codes", _check_codes(self.codes))
+        object.__setattr__(self, "codes", _check_codes(self.codes))
 
     def _plain(self) -> Retried:
         codes = [int(code) for code in self.codes]

@@ -7,12 +7,14 @@ from typing import Any
 
 from ..call.interceptors import CallInfo, ServerCall
 from ..log import known_peer, write
+from ..options.names import checks_names
 from ..status import StatusCode
 from .calls import Followed, Interceptor, follow
 
 __all__ = ["access_log"]
 
 
+@checks_names
 def access_log(
     logger: logging.Logger | str = "nearcall.access", *, level: int = logging.INFO, failed: int = logging.WARNING
 ) -> Interceptor:

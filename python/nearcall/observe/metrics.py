@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..call.interceptors import CallInfo, ServerCall
+from ..options.names import checks_names
 from ..status import StatusCode
 from .calls import BUCKETS, Followed, Interceptor, follow
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["prometheus"]
 
 
+@checks_names
 def prometheus(registry: CollectorRegistry | None = None, *, buckets: Sequence[float] = BUCKETS) -> Interceptor:
     """An interceptor that counts and times calls, at a client or at a server; needs ``nearcall[prometheus]``.
 

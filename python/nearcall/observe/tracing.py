@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from ..call.interceptors import CallInfo, ClientCall, ServerCall
 from ..call.metadata import Metadata
+from ..options.names import checks_names
 from ..status import StatusCode
 from .calls import BUCKETS, Followed, Interceptor, follow
 
@@ -32,6 +33,7 @@ _SERVER_FAULTS = frozenset(
 """By OpenTelemetry's conventions for gRPC these codes are failures of the server itself; the others are answers."""
 
 
+@checks_names
 def opentelemetry(
     *,
     tracer_provider: TracerProvider | None = None,

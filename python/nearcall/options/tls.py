@@ -10,12 +10,14 @@ from typing import cast
 from .. import _core
 from ..errors import InvalidArgument
 from .checked import with_option
+from .names import with_checked_names
 
 __all__ = ["TLS"]
 
 _ENCRYPTED = ("tls://", "grpcs://", "https://")
 
 
+@with_checked_names
 @dataclass(frozen=True)
 class TLS:
     """The certificate of one side of ``tls://``, and whom that side trusts. Certificates and keys are paths of PEM

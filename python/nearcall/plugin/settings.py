@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 from packaging.version import InvalidVersion, Version
 
 from ..options.checked import check_flag, check_seconds, check_whole
+from ..options.names import check_names
 from .capabilities import Answer, Ask, GateMaker, check_policy
 from .points import ExtensionPoint
 
@@ -105,9 +106,7 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
     Raises:
         TypeError, ValueError: an option does not fit; the message says which and what to write.
     """
-    unknown = set(options) - set(HostOptions.__annotations__)
-    if unknown:
-        raise TypeError(f"a plugin host has no option {', '.join(sorted(unknown))}")
+    check_names(options, HostOptions.__annotations__)
     api = options.get("api", "1.0")
     try:
         Version(api)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ..options.checked import check_seconds
+from ..options.names import check_names, option_names
 from .server import Server
 from .signals import Terminated, Told, raise_when_told
 
@@ -57,6 +58,7 @@ def serve(
         WorkerFailed: a worker could not begin to serve, or workers die at once again and again.
         Exception: what the ``lifespan`` has raised, once the server has stopped.
     """
+    check_names(options, (*option_names(serve), *option_names(Server.__init__)))
     if workers is not None:
         serve_with_workers(services_and_urls, workers=workers, grace=grace, on_ready=on_ready, **options)
         return

@@ -29,6 +29,7 @@ from ..options.common import (
     check_compression,
     check_spin,
 )
+from ..options.names import checks_names
 from ..options.origins import check_origins
 from ..options.tls import TLS
 from ..service.depends import Provider
@@ -132,6 +133,7 @@ class Server:
         InvalidArgument: an option is malformed.
     """
 
+    @checks_names
     def __init__(  # noqa: PLR0913 - the options are keywords
         self,
         *services_and_urls: object,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from .. import _core
 from ..options.checked import check_whole
+from ..options.names import checks_names
 
 __all__ = ["Subscription", "Topic"]
 
@@ -60,6 +61,7 @@ class Topic(Generic[T]):
         ValueError: ``when_full`` is none of these.
     """
 
+    @checks_names
     def __init__(
         self,
         *,

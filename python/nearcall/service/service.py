@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from ..options.names import check_names
 from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_service, name_of, root_of
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
@@ -52,6 +53,7 @@ def service(
     name: str | None = None,
     errors: Sequence[type[Exception]] = (),
     instance: Instance | None = None,
+    **unknown: object,
 ) -> type[T] | Callable[[type[T]], type[T]]:
     """Declares a class a service: the public methods written in its body can be called from other processes.
 
@@ -77,6 +79,7 @@ def service(
             connection; serve the class then. Its ``close`` or ``aclose`` is no method for clients: the server calls it
             at the end. ``None``: as the service that the class derives from says, and ``"server"`` if it derives from
             none.
+        unknown: There are no other options; an error says which was meant.
 
     Raises:
         TypeError: the class cannot be served; the message names the method, the annotation and what to do.
@@ -84,6 +87,7 @@ def service(
     """
     # Names local to the function in which the class is defined can appear in annotations, too.
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    check_names(unknown, ("name", "errors", "instance"))
     scope = {} if caller.f_code.co_name == "<module>" else caller.f_locals
     if isinstance(cast(object, errors), type):
         raise TypeError(f"errors takes a list of exception classes: write errors=[{cast(type, errors).__name__}]")

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_whole
+from ..options.names import checks_names
 from .frames import FRAME_KINDS, HANDSHAKE_KINDS, Frame, Kind, Side
 
 __all__ = ["Effect", "Fault", "Plan", "Selection"]
@@ -69,6 +70,7 @@ class Fault:
     A ``with`` statement removes it at the end.
     """
 
+    @checks_names
     def __init__(  # noqa: PLR0913 - made in one place
         self,
         plan: Plan,

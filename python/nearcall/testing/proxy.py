@@ -8,6 +8,7 @@ from types import TracebackType
 
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds
+from ..options.names import checks_names
 from .faults import Effect, Fault, Selection
 from .frames import HANDSHAKE_KINDS, Frame, Kind, Side
 from .relay import Relay
@@ -54,6 +55,7 @@ class FaultyProxy:
         InvalidArgument: ``upstream`` is no URL of a server.
     """
 
+    @checks_names
     def __init__(self, upstream: str, *, seed: int = 0) -> None:
         self._upstream = Upstream.of(upstream)
         self._random = random.Random(seed)

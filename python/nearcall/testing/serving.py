@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from ..client.channel import connect
 from ..client.client import Client
+from ..options.names import checks_names
 from ..server.instances import look_at
 from ..server.server import Server
 from .proxy import FaultyProxy
@@ -97,6 +98,7 @@ def serving(
     server: Mapping[str, Any] | None = None,
     client: Mapping[str, Any] | None = None,
 ) -> Serving[T]: ...
+@checks_names
 def serving(
     service: Any,
     *,
@@ -200,6 +202,7 @@ def faulty(
     client: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Faulty[T]: ...
+@checks_names
 def faulty(
     service: Any,
     *,
