@@ -421,6 +421,7 @@ class Connection:
         on_change: Callable[[str], object],
         make_passage: Callable[[References], object],
         explain: Callable[[str], str] | None = None,
+        shown: str | None = None,
         by_item: bool = False,
     ) -> Connection:
         """Does not connect yet.
@@ -442,6 +443,7 @@ class Connection:
         ``make_passage`` makes the object that is ``References.held`` for a connection.
 
         ``explain`` is called with the reason why there is no server, and returns the text that users read in its place.
+        ``shown`` is how errors name the server, if not by its URL.
         """
 
     @property

@@ -76,6 +76,32 @@ def test_it_is_called_as_any_other(child: nearcall.Child[Workshop], tmp_path: Pa
         workshop.never()
 
 
+def test_errors_name_the_program_and_its_process() -> None:
+    """The number of a descriptor says nothing to users."""
+    with nearcall.spawn(command("serve"), Workshop, cwd=ROOT) as workshop:
+        pid = workshop.pid()
+        name = rf"\S*python\S* -W error -m tests\.e2e\.children serve \(process {pid}\)"
+        assert re.fullmatch(f"<Workshop at {name}>", repr(workshop))
+        with (
+            nearcall.timeout(0.05),
+            pytest.raises(nearcall.DeadlineExceeded, match=f"never at {name} did not"),
+        ):
+            workshop.never()
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(nearcall.Unavailable, match=f"{name} (was lost|has hung up)|serve ended by signal 9"):
+            workshop.echo(b"x")
+    with pytest.raises(nearcall.Cancelled, match=f"{name} was closed"):
+        workshop.echo(b"x")
+
+
+def test_a_long_command_is_cut_in_errors() -> None:
+    code = "import sys\n" + "# and so on\n" * 50 + "sys.exit(3)"
+    with pytest.raises(nearcall.Unavailable) as caught:
+        nearcall.spawn([sys.executable, "-c", code], Workshop)
+    assert len(caught.value.message) < 200
+    assert "… ended with status 3 before it served" in caught.value.message
+
+
 def test_what_it_prints_and_reads_never_touches_the_protocol(child: nearcall.Child[Workshop]) -> None:
     for number in range(20):
         child.say(f"line {number}")

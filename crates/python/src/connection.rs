@@ -48,15 +48,15 @@ impl Connection {
     /// methods their successors, or raises. `on_drop` is called now and then with the numbers of one-way calls that
     /// were dropped. `make_passage` makes the object that is kept with a connection, from the connection's references.
     /// `explain` is called with the reason why there is no server, and returns the text that users read instead.
-    /// `timeout` limits each call, also one with streams; with `by_item`, it limits the wait for the next item of a
-    /// stream instead.
+    /// `shown` is how errors name the server, if not by its URL. `timeout` limits each call, also one with streams; with
+    /// `by_item`, it limits the wait for the next item of a stream instead.
     #[new]
     #[expect(
         clippy::too_many_arguments,
         clippy::fn_params_excessive_bools,
         reason = "they are keyword arguments in Python"
     )]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, retry, proxy, oneway, on_drop, on_change, make_passage, explain=None, by_item=false))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, retry, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -81,9 +81,13 @@ impl Connection {
         on_change: Py<PyAny>,
         make_passage: Py<PyAny>,
         explain: Option<Py<PyAny>>,
+        shown: Option<&str>,
         by_item: bool,
     ) -> PyResult<Self> {
-        let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
+        let mut url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
+        if let Some(shown) = shown {
+            url = url.shown_as(shown);
+        }
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
         options.codec = if codec == "json" { Codec::Json } else { Codec::Proto };

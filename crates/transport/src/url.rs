@@ -8,7 +8,11 @@ use crate::transports::{Comeback, Place, TABLE};
 
 /// A parsed URL of one of this crate's transports.
 #[derive(Debug, Clone)]
-pub struct Url(Arc<dyn Place>);
+pub struct Url {
+    place: Arc<dyn Place>,
+    /// What users are to read in its place.
+    shown: Option<Arc<str>>,
+}
 
 /// Why a URL cannot be used; written for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,23 +24,29 @@ pub struct BadUrl {
 
 impl Url {
     pub(crate) fn of(place: Arc<dyn Place>) -> Self {
-        Self(place)
+        Self { place, shown: None }
+    }
+
+    /// The same, by a name that says more to users than what it is written as.
+    #[must_use]
+    pub fn shown_as(self, name: &str) -> Self {
+        Self { shown: Some(name.into()), ..self }
     }
 
     /// What to expect of this URL while no server is there.
     #[must_use]
     pub fn comeback(&self) -> Comeback {
-        self.0.comeback()
+        self.place.comeback()
     }
 
     /// Tells this URL from those of other servers, even if they are displayed alike.
     #[must_use]
     pub fn key(&self) -> String {
-        self.0.key()
+        self.place.key()
     }
 
     pub(crate) fn place(&self) -> &Arc<dyn Place> {
-        &self.0
+        &self.place
     }
 }
 
@@ -56,13 +66,16 @@ impl FromStr for Url {
             let forms: Vec<_> = TABLE.iter().map(|transport| transport.form()).collect();
             return Err(bad(format!("{scheme}: is no transport known here; there are {}", forms.join(", "))));
         };
-        transport.parse(rest).map(Self).map_err(bad)
+        transport.parse(rest).map(Self::of).map_err(bad)
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match &self.shown {
+            Some(shown) => f.write_str(shown),
+            None => self.place.fmt(f),
+        }
     }
 }
 

@@ -103,7 +103,7 @@ class Channel(Caller, ChannelBase, ForLoops):
 
     def __repr__(self) -> str:
         closed = self._connection is not None and self._connection.closed
-        return f"<{'closed ' if closed else ''}asynchronous channel to {self._url}>"
+        return f"<{'closed ' if closed else ''}asynchronous channel to {self._shown}>"
 
     async def _open(self) -> Self:
         async with self._opening:  # if several tasks come at once, one connects
@@ -118,7 +118,7 @@ class Channel(Caller, ChannelBase, ForLoops):
 
     def _reconnect(self) -> None:
         # This method is no coroutine, so it cannot wait for a connection.
-        raise Unavailable(f"the connection to {self._url} was lost: await the channel to connect anew")
+        raise Unavailable(f"the connection to {self._shown} was lost: await the channel to connect anew")
 
     async def _begin(self) -> None:
         loop = self._loop = self._home.loop = asyncio.get_running_loop()
@@ -183,7 +183,7 @@ class Channel(Caller, ChannelBase, ForLoops):
                 # If the last attempt failed, it raises its own error here, which says more.
                 if not connection.try_connect(False, 0.0):
                     raise DeadlineExceeded(
-                        f"there was no connection to {self._url} before the deadline: the server does not answer"
+                        f"there was no connection to {self._shown} before the deadline: the server does not answer"
                     )
                 return
             patient = patient_until is not None and now < patient_until
@@ -200,7 +200,7 @@ class Channel(Caller, ChannelBase, ForLoops):
                 lost += 1
                 if lost >= _MOST_LOST and not patient:
                     raise Unavailable(
-                        f"each connection to {self._url} is lost at once: the server takes no calls there"
+                        f"each connection to {self._shown} is lost at once: the server takes no calls there"
                     )
 
     def _dialled(self, step: asyncio.Future[bool]) -> None:
@@ -278,7 +278,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         return self._connection
 
     def _not_yet(self) -> RuntimeError:
-        return RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
+        return RuntimeError(f"not connected yet to {self._shown}: use 'async with', or await it")
 
     def _waits_for_room(self) -> bool:
         return bool(self._settings.of_connection["oneway"] == "block")

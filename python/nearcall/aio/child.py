@@ -69,6 +69,7 @@ class _ChildChannel(Channel):
 
     def __init__(self, child: ChildProcess, **options: Unpack[ChannelOptions]) -> None:
         self._explain = lambda _: child.explain()
+        self._shown = child.shown
         super().__init__(child.url, **options)
 
 

@@ -32,7 +32,7 @@ class AsyncClient(ClientBase, ForLoops):
 
     async def _open(self) -> Self:
         if self._closed:
-            raise Cancelled(f"this client of {self.url} was closed")
+            raise Cancelled(f"this client of {self._channel._shown} was closed")
         await cast("Channel", self._channel)
         if self._agreement is None:
             try:
@@ -66,4 +66,4 @@ class AsyncClient(ClientBase, ForLoops):
         return self._service
 
     def __repr__(self) -> str:
-        return f"<asynchronous client of {self._service or self.url!r}>"
+        return f"<asynchronous client of {self._service or self._channel._shown!r}>"

@@ -44,14 +44,18 @@ class ChannelBase(Connected):
     _explain: Callable[[str], str] | None = None
     """Takes the reason why there is no server, and returns what users read in its place."""
 
+    _shown = ""
+    """How messages name the server; by its URL, if nothing better is known before."""
+
     _by_item = False
     """Whether a stream's timeout counts until its next item, and not for the whole stream."""
 
     def __init__(self, url: str, sync: str | None, options: ChannelOptions, *, for_loop: bool) -> None:
         self._url = url
+        self._shown = self._shown or url
         self._settings = check_options(url, sync, **options)
         codec = self._settings.of_connection["codec"]
-        self._agreements = Agreements(url, self._settings.max_values, codec, for_loop=for_loop)
+        self._agreements = Agreements(self._shown, self._settings.max_values, codec, for_loop=for_loop)
         self._passages = self._make_passages()
         self._for_loop = for_loop
 
@@ -62,13 +66,14 @@ class ChannelBase(Connected):
             on_change=self._agreements.renew,
             make_passage=self._passages,
             explain=self._explain,
+            shown=None if self._shown == self._url else self._shown,
             by_item=self._by_item,
             **self._settings.of_connection,
         )
 
     def _check_open(self) -> None:
         if self.closed:
-            raise Cancelled(f"this channel to {self._url} was closed")
+            raise Cancelled(f"this channel to {self._shown} was closed")
 
     def _agree(self, cls: type | None) -> Agreement:
         """Makes the agreement of a new client of the class with the server."""
@@ -242,7 +247,7 @@ class Channel(ChannelBase, ForThreads):
         return self
 
     def __repr__(self) -> str:
-        return f"<{'closed ' if self.closed else ''}channel to {self._url}>"
+        return f"<{'closed ' if self.closed else ''}channel to {self._shown}>"
 
     def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         return cast("Callable[..., Any]", make_callable(self._connection, plan, method))

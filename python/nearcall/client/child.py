@@ -31,6 +31,10 @@ _LAST_WORDS = 0.2
 """Seconds to wait for the end of a child that has hung up, so that a message can say how it ended."""
 
 
+_LONGEST = 80
+"""Characters of a command in a message."""
+
+
 class SpawnOptions(ChannelOptions, total=False):
     """The options of :func:`spawn` by name, for type checkers; see there for what each means."""
 
@@ -158,6 +162,7 @@ class _ChildChannel(Channel):
 
     def __init__(self, child: ChildProcess, **options: Unpack[ChannelOptions]) -> None:
         self._explain = lambda _: child.explain(_LAST_WORDS)
+        self._shown = child.shown
         super().__init__(child.url, **options)
 
 
@@ -176,11 +181,14 @@ class ChildProcess:
         self.process = process
         self.ours = ours
         self.url = f"fd://{ours.fileno()}"
-        self._name = shlex.join(os.fspath(part) for part in command)
+        name = " ".join(shlex.join(os.fspath(part) for part in command).split())
+        self._name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        self.shown = f"{self._name} (process {process.pid})"
+        """For errors: users know nothing of the descriptor."""
         self._owner = os.getpid()
 
     def explain(self, patience: float = 0.0) -> str:
-        """Why the process cannot be called, in words for users, who know nothing of the descriptor in the URL.
+        """Why the process cannot be called.
 
         Args:
             patience: Seconds to wait for the end of a process that hung up.
@@ -190,7 +198,7 @@ class ChildProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(patience)
         if self.process.returncode is None:
-            return f"{self._name} (process {self.process.pid}) has hung up, and runs on: spawn another one"
+            return f"{self.shown} has hung up, and runs on: spawn another one"
         return f"{self._name} ended {_how(self.process.returncode)}: spawn another one"
 
     def give_up(self, error: BaseException) -> RpcError | None:

@@ -37,7 +37,7 @@ class ClientBase(Connected, HasService):
         """Makes sure that the server serves what the class says, and returns the service's proxy."""
         channel = self._channel
         agreement = channel._agree(self._cls)
-        service = make_proxy(channel.url, agreement, channel._make_method, channel._around)
+        service = make_proxy(channel._shown, agreement, channel._make_method, channel._around)
         self._agreement = agreement
         return service
 
@@ -86,7 +86,7 @@ class Client(ClientBase, ForThreads, Generic[T]):
 
     def __enter__(self) -> T:
         if self.closed:
-            raise Cancelled(f"this client of {self.url} was closed")
+            raise Cancelled(f"this client of {self._channel._shown} was closed")
         return self.service
 
     def close(self) -> None:

@@ -251,7 +251,7 @@ class PluginHostBase(ABC):
         self._deliver(event)
 
     @abstractmethod
-    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Any:
+    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Any:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
 
     @abstractmethod
@@ -275,7 +275,8 @@ class _PluginChannel(Channel):
 
     _by_item = True
 
-    def __init__(self, url: str, explain: Callable[[str], str], **options: Any) -> None:
+    def __init__(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> None:
+        self._shown = shown
         self._explain = explain
         super().__init__(url, **options)
 
@@ -375,9 +376,9 @@ class PluginHost(PluginHostBase):
 
         return Extension(point, call)
 
-    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Channel:
+    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Channel:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
-        return _PluginChannel(url, explain, **options)
+        return _PluginChannel(url, shown, explain, **options)
 
     def do(self, work: Callable[[], Any], seconds: float) -> Any:
         """See :class:`~nearcall.plugin.starting.Connecting`."""

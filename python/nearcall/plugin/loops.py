@@ -62,7 +62,8 @@ class _PluginChannel(Channel):
 
     _by_item = True
 
-    def __init__(self, url: str, explain: Callable[[str], str], **options: Any) -> None:
+    def __init__(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> None:
+        self._shown = shown
         self._explain = explain
         super().__init__(url, **options)
 
@@ -116,9 +117,9 @@ class AsyncPluginHost(PluginHostBase):
             raise Unavailable("the event loop of the plugin host is closed, or the host was not started in one")
         return self._loop
 
-    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Channel:
+    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Channel:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
-        return _PluginChannel(url, explain, **options)
+        return _PluginChannel(url, shown, explain, **options)
 
     def do(self, work: Callable[[], Any], seconds: float) -> Any:
         """See :class:`~nearcall.plugin.starting.Connecting`."""

@@ -49,7 +49,7 @@ class HopelessError(Exception):
 class Connecting(Protocol):
     """Makes and uses a host's connections, in threads or in an event loop."""
 
-    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Any:
+    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Any:
         """Connects, and returns a channel."""
         ...
 
@@ -262,7 +262,7 @@ def make_ready(
         "handshake_timeout": settings.handshake_timeout,
         "max_message_size": settings.max_message_size,
     }
-    run.channel = do(lambda: connecting.open(run.process.url, explain, **options))
+    run.channel = do(lambda: connecting.open(run.process.url, f"the plugin {name}", explain, **options))
     run.process.connection.close()
     try:
         run.runtime = client(Runtime)
