@@ -335,7 +335,7 @@ def test_a_server_that_says_nothing() -> None:
     ("hello", "words"),
     [
         (b"NCAL\x09\x01\x00\x00" + struct.pack("<I", 2) + b"{}", [b"version 9", b"version 1"]),
-        (b"GET / HTTP/1.1\r\n\r\n", [b"does not speak nearcall"]),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", [b"does not speak nearcall"]),
         (b"NCAL\x01\x01\x00\x00" + struct.pack("<I", 2) + b"{}", []),
     ],
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import http.server
+import re
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -74,6 +77,49 @@ def test_clients_of_grpcs_own_are_sent_away_at_once(server: ServerProcess, schem
         channel.unary_unary("/Shop/Price")(b"", timeout=20)
     error: Any = caught.value
     assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("scheme", "status", "words"),
+    [
+        ("grpc", 505, "gRPC is spoken here, which needs HTTP/2, .* serve http://"),
+        ("grpc+unix", 505, r"gRPC is spoken here, .* serve http\+unix://"),
+        ("tcp", 400, "nearcall's own protocol is spoken here, and not HTTP; .* serve http://"),
+        ("unix", 400, r"nearcall's own protocol is spoken here, .* serve http\+unix://"),
+        ("tls", 400, "this port is encrypted; connect with tls://"),
+        ("grpcs", 400, "this port is encrypted; connect with grpcs://"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_curl_and_browsers_are_told_what_is_spoken(
+    server: ServerProcess, scheme: str, status: int, words: str, method: str
+) -> None:
+    place = url_of(server, scheme).partition("://")[2]
+    if "unix" in scheme:
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(place)
+    else:
+        host, _, port = place.rpartition(":")
+        client = socket.create_connection((host, int(port)))
+    with client:
+        client.settimeout(20)
+        client.sendall(f"{method} /Shop/Price HTTP/1.1\r\nhost: example.org\r\n\r\n".encode())
+        response = http.client.HTTPResponse(client, method=method)
+        response.begin()
+        assert response.status == status
+        assert response.headers["content-type"] == "text/plain"
+        assert re.search(words, response.read().decode())
+        assert client.recv(1) == b"", "the connection is over"
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered_too(server: ServerProcess) -> None:
+    host, _, port = url_of(server, "grpc").partition("://")[2].rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.settimeout(20)
+        client.sendall(b"P")
+        assert not select.select([client], [], [], 0.05)[0], "it may be the preface of HTTP/2"
+        client.sendall(b"U")
+        assert client.recv(12) == b"HTTP/1.1 505"
 
 
 def test_a_grpc_server_met_by_another_protocol_is_named() -> None:

@@ -499,7 +499,7 @@ def test_memory_that_changes_its_size(target: Target) -> None:
         (message(1, b"{}"), lambda: memfd(PAGE), ""),
         (message(2, b"{}"), lambda: memfd(PAGE), "no hello"),
         (message(1, b"")[:8] + b"\xff\xff\xff\xff", lambda: memfd(PAGE), "announces more than 16 MiB"),
-        (b"GET / HTTP/1.1\r\n\r\n", None, "does not speak nearcall"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", None, "does not speak nearcall"),
         (b"\0" * 64, None, "does not speak nearcall"),
         (b"NCAL\x02" + bytes(7), None, "version 2"),
     ],

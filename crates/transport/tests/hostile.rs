@@ -287,7 +287,7 @@ fn strangers_are_turned_away_with_a_sentence() {
     let unsealed = memfd(Segment::size(RING) as u64, false);
     let odd = hello_message(&hello(RING + 8));
     let cases: [(&[u8], &[&OwnedFd], &str); 13] = [
-        (b"GET / HTTP/1.1\r\n\r\n", &[], "does not speak nearcall"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", &[], "does not speak nearcall"),
         (&[0; 100], &[], "does not speak nearcall"),
         (&version, &[], "version 2"),
         (&huge, &[], "too many"),
@@ -305,6 +305,19 @@ fn strangers_are_turned_away_with_a_sentence() {
         let why = greeted(&url, &listener, bytes, fds).expect("a sentence");
         assert!(why.contains(hint), "{hint:?} expected, got {why:?}");
     }
+}
+
+#[test]
+fn a_client_of_http_is_answered_by_http() {
+    let listener = Listener::bind(&fresh("shm"), &Options::default()).expect("bind");
+    let mut socket = dial(&listener.url().clone());
+    send_raw(&socket, b"GET / HTTP/1.1\r\nhost: example.org\r\n\r\n", &[]).expect("sent");
+    let why = accept(&listener, &Options::default()).expect_err("a stranger").expect("a sentence");
+    assert!(why.contains("and not HTTP; for browsers and curl serve http+unix://"), "{why:?}");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer:?}");
+    assert!(answer.ends_with(&format!("\r\n\r\n{why}\n")), "{answer:?}");
 }
 
 /// A server that sends these bytes to one client.

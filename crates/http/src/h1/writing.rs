@@ -119,9 +119,9 @@ impl Http1 {
 
 /// Everything that a server sends to a client that it rejects.
 #[must_use]
-pub fn refusal_of_http1(why: &str) -> Vec<u8> {
+pub fn refusal_of_http1(status: u16, why: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    put_refusal(&mut out, &Refusal { status: 400, why });
+    put_refusal(&mut out, &Refusal { status, why });
     out
 }
 

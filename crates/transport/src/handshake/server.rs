@@ -224,6 +224,9 @@ impl Handshake {
             received if received.starts_with(&TLS_HANDSHAKE) => {
                 "the client speaks TLS and this port does not; connect without the 's' of grpcs:// or https://, or serve that here".into()
             }
+            received if http::is_http1(received) => {
+                format!("gRPC is spoken here, which needs HTTP/2, and this was HTTP/1; for browsers and curl serve {}://", self.http())
+            }
             _ => "the client does not speak HTTP/2, which gRPC needs".into(),
         }
     }
@@ -236,6 +239,11 @@ impl Handshake {
             (Carrier::Plain(_), Peer::Local { .. }) => ("unix", "grpc+unix"),
             (Carrier::Plain(_), _) => ("tcp", "grpc"),
         }
+    }
+
+    /// The scheme for this kind of connection with which HTTP/1 is spoken.
+    fn http(&self) -> String {
+        self.schemes().1.replacen("grpc", "http", 1)
     }
 
     /// The client's hello, once it has arrived completely.
@@ -302,17 +310,17 @@ impl Handshake {
     fn encrypt(&mut self) -> Result<bool, Option<String>> {
         let Carrier::Tls(wire) = &self.carrier else { return Ok(true) };
         if self.stage == Stage::Unknown {
-            let mut first = [0];
-            match rustix::net::recv(wire.fd(), &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            let mut first = [0; 4];
+            let first = match rustix::net::recv(wire.fd(), &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(None),
-                Ok(_) => {}
+                Ok((_, got)) => &first[..got],
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
                 Err(_) => return Err(None),
-            }
-            if first[0] == MAGIC[0] || first[0] == http::PREFACE[0] {
+            };
+            if first[0] == MAGIC[0] || http::PREFACE.starts_with(first) || http::is_http1(first) {
                 self.stage = Stage::Plaintext;
                 // Only to choose the protocol of the rejection.
-                self.received.push(first[0]);
+                self.received.extend_from_slice(first);
                 let scheme = match self.speaks {
                     Speaks::Nearcall => "tls",
                     Speaks::Grpc => "grpcs",
@@ -359,12 +367,15 @@ impl Handshake {
                 "the client speaks TLS and this port does not; connect with tcp://, or serve tls:// here".into(),
             )),
             Err(_) if http::PREFACE.starts_with(preamble) => {
-                let (own, grpc) = self.schemes();
-                let http = grpc.replacen("grpc", "http", 1);
+                let ((own, grpc), http) = (self.schemes(), self.http());
                 Err(Some(format!(
                     "nearcall's own protocol is spoken there, and neither gRPC nor HTTP; connect with {own}://, or serve {grpc}:// or {http}:// there"
                 )))
             }
+            Err(_) if http::is_http1(preamble) => Err(Some(format!(
+                "nearcall's own protocol is spoken here, and not HTTP; for browsers and curl serve {}://",
+                self.http()
+            ))),
             Err(error) => Err(Some(error.to_string())),
         }
     }
@@ -462,7 +473,11 @@ impl Handshake {
             return None;
         }
         if self.speaks == Speaks::Http && self.received.first() != MAGIC.first() {
-            return (!self.received.is_empty()).then(|| refusal_of_http1(why));
+            return (!self.received.is_empty()).then(|| refusal_of_http1(400, why));
+        }
+        if http::is_http1(&self.received) && !http::PREFACE.starts_with(&self.received) {
+            let is_other_version = self.speaks == Speaks::Grpc && self.stranger.is_none() && self.stage == Stage::Ready;
+            return Some(refusal_of_http1(if is_other_version { 505 } else { 400 }, why));
         }
         let by_goodbye = match &self.received[..] {
             [] => self.speaks == Speaks::Grpc,

@@ -18,5 +18,5 @@ mod role;
 mod server;
 mod waiting;
 
-pub(crate) use open::{PREFACE, call, client_session, http1_client_session, serve};
+pub(crate) use open::{PREFACE, call, client_session, http1_client_session, is_http1, serve};
 pub(crate) use pool::Pool;

@@ -16,6 +16,15 @@ use crate::wire::Wire;
 /// The first bytes of a client that speaks HTTP/2.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// The methods of HTTP/1.1, as they begin a request.
+const METHODS: [&[u8]; 9] =
+    [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"TRACE ", b"CONNECT "];
+
+/// Whether these first bytes of a client may be those of a request of HTTP/1.
+pub(crate) fn is_http1(arrived: &[u8]) -> bool {
+    !arrived.is_empty() && METHODS.iter().any(|method| arrived.starts_with(method) || method.starts_with(arrived))
+}
+
 /// A connection to a client; `arrived` is what was read from it already. `is_open`: the client may speak every protocol
 /// over HTTP, not only gRPC. `is_secure`: the connection is encrypted.
 pub(crate) fn serve<W: Wire + 'static>(
