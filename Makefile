@@ -27,6 +27,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MINIMUM := $(shell sed -n 's/^rust-version = "\(.*\)".*/\1/p' Cargo.toml)
 RUST_SOURCES := Cargo.toml $(wildcard Cargo.lock) $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_CODE := python lab tests examples tools
+PAGES := README.md docs
 TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
 # `make loom` runs the models: they need an optimised build.
@@ -66,7 +67,7 @@ test-short: $(STAMPS)/build
 lint: setup  ## check format, lint rules, types, floors, the compiled module's stub and what it asks of each Python
 	@$(PY) tools/check_floors.py
 	@$(PY) tools/check_symbols.py
-	@$(VENV)/bin/ruff format --check $(wildcard $(PYTHON_CODE))
+	@$(VENV)/bin/ruff format --check $(wildcard $(PYTHON_CODE)) $(PAGES)
 	@$(VENV)/bin/ruff check $(wildcard $(PYTHON_CODE))
 	@$(VENV)/bin/mypy $(TYPED_CODE)
 	@cd lab && $(VENV)/bin/mypy    # a package of its own, with its own settings
@@ -78,7 +79,7 @@ lint: setup  ## check format, lint rules, types, floors, the compiled module's s
 
 fmt: setup  ## format all code and apply the safe fixes
 	@$(VENV)/bin/ruff check -q --fix-only $(wildcard $(PYTHON_CODE))
-	@$(VENV)/bin/ruff format $(wildcard $(PYTHON_CODE))
+	@$(VENV)/bin/ruff format $(wildcard $(PYTHON_CODE)) $(PAGES)
 	@cargo fmt --all
 
 bench: setup  ## measure nearcall against its targets, beside the ring alone; results in out/

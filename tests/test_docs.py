@@ -12,8 +12,8 @@ The word after ``python`` on the fence changes that:
 - ``wrong``: the block shows a mistake, and is neither run nor checked;
 - ``examples/NAME``: the block is a part of that file, which has a test of its own.
 
-A TOML block whose fence has the name of a file is that file. A name may have folders. Of a stub, ``name.pyi``, the shim
-is made, as the page says by a command.
+A TOML block whose fence has the name of a file is that file. A name may have folders. Of a stub, a block of ``pyi`` with
+the name ``name.pyi``, the shim is made, as the page says by a command.
 
 A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
 
@@ -112,7 +112,7 @@ def programs(path: Path) -> Iterator[Program]:
         words = fence[2].split()
         is_file = fence[1] == "toml" and bool(words)
         is_elsewhere = words == ["wrong"] or "".join(words).startswith("examples/")
-        if is_file or (fence[1] == "python" and not is_elsewhere):
+        if is_file or (fence[1] in ("python", "pyi") and not is_elsewhere):
             if found is None:
                 page = re.sub(r"\W", "_", str(path.relative_to(ROOT).with_suffix("")).lower())
                 found = Program(page, number, {}, [], run=words != ["no-run"], fault=words == ["fault"])

@@ -1,4 +1,4 @@
-"""Both ends of a shared memory connection in plain Python, from docs/protocol.md.
+"""Both ends of a shared memory connection in plain Python, from docs/protocol-shm.md.
 
 They keep its rules only if asked to. Nothing here goes through the compiled core: what these write is what the other
 side finds.

@@ -1,7 +1,7 @@
 """Lets code that was written for the host's own process run as a plugin, unchanged.
 
 ``nearcall plugin shim`` makes modules with the names of the host's own modules, which use this package to call the
-host. See docs/plugins.md.
+host. See docs/shims.md.
 """
 
 from .points import Registered, accumulating_decider, action, chain, decider, filter
