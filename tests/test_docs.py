@@ -12,8 +12,8 @@ The word after ``python`` on the fence changes that:
 - ``wrong``: the block shows a mistake, and is neither run nor checked;
 - ``examples/NAME``: the block is a part of that file, which has a test of its own.
 
-A TOML block whose fence has the name of a file is that file. A name may have folders. Of a stub, a block of ``pyi`` with
-the name ``name.pyi``, the shim is made, as the page says by a command.
+A TOML block whose fence has the name of a file is that file. A name may have folders. Of a stub, a block of ``pyi``
+with the name ``name.pyi``, the shim is made, as the page says by a command.
 
 A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
 

@@ -490,6 +490,8 @@ def test_what_cannot_be_an_interceptor_is_said_before_anything_is_dialled() -> N
     for connect in (nearcall.connect, nearcall.aio.connect):
         with pytest.raises(TypeError, match="interceptors must be a list of functions, not 7"):
             connect("inproc://nobody", Sums, interceptors=anything)
+        with pytest.raises(TypeError, match=r"must be a list of functions, not .*: write \[\.\.\.\] around it"):
+            connect("inproc://nobody", Sums, interceptors=made)
         with pytest.raises(TypeError, match=r"takes \(call, proceed\), and opentelemetry does not; .* write opentel"):
             connect("inproc://nobody", Sums, interceptors=[made])
         with pytest.raises(TypeError, match="interceptors must be a list of functions, and 7 is none"):

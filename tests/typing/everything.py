@@ -149,6 +149,8 @@ def tests() -> None:
     assert_type(serving, nearcall.testing.Serving[Calculator])
     with serving as calc:
         assert_type(calc.add(1), int)
+    with nearcall.testing.serving(object(), interface=Calculator) as calc:
+        assert_type(calc, Calculator)
     faulty = nearcall.testing.faulty(Calculator())
     assert_type(faulty, nearcall.testing.Faulty[Calculator])
     with faulty as (calc, proxy):

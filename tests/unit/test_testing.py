@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import pytest
 
@@ -48,6 +48,29 @@ def test_serving() -> None:
         pass
     with pytest.raises(nearcall.Unavailable):
         nearcall.connect(served.url, Letters)
+
+
+@nearcall.service
+class Waiting:
+    async def upper(self, text: str) -> str:
+        await asyncio.sleep(0)
+        return text.upper()
+
+
+@nearcall.service(name="Waiting")
+class WaitingForThreads(Protocol):
+    def upper(self, text: str) -> str: ...
+
+
+def test_a_client_by_another_interface_than_the_class() -> None:
+    served = serving(Waiting(), interface=WaitingForThreads)
+    with served as waiting, served.connect() as another:
+        assert waiting.upper("a") + another.upper("b") == "AB"
+    with faulty(Waiting(), interface=WaitingForThreads) as (waiting, proxy):
+        assert waiting.upper("a") == "A"
+        assert proxy.connections == 1
+    with pytest.raises(nearcall.FailedPrecondition), serving(Waiting(), interface=Letters):
+        pass
 
 
 def test_two_do_not_meet() -> None:

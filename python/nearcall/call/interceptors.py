@@ -124,7 +124,9 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None = No
         TypeError: an interceptor is no function, or is a coroutine function where nothing awaits it.
     """
     if not isinstance(cast(object, interceptors), Iterable):
-        raise with_option(TypeError(f"interceptors must be a list of functions, not {interceptors!r}"), "interceptors")
+        todo = ": write [...] around it" if callable(interceptors) else ""
+        problem = f"interceptors must be a list of functions, not {interceptors!r}{todo}"
+        raise with_option(TypeError(problem), "interceptors")
     checked = tuple(interceptors)
     for interceptor in checked:
         if not callable(interceptor):

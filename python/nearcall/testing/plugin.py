@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 import pytest
 
@@ -19,6 +19,17 @@ T = TypeVar("T")
 class NearcallServing(Protocol):
     """The type of the fixture ``nearcall_serving``."""
 
+    @overload
+    def __call__(
+        self,
+        service: object,
+        *,
+        interface: Callable[..., T],
+        url: str | None = None,
+        server: Mapping[str, Any] | None = None,
+        client: Mapping[str, Any] | None = None,
+    ) -> T: ...
+    @overload
     def __call__(
         self,
         service: T,
@@ -26,7 +37,8 @@ class NearcallServing(Protocol):
         url: str | None = None,
         server: Mapping[str, Any] | None = None,
         client: Mapping[str, Any] | None = None,
-    ) -> T:
+    ) -> T: ...
+    def __call__(self, service: Any, **options: Any) -> Any:
         """As :func:`nearcall.testing.serving`, until the test ends."""
         ...
 
@@ -34,6 +46,18 @@ class NearcallServing(Protocol):
 class NearcallFaults(Protocol):
     """The type of the fixture ``nearcall_faults``."""
 
+    @overload
+    def __call__(
+        self,
+        service: object,
+        *,
+        interface: Callable[..., T],
+        url: str | None = None,
+        server: Mapping[str, Any] | None = None,
+        client: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> tuple[T, FaultyProxy]: ...
+    @overload
     def __call__(
         self,
         service: T,
@@ -42,7 +66,8 @@ class NearcallFaults(Protocol):
         server: Mapping[str, Any] | None = None,
         client: Mapping[str, Any] | None = None,
         seed: int = 0,
-    ) -> tuple[T, FaultyProxy]:
+    ) -> tuple[T, FaultyProxy]: ...
+    def __call__(self, service: Any, **options: Any) -> Any:
         """As :func:`nearcall.testing.faulty`, until the test ends."""
         ...
 
@@ -55,7 +80,7 @@ def nearcall_serving() -> Iterator[NearcallServing]:
     """
     with ExitStack() as stack:
 
-        def serve(service: T, **options: Any) -> T:
+        def serve(service: Any, **options: Any) -> Any:
             return stack.enter_context(serving(service, **options))
 
         yield serve
@@ -69,7 +94,7 @@ def nearcall_faults() -> Iterator[NearcallFaults]:
     """
     with ExitStack() as stack:
 
-        def serve(service: T, **options: Any) -> tuple[T, FaultyProxy]:
+        def serve(service: Any, **options: Any) -> Any:
             return stack.enter_context(faulty(service, **options))
 
         yield serve

@@ -32,9 +32,14 @@ class Serving(Generic[T]):
     """The result of :func:`serving`. Use a new one for each block."""
 
     def __init__(
-        self, service: object, url: str | None, server: Mapping[str, Any] | None, client: Mapping[str, Any] | None
+        self,
+        service: object,
+        interface: Callable[..., T] | None,
+        url: str | None,
+        server: Mapping[str, Any] | None,
+        client: Mapping[str, Any] | None,
     ) -> None:
-        self._cls = look_at(service).cls
+        self._cls = look_at(service).cls if interface is None else cast("type", interface)
         self._client_options = dict(client or {})
         self.server = Server(service, url or f"inproc://testing-{next(_numbers)}", **dict(server or {}))
         """The server; it runs inside the block."""
@@ -84,6 +89,15 @@ class Serving(Generic[T]):
 
 @overload
 def serving(
+    service: object,
+    *,
+    interface: Callable[..., T],
+    url: str | None = None,
+    server: Mapping[str, Any] | None = None,
+    client: Mapping[str, Any] | None = None,
+) -> Serving[T]: ...
+@overload
+def serving(
     service: Callable[[], T],
     *,
     url: str | None = None,
@@ -102,6 +116,7 @@ def serving(
 def serving(
     service: Any,
     *,
+    interface: Callable[..., Any] | None = None,
     url: str | None = None,
     server: Mapping[str, Any] | None = None,
     client: Mapping[str, Any] | None = None,
@@ -120,11 +135,13 @@ def serving(
     Args:
         service: The object. Type checkers give the client its type. For a service with ``instance="session"`` give what
             :class:`nearcall.Server` takes: the class, a ``functools.partial`` of it, or a function.
+        interface: The class that the client is made with in place of the object's, and its type for type checkers: one
+            without ``async``, for tests in threads of a class with ``async def`` handlers.
         url: Where to serve; by default an ``inproc://`` name that nobody else uses.
         server: Options of :class:`nearcall.Server`, by name.
         client: Options of :func:`nearcall.connect`, by name.
     """
-    return Serving(service, url, server, client)
+    return Serving(service, interface, url, server, client)
 
 
 class Faulty(Generic[T]):
@@ -133,12 +150,14 @@ class Faulty(Generic[T]):
     def __init__(
         self,
         service: object,
+        interface: Callable[..., T] | None,
         url: str | None,
         server: Mapping[str, Any] | None,
         client: Mapping[str, Any] | None,
         seed: int,
     ) -> None:
         self._service = service
+        self._interface = interface
         self._url = url
         self._options = (server, client)
         self._seed = seed
@@ -152,7 +171,7 @@ class Faulty(Generic[T]):
             folder = Path(tempfile.mkdtemp(prefix="nearcall-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             url = f"unix://{folder}/served"
-        return Serving(self._service, url, *self._options)
+        return Serving(self._service, self._interface, url, *self._options)
 
     def __enter__(self) -> tuple[T, FaultyProxy]:
         with ExitStack() as stack:
@@ -186,6 +205,16 @@ class Faulty(Generic[T]):
 
 @overload
 def faulty(
+    service: object,
+    *,
+    interface: Callable[..., T],
+    url: str | None = None,
+    server: Mapping[str, Any] | None = None,
+    client: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Faulty[T]: ...
+@overload
+def faulty(
     service: Callable[[], T],
     *,
     url: str | None = None,
@@ -206,6 +235,7 @@ def faulty(
 def faulty(
     service: Any,
     *,
+    interface: Callable[..., Any] | None = None,
     url: str | None = None,
     server: Mapping[str, Any] | None = None,
     client: Mapping[str, Any] | None = None,
@@ -218,12 +248,13 @@ def faulty(
 
     Args:
         service: The object, or for a service with ``instance="session"`` its class, as for :func:`serving`.
+        interface: As for :func:`serving`.
         url: Where to serve, such as ``tcp://127.0.0.1:0``; by default a ``unix://`` path in a folder of its own.
         server: Options of :class:`nearcall.Server`, by name.
         client: Options of :func:`nearcall.connect`, by name.
         seed: The seed of the proxy's random numbers.
     """
-    return Faulty(service, url, server, client, seed)
+    return Faulty(service, interface, url, server, client, seed)
 
 
 async def _away(stop: Any) -> None:
