@@ -46,6 +46,29 @@ def test_clients_spread_evenly(outside_url: str, clients: Any) -> None:
         assert sorted({one.number() for one in crew}) == [0, 1, 2, 3]
 
 
+def test_clients_that_come_early_spread_evenly(tmp_path: Path) -> None:
+    url, go = f"unix://{tmp_path}/early.sock", tmp_path / "go"
+    numbers: list[int] = []
+
+    def connect() -> None:
+        with ExitStack() as stack:
+            crew = [stack.enter_context(nearcall.connect(url, Crew, wait_for_ready=True)) for _ in range(6)]
+            numbers.extend(one.number() for one in crew)
+
+    early = threading.Thread(target=connect)
+    early.start()
+
+    def let_them_begin() -> None:
+        # Long enough for worker 0 to take them all, if it may.
+        early.join(1.0)
+        go.touch()
+
+    threading.Thread(target=let_them_begin).start()
+    with WorkersProcess(url, workers=2, maker="tests.e2e.workers_program:late"):
+        early.join(PATIENCE)
+    assert sorted(numbers) == [0, 0, 0, 1, 1, 1]
+
+
 def test_handlers_see_the_client_and_not_the_parent(outside: str, outside_url: str, clients: Any) -> None:
     with WorkersProcess(outside_url, workers=2) as served:
         expected = str(os.getpid()) if outside in ("shm", "unix") else "127.0.0.1"

@@ -66,6 +66,14 @@ def broken() -> Crew:
     raise LookupError("the model is not there")
 
 
+def late() -> Crew:
+    """Worker 1 is made when there is a file `go` beside the socket."""
+    go = os.path.join(os.path.dirname(sys.argv[-1].removeprefix("unix://")), "go")
+    while os.environ["NEARCALL_WORKER"] == "1" and not os.path.exists(go):
+        time.sleep(0.01)
+    return Crew()
+
+
 def short_lived() -> Crew:
     """Dies as soon as it serves."""
     threading.Timer(0.02, os._exit, (7,)).start()

@@ -218,8 +218,9 @@ class Workers:
                 takers[worker.channels[0].fileno()] = worker
                 poll.register(worker.channels[0], 0)  # only to see that it was closed
         doors: dict[int, int] = {}
-        if time.monotonic() >= self._not_accepting_until and takers:
-            # While no worker takes clients, they wait in the system's queue.
+        if time.monotonic() >= self._not_accepting_until and takers and self._begun:
+            # While no worker takes clients, they wait in the system's queue; so do those that come before all of the
+            # first workers are ready, since the worker that is ready first would get them all.
             doors = {fileno: index for index, fileno in enumerate(self._listeners.filenos())}
             for fileno in doors:
                 poll.register(fileno, select.POLLIN)
