@@ -1,9 +1,18 @@
 //! The system's monotonic clock.
 
+use std::time::Instant;
+
 /// Nanoseconds on the system's monotonic clock, which is the same for all processes of this machine.
 #[inline]
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Whether a deadline has passed; `None` never does.
+#[inline]
+#[must_use]
+pub fn is_past(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

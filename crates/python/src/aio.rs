@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Incoming, Kind, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing, is_past};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
@@ -297,7 +297,7 @@ impl PendingCall {
     fn wait<'py>(&self, py: Python<'py>, sent: &mut Sent) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let waiting = &call.calling.waiting;
-        if sent.until.is_some_and(|until| Instant::now() >= until) {
+        if is_past(sent.until) {
             return Err(raise(py, &late(&call.method.get().name, sent.core.name())));
         }
         let future = waiting.await_reply(py, &sent.core, sent.id)?;

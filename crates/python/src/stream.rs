@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Kept, NoEvent, StreamAccount};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Compress, Failure, Incoming, Kind, Outgoing};
+use nearcall_core::{Compress, Failure, Incoming, Kind, Outgoing, is_past};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -385,7 +385,7 @@ impl Stream {
     /// Gives the call up and raises if its deadline has passed, or a wait took as long as it may.
     fn check_deadline(&self, py: Python<'_>, waited: bool) -> PyResult<()> {
         let waited = waited && self.patience.is_some();
-        if (waited || self.until.is_some_and(|until| Instant::now() >= until)) && self.is_under_way() {
+        if (waited || is_past(self.until)) && self.is_under_way() {
             self.cancel(py)?;
             return Err(raise(py, &late(self.name(), self.leg().core.name())));
         }

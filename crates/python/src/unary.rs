@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally, wait_for_first};
 use nearcall_core::lock::{Condvar, Mutex};
-use nearcall_core::{Failure, Incoming, Kind, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing, is_past};
 use pyo3::exceptions::{PyBaseException, PyException, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -362,8 +362,8 @@ impl StartedCall {
             match waited {
                 Ok(()) => return Ok(true),
                 // The call's deadline has passed, and `result` raises an error that says so.
-                Err(_) if is_over(self.until) => return Ok(true),
-                Err(_) if is_over(limit) => return Ok(false),
+                Err(_) if is_past(self.until) => return Ok(true),
+                Err(_) if is_past(limit) => return Ok(false),
                 Err(_) => py.check_signals()?,
             }
         }
@@ -410,7 +410,7 @@ impl StartedCall {
 
     fn has_ended(&self) -> bool {
         // The thread that waits for the call may still have to send it again.
-        !self.is_awaited() && (is_over(self.until) || self.pending().is_none_or(|(core, id)| core.has_ended(id)))
+        !self.is_awaited() && (is_past(self.until) || self.pending().is_none_or(|(core, id)| core.has_ended(id)))
     }
 
     /// Gives the call up if no thread waits for it. Returns whether it was under way.
@@ -562,10 +562,6 @@ fn limit_of(py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Instant>> {
     Ok(Instant::now().checked_add(left))
 }
 
-fn is_over(until: Option<Instant>) -> bool {
-    until.is_some_and(|until| Instant::now() >= until)
-}
-
 /// Waits until one of the calls has ended, for at most `timeout` seconds. Returns the indices of the calls that have
 /// ended; none if the time is over.
 #[pyfunction]
@@ -581,7 +577,7 @@ pub(crate) fn wait_for_started(
     loop {
         let ended: Vec<usize> =
             calls.iter().enumerate().filter(|(_, call)| call.get().has_ended()).map(|(place, _)| place).collect();
-        if !ended.is_empty() || calls.is_empty() || (looked && is_over(limit)) {
+        if !ended.is_empty() || calls.is_empty() || (looked && is_past(limit)) {
             return Ok(ended);
         }
         // A thread that waits for one of the calls does not wake this thread at its end: look now and then.

@@ -502,10 +502,6 @@ impl Connection {
     }
 }
 
-pub(super) fn is_past(until: Option<Instant>) -> bool {
-    until.is_some_and(|until| Instant::now() >= until)
-}
-
 impl Drop for Connection {
     fn drop(&mut self) {
         self.link.close();

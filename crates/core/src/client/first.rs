@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::clock::is_past;
 use nearcall_platform::descriptors;
 
-use super::connection::{Connection, NoEvent, is_past};
+use super::connection::{Connection, NoEvent};
 use super::receiving::{Leading, SIGNAL_CHECK, slice_until};
 use super::table::CallId;
 
@@ -63,14 +64,12 @@ impl Place<'_> {
 
     /// Whether one of the calls has ended, by what was received already.
     fn knows_of_end(&self) -> bool {
-        let mut table = self.connection.table.lock();
-        self.ids.iter().any(|id| table.has_ended(*id))
+        self.connection.table.lock().any_has_ended(&self.ids)
     }
 
     /// Waits until one of the calls has ended, as a thread waits for a single call.
     fn until_ended(&self, deadline: Option<Instant>) -> Result<(), NoEvent> {
-        self.connection
-            .until(&self.ids, deadline, None, |table| self.ids.iter().any(|id| table.has_ended(*id)).then_some(()))
+        self.connection.until(&self.ids, deadline, None, |table| table.any_has_ended(&self.ids).then_some(()))
     }
 }
 

@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use nearcall_platform::clock::is_past;
 use nearcall_platform::descriptors;
 use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
 use nearcall_wire::Kind;
 
 use super::awaited::{Awaited, Sleeper};
-use super::connection::{Connection, NoEvent, Receiver, is_past};
+use super::connection::{Connection, NoEvent, Receiver};
 use super::receiving::{SIGNAL_CHECK, slice_until};
 use super::table::{CallId, Table};
 use crate::exports::Exports;
@@ -234,22 +235,12 @@ impl<T, C: FnMut(&mut Table) -> Option<T>> Awaited for Waiting<'_, T, C> {
 impl<T, C: FnMut(&mut Table) -> Option<T>> Sleeper for Waiting<'_, T, C> {
     fn sleep(&mut self) -> bool {
         let (slice, me) = (slice_until(self.deadline), std::thread::current());
-        {
-            let mut table = self.connection.table.lock();
-            for id in self.ids {
-                table.wait(*id, &me);
-            }
-        }
+        self.connection.table.lock().wait(self.ids, &me);
         // This thread was not woken for what came before it was in the table.
         if !self.is_over() {
             std::thread::park_timeout(slice);
         }
-        {
-            let mut table = self.connection.table.lock();
-            for id in self.ids {
-                table.stop_waiting(*id, me.id());
-            }
-        }
+        self.connection.table.lock().stop_waiting(self.ids, me.id());
         self.is_over()
     }
 }

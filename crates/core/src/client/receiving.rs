@@ -4,6 +4,7 @@
 use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::clock::is_past;
 use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::{Failure, Kind, Malformed, flags};
 
@@ -424,7 +425,7 @@ impl Connection {
                 // A server receives from now on.
                 return Err(NoEvent::Interrupted);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if is_past(deadline) {
                 return Err(NoEvent::DeadlinePassed);
             }
             // Without a deadline the link wakes by itself after `LONGEST_SLEEP`.
@@ -455,21 +456,17 @@ impl Connection {
             if let Some(found) = check(&mut table) {
                 return Ok(Some(found));
             }
-            for id in ids {
-                table.wait(*id, &me);
-            }
+            table.wait(ids, &me);
         }
         let woken = self.receiving.follow(slice_until(deadline));
         let found = {
             let mut table = self.table.lock();
-            for id in ids {
-                table.stop_waiting(*id, me.id());
-            }
+            table.stop_waiting(ids, me.id());
             check(&mut table)
         };
         match found {
             Some(found) => Ok(Some(found)),
-            None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(NoEvent::DeadlinePassed),
+            None if is_past(deadline) => Err(NoEvent::DeadlinePassed),
             None if woken => Ok(None),
             None => Err(NoEvent::Interrupted),
         }

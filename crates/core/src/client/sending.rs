@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use nearcall_platform::clock::is_past;
 use nearcall_platform::lock::around_sleep;
 use nearcall_transport::{CallKey, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::Failure;
 
-use super::connection::{Connection, is_past};
+use super::connection::Connection;
 use crate::sync::Ordering;
 
 /// How long a sender that finds the other side gone waits until the receiving thread finds it gone, too.

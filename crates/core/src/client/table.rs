@@ -282,6 +282,11 @@ impl Table {
         self.get(id).is_none_or(|call| call.ended)
     }
 
+    /// Whether one of the calls has ended.
+    pub(super) fn any_has_ended(&mut self, ids: &[CallId]) -> bool {
+        ids.iter().any(|id| self.has_ended(*id))
+    }
+
     /// Forgets a call.
     pub(super) fn end(&mut self, id: CallId) {
         let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else { return };
@@ -313,19 +318,23 @@ impl Table {
         self.live -= 1;
     }
 
-    /// Wakes the thread when something comes for the call.
-    pub(super) fn wait(&mut self, id: CallId, thread: &Thread) {
-        let Some(call) = self.get(id) else { return };
-        match &mut call.waker {
-            Waker::Threads(threads) => threads.push(thread.clone()),
-            waker => *waker = Waker::Threads(SmallVec::from_iter([thread.clone()])),
+    /// Wakes the thread when something comes for one of the calls.
+    pub(super) fn wait(&mut self, ids: &[CallId], thread: &Thread) {
+        for id in ids {
+            let Some(call) = self.get(*id) else { continue };
+            match &mut call.waker {
+                Waker::Threads(threads) => threads.push(thread.clone()),
+                waker => *waker = Waker::Threads(SmallVec::from_iter([thread.clone()])),
+            }
         }
     }
 
     /// Undoes [`Table::wait`].
-    pub(super) fn stop_waiting(&mut self, id: CallId, thread: ThreadId) {
-        if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(id) {
-            threads.retain(|waiting| waiting.id() != thread);
+    pub(super) fn stop_waiting(&mut self, ids: &[CallId], thread: ThreadId) {
+        for id in ids {
+            if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(*id) {
+                threads.retain(|waiting| waiting.id() != thread);
+            }
         }
     }
 
@@ -521,18 +530,18 @@ mod tests {
             let sender = scope.spawn({
                 let table = &table;
                 move || {
-                    table.lock().wait(id, &std::thread::current());
+                    table.lock().wait(&[id], &std::thread::current());
                     waits.send(()).expect("the other thread waits for it");
                     std::thread::park();
                 }
             });
             waiting.recv().expect("it waits");
             let mut locked = table.lock();
-            locked.wait(id, &reader);
+            locked.wait(&[id], &reader);
             // Taken back, it is in the way of nobody else.
-            locked.wait(id, &std::thread::current());
-            locked.stop_waiting(id, std::thread::current().id());
-            locked.wait(id, &reader);
+            locked.wait(&[id], &std::thread::current());
+            locked.stop_waiting(&[id], std::thread::current().id());
+            locked.wait(&[id], &reader);
             let credit = Incoming::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
             assert_eq!(locked.deliver(&mut Some(credit), None), Ok(false));
             assert_eq!(locked.table.woken.0.len(), 2);

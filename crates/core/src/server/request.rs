@@ -4,6 +4,7 @@ use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
+use nearcall_platform::clock::is_past;
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Body, Charge, Incoming, LinkError, Outgoing, Payload};
 use nearcall_wire::{Failure, FrameHead, Kind};
@@ -141,7 +142,7 @@ impl Request {
     /// Whether the caller has stopped waiting.
     #[must_use]
     pub fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        is_past(self.deadline)
     }
 
     /// Whether the arguments are a map by name.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use nearcall_platform::clock::is_past;
 use nearcall_platform::lock::around_sleep;
 use nearcall_transport::{LinkError, Outgoing};
 
@@ -19,7 +20,7 @@ impl Server {
     pub fn next_item(&self, call: &ServerCall, until: Option<Instant>) -> NextItem {
         loop {
             match call.try_next_item() {
-                NextItem::Pending if until.is_some_and(|until| Instant::now() >= until) => return NextItem::Late,
+                NextItem::Pending if is_past(until) => return NextItem::Late,
                 NextItem::Pending if self.is_stopped() => return NextItem::Cancelled,
                 NextItem::Pending => {}
                 next => return next,
@@ -40,7 +41,7 @@ impl Server {
         until: Option<Instant>,
     ) -> Result<ItemOutcome, LinkError> {
         loop {
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if is_past(until) {
                 return Ok(ItemOutcome::Late);
             }
             match call.try_send_item(item)? {
@@ -60,7 +61,7 @@ impl Server {
         until: Option<Instant>,
         ready: impl Fn(&ServerCall) -> bool + Copy + Sync,
     ) {
-        let mut over = || ready(call) || self.is_stopped() || until.is_some_and(|until| Instant::now() >= until);
+        let mut over = || ready(call) || self.is_stopped() || is_past(until);
         if self.receive_in_handler(&mut over, None) {
             return;
         }
