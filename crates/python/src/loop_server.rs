@@ -11,7 +11,6 @@ use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::callback::Callback;
 use crate::calling::Calling;
 use crate::context::{Call, OK, tell_all};
 use crate::interpreter::detach;
@@ -76,11 +75,7 @@ impl LoopRequest {
     pub(crate) fn call_handler<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let arguments = self.arguments(py)?;
         let (served, given) = served(&self.of.methods, &self.request);
-        let handler = served.handler.as_ref().expect("the core refuses what is called on objects only").bind(py);
-        match given {
-            None => handler.run_with(arguments),
-            Some(given) => handler.run_before(given.object.bind(py), &arguments),
-        }
+        served.call(py, given, arguments)
     }
 
     /// Ends the call with the failure that an exception stands for.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use nearcall_core::{Methods, Object};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
+use crate::callback::Callback;
 use crate::plan::Method;
 
 /// A method and its handler.
@@ -23,6 +25,26 @@ pub(crate) struct ServedObject {
     /// The methods by number, beginning with the first; `None` for numbers that objects of this class do not have.
     served: Vec<Option<Served>>,
     pub(crate) methods: Arc<Methods>,
+}
+
+impl Served {
+    /// Calls the handler with arguments by position, behind the object if one is called.
+    pub(crate) fn call<'py>(
+        &self,
+        py: Python<'py>,
+        given: Option<&Given>,
+        arguments: Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let handler = self.handler(py);
+        match given {
+            None => handler.run_with(arguments),
+            Some(given) => handler.run_before(given.object.bind(py), &arguments),
+        }
+    }
+
+    pub(crate) fn handler<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.handler.as_ref().expect("the core refuses what is called on objects only").bind(py)
+    }
 }
 
 #[pymethods]

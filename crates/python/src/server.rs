@@ -415,7 +415,6 @@ impl Server {
         request: &mut Request,
     ) -> PyResult<Bound<'py, PyAny>> {
         let method = served.method.get();
-        let handler = served.handler.as_ref().expect("the core refuses what is called on objects only").bind(py);
         if let Some(form) = method.arguments.single_buffer()
             && !request.is_named()
             && !method.kind.client_streams()
@@ -424,6 +423,7 @@ impl Server {
             let argument = buffer(py, form, &mut request.payload)?;
             request.payload.clear();
             let _current = Current::enter(request, method);
+            let handler = served.handler(py);
             return match given {
                 None => handler.run([argument.bind(py)]),
                 Some(given) => handler.run([given.object.bind(py), argument.bind(py)]),
@@ -433,8 +433,7 @@ impl Server {
         let arguments = arguments(py, &self.core, &self.calling, method, request, event)?;
         let _current = Current::enter(request, method);
         if !method.kind.client_streams() {
-            let Some(given) = given else { return handler.run_with(arguments) };
-            return handler.run_before(given.object.bind(py), &arguments);
+            return served.call(py, given, arguments);
         }
         let call = tracked(request)?;
         let of = served.method.clone_ref(py);
@@ -442,10 +441,7 @@ impl Server {
         let stream = Bound::new(py, stream)?.into_any();
         let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
         values.insert(method.stream_position.min(values.len()), stream);
-        if let Some(given) = given {
-            values.insert(0, given.object.bind(py).clone());
-        }
-        handler.run_with(PyTuple::new(py, values)?)
+        served.call(py, given, PyTuple::new(py, values)?)
     }
 
     fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<u8> {
