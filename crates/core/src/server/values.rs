@@ -1,7 +1,8 @@
 //! The memory that a client's values take once they are decoded: a byte on the wire can become a list or a set.
 //!
 //! The bytes of a message are charged when it arrives, the values while it is decoded, since only the decoder knows
-//! them. Messages of at most [`SHORT`] bytes are not counted: their number is limited.
+//! them. Messages of at most [`SHORT`] bytes count only beside more than [`FEW_CALLS`] calls, and those of at most
+//! [`TINY`] bytes never: the number of calls is limited.
 
 use std::sync::OnceLock;
 
