@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -43,6 +44,23 @@ class Counter:
     def count_to(self, n: int) -> Iterator[int]: ...
     def next_one(self) -> Counter: ...
     def pid(self) -> int: ...
+
+
+ALIVE: weakref.WeakSet[Thing] = weakref.WeakSet()
+"""Things that somebody still refers to."""
+
+
+@nearcall.service
+class Thing:
+    def name(self) -> str: ...
+
+
+class OwnThing(Thing):
+    def __init__(self) -> None:
+        ALIVE.add(self)
+
+    def name(self) -> str:
+        return "thing"
 
 
 @dataclass

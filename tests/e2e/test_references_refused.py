@@ -7,7 +7,6 @@ import contextlib
 import gc
 import json
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from nearcall.service.service import plan_of
 
 from ..hostile import raw
 from ..hostile.frames import CALL, CANCEL, ERROR, failure, frame, welcome
+from .reference_services import ALIVE, OwnThing, Thing
 from .test_references import until
 
 PATIENCE = 30.0
@@ -28,20 +28,6 @@ MOST = 3
 """Objects that the other side may hold."""
 UNREAD = 16
 UNIMPLEMENTED = 12
-ALIVE: weakref.WeakSet[Thing] = weakref.WeakSet()
-
-
-@nearcall.service
-class Thing:
-    def name(self) -> str: ...
-
-
-class OwnThing(Thing):
-    def __init__(self) -> None:
-        ALIVE.add(self)
-
-    def name(self) -> str:
-        return "thing"
 
 
 @nearcall.service

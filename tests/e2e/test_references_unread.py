@@ -5,30 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import weakref
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 import nearcall
 
+from .reference_services import ALIVE, OwnThing, Thing
 from .services import PATIENCE
 from .test_references import until
-
-ALIVE: weakref.WeakSet[Thing] = weakref.WeakSet()
-
-
-@nearcall.service
-class Thing:
-    def name(self) -> str: ...
-
-
-class OwnThing(Thing):
-    def __init__(self) -> None:
-        ALIVE.add(self)
-
-    def name(self) -> str:
-        return "thing"
 
 
 @nearcall.service
