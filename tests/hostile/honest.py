@@ -54,6 +54,7 @@ class Record:
             "calls": len(took),
             "p50": at(0.5),
             "p99": at(0.99),
+            "later_than_p99": max(0, len(took) - 1 - int(0.99 * (len(took) - 1))),
             "longest": max(at(1.0), waiting),
             "failures": len(self.failures),
             "first_failures": self.failures[:3],

@@ -62,14 +62,19 @@ class Lateness:
         """Forgets what was noted before."""
         self._begun = self._count()
 
-    def p99(self) -> float:
-        """Seconds by which one of a hundred looks was late at least, since ``begin``; 0 if there were none."""
+    def after(self, later: int) -> float:
+        """Seconds by which the latest look was late, since ``begin``, but for so many that were later still; 0 if there
+        were not so many looks.
+
+        Both the calls and the looks are fewer where they are held up, and not by the same share. So the honest client's
+        p99, which so many calls exceed, stands beside this, and not beside a p99 of the looks.
+        """
         end = self._count()
         begin = max(self._begun, end - MOST)
         noted = sorted(
             _LATE.unpack_from(self._memory, _COUNT.size + number % MOST * _LATE.size)[0] for number in range(begin, end)
         )
-        return noted[int(0.99 * (len(noted) - 1))] if noted else 0.0
+        return noted[-1 - later] if later < len(noted) else 0.0
 
     def close(self) -> None:
         """Removes the file."""
