@@ -111,12 +111,13 @@ def test_a_line_for_each_call(directory: Path, key: str) -> None:
     with serve(directory / "elsewhere", "../app.py:Shop", url, "--access-log") as process:
         try:
             assert process.stderr is not None
-            while f"serving ../app.py:Shop at {url}\n" not in (line := process.stderr.readline()):
-                assert line, "it has ended"
+            line = process.stderr.readline()
+            assert line.endswith(f"INFO nearcall: serving at {url}\n"), line
             with nearcall.connect(url, Shop) as shop, pytest.raises(nearcall.Unknown):
                 shop.order("gone")  # nobody makes a status of it here
             process.send_signal(signal.SIGTERM)
             log = process.stderr.read()
+            assert f"serving ../app.py:Shop at {url}" not in log  # the log has said so
             assert re.search(r"WARNING nearcall\.access: server Shop\.order UNKNOWN [\d.]+ ms pid=", log), log
             assert process.wait(20) == 0
         finally:

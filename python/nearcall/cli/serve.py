@@ -63,9 +63,11 @@ def run(options: argparse.Namespace) -> None:
     functions = server_functions(values, find)
     workers = chosen.get("workers")
     crew = "" if workers is None else f" with {workers} worker{'' if workers == 1 else 's'}"
+    # The log says it as well. With workers this line alone says that all of them are there.
+    told = workers is None and level in ("debug", "info")
 
     def tell(server: nearcall.Server | nearcall.Workers) -> None:
-        for url in server.urls:
+        for url in () if told else server.urls:
             print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
         _tell_systemd()
 
