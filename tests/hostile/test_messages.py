@@ -90,8 +90,8 @@ def as_many_values_as_may_be(scene: Scene) -> None:
     """They are made: who makes them lets others have their turns."""
     caller = Caller(scene)
     for _ in range(scene.amount(1, 5)):
-        caller.expect(OK, "Nodes", b"\x0a\x00" * 190_000)
-        caller.expect(OK, "Numbered", b"\x0a\x00" * 120_000)
+        caller.expect(OK, "Nodes", b"\x0a\x00" * 40_000)
+        caller.expect(OK, "Numbered", b"\x0a\x00" * 30_000)
         caller.expect(OK, "Numbers", within(1, b"\1" * 390_000))
         # These would take more than a client's quarter of the server's memory.
         caller.expect(RESOURCE_EXHAUSTED, "Nodes", b"\x0a\x00" * 900_000)

@@ -25,7 +25,7 @@ pub use nearcall_transport::{
 };
 pub use nearcall_wire::{
     Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch, Watch,
-    count_values, holds_more_than, json, protobuf, shown,
+    Weights, holds_more_than, json, protobuf, shown, sizes, weigh,
 };
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

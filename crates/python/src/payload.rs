@@ -6,7 +6,7 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use nearcall_core::server::ValueBudget;
-use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, count_values, holds_more_than};
+use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, holds_more_than, weigh};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -149,8 +149,8 @@ impl Limit {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let body = bytes(py, payload, 0, len)?;
         if let Some(budget) = budget.filter(|budget| budget.counts(len)) {
-            let values = count_values(body.as_bytes(), self.max_values).ok_or_else(|| self.exceeded(py))?;
-            if !budget.add(values) {
+            let weight = weigh(body.as_bytes(), self.max_values, &self.weights).ok_or_else(|| self.exceeded(py))?;
+            if !budget.add(weight.bytes) {
                 return Err(self.too_much_memory(py));
             }
         } else if self.may_exceed(len) && holds_more_than(body.as_bytes(), self.max_values) {

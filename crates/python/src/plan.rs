@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{HandlerKind, MethodRouting};
-use nearcall_core::{Failure, MethodPath};
+use nearcall_core::{Failure, MethodPath, Weights};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
@@ -63,6 +63,8 @@ pub(crate) struct Limit {
     pub(crate) max_values: usize,
     /// `None` if a peer can choose no keys that Python hashes without a secret.
     pub(crate) hashed: Option<HashedKeys>,
+    /// What the values take in memory.
+    pub(crate) weights: Weights,
     /// The values may hold references to objects.
     pub(crate) references: bool,
 }
@@ -72,8 +74,23 @@ impl Limit {
         let hashed = coding.getattr("hashed")?;
         let hashed = if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) };
         let references = coding.getattr("references")?.extract()?;
-        Ok(Self { method: method.to_owned(), max_values, hashed, references })
+        let weights = read_weights(&coding.getattr("weights")?)?;
+        Ok(Self { method: method.to_owned(), max_values, hashed, weights, references })
     }
+}
+
+/// Reads what `nearcall.codec.weights` says of a message's types; `None`: the codec weighs values while it decodes.
+fn read_weights(said: &Bound<'_, PyAny>) -> PyResult<Weights> {
+    if said.is_none() {
+        return Ok(Weights::ANY);
+    }
+    Ok(Weights::new(
+        said.getattr("least")?.extract()?,
+        said.getattr("list")?.extract()?,
+        said.getattr("sets")?.extract()?,
+        said.getattr("map")?.extract()?,
+        said.getattr("dicts")?.extract()?,
+    ))
 }
 
 /// How a result or a stream item crosses.

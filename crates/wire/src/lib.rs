@@ -18,6 +18,7 @@ pub mod protobuf;
 mod reference;
 pub mod rpc_status;
 mod shown;
+pub mod sizes;
 mod values;
 
 pub use error::{CODE_NAMES, Failure};
@@ -31,4 +32,4 @@ pub use payload::PartsTable;
 pub use probing::{Effort, Kind as TableKind, TooMuch};
 pub use reference::{Giver, Released, references_in};
 pub use shown::shown;
-pub use values::{REFERENCE_VALUES, count_values, holds_more_than};
+pub use values::{REFERENCE_VALUES, Weight, Weights, holds_more_than, weigh};

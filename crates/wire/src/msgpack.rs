@@ -35,7 +35,7 @@ pub(crate) fn number(bytes: &[u8], width: usize) -> Option<u64> {
 }
 
 /// By first byte: the length of values whose length is fixed and that have no values inside; 0 for all others.
-const FIXED: [u8; 256] = {
+pub(crate) const FIXED: [u8; 256] = {
     let mut lengths = [0; 256];
     let mut code = 0;
     while code < 256 {

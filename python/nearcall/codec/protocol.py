@@ -18,6 +18,7 @@ from ..errors import Internal, InvalidArgument, RpcError
 from .checks import OuterType
 from .hashed import HashedKeys
 from .senders import Sender
+from .weights import Weights
 
 __all__ = [
     "BUFFER_FORMS",
@@ -160,6 +161,8 @@ class ValueCoding(msgspec.Struct, frozen=True, eq=False):
     """The keys to check before ``decode``, so that none collide; ``None`` if they cannot collide, or ``decode`` checks
     them.
     """
+    weights: Weights | None = None
+    """What the values take in memory; ``None`` if ``decode`` weighs them."""
     references: bool = False
     """Whether values may hold references: then the core says, while ``encode`` or ``decode`` runs, to which connection
     they belong.
@@ -201,6 +204,8 @@ class ArgumentsCoding(msgspec.Struct, frozen=True, eq=False):
     decode_named: Callable[..., tuple[Any, ...]] | None = None
     """Decodes them to the full tuple; an argument that was not sent takes the signature's default."""
     hashed: HashedKeys | None = None
+    """As in a :class:`ValueCoding`, for all arguments."""
+    weights: Weights | None = None
     """As in a :class:`ValueCoding`, for all arguments."""
     references: bool = False
     """Whether arguments may hold references: then the core says, while one of these functions runs, to which connection

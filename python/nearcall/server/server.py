@@ -85,8 +85,8 @@ class Server:
         max_memory: Bytes kept for all clients together: calls and items that have arrived and are not handled yet, and
             what waits for clients to read it. One client may use a quarter, or as much as its longest message needs;
             beyond it nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``.
-            The values in calls under way count 64 bytes each, and are limited likewise: beyond it the call fails.
-            ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
+            The values in calls under way count what they take in Python, and are limited likewise: beyond it the call
+            fails. ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
         max_references: Objects that one client may hold references to at once; a call that would pass one more fails
             with ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,

@@ -11,16 +11,12 @@ use nearcall_transport::SharedCharge;
 use crate::server::connection::ServerConnection;
 use crate::sync::Ordering;
 
-/// Bytes that are charged for a value. A small int takes 8 in its list, an int or a float 32 to 40, an empty list 64, an
-/// object with a field or two 100 to 150, an empty set 220.
-const VALUE: usize = 64;
-
 /// The values of a message up to this length are not charged, while few calls are under way.
 const SHORT: usize = 1024;
 /// The values of a message up to this length are never charged.
-const TINY: usize = 64;
-/// So many calls are few: with messages of [`SHORT`] bytes they hold values of 64 MiB.
-const FEW_CALLS: usize = 1024;
+const TINY: usize = 16;
+/// So many calls are few: with messages of [`SHORT`] bytes they hold lists of 18 MiB, or sets of 60 MiB.
+const FEW_CALLS: usize = 256;
 
 /// What is charged for the values of one message.
 #[derive(Debug, Default)]
@@ -57,11 +53,10 @@ impl ValueBudget<'_> {
         len > SHORT || (len > TINY && self.connection.shared.in_flight.load(Ordering::Relaxed) > FEW_CALLS)
     }
 
-    /// Charges so many values more. Returns `false` if their client, or all clients together, would take too much
-    /// memory.
+    /// Charges so many bytes more. Returns `false` if their client, or all clients together, would take too much memory.
     #[must_use]
-    pub fn add(&self, values: usize) -> bool {
+    pub fn add(&self, bytes: usize) -> bool {
         let account = || SharedCharge::new(self.connection.values_account());
-        self.charge.get_or_init(account).add(values.saturating_mul(VALUE))
+        self.charge.get_or_init(account).add(bytes)
     }
 }

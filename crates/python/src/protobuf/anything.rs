@@ -1,6 +1,7 @@
 //! `google.protobuf.Value`: what JSON can say, where the type says `Any`.
 
 use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire};
+use nearcall_core::sizes;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
@@ -90,6 +91,13 @@ pub(super) fn read<'py>(
         }
         last = number;
     }
+    budget.charge(match last {
+        LIST => sizes::LIST,
+        STRUCT => sizes::dict(0),
+        NUMBER => sizes::NUMBER,
+        TEXT => sizes::TEXT,
+        _ => sizes::SHARED,
+    })?;
     match last {
         LIST => list(py, &inner, budget, depth + 1),
         STRUCT => dict(py, &inner, budget, depth + 1),
@@ -101,7 +109,7 @@ pub(super) fn read<'py>(
 /// it may have.
 fn add<'a>(parts: &mut Parts<'a>, more: &'a [u8], py: Python<'_>, budget: &mut Budget) -> Result<()> {
     if !parts.is_empty() {
-        budget.take(py)?;
+        budget.take(py, sizes::NUMBER)?;
     }
     if !more.is_empty() {
         parts.push(more);
@@ -114,7 +122,7 @@ fn list<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
     let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {
         if let (1, Wire::Bytes(item)) = (number, wire) {
-            budget.take(py)?;
+            budget.take(py, 0)?;
             let index = list.len();
             let item = read(py, &[item], budget, depth + 1).map_err(|trouble| trouble.in_item(index))?;
             list.append(item).map_err(raised)?;
@@ -128,7 +136,7 @@ fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
     let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {
         let (1, Wire::Bytes(entry)) = (number, wire) else { continue };
-        budget.take(py)?;
+        budget.take(py, sizes::TEXT + sizes::one_key_more(dict.len()))?;
         let (mut key, mut value): (&[u8], _) = (&[], Parts::new());
         let mut pair = Fields::of(entry);
         while let Some((number, wire)) = pair.next()? {

@@ -1,6 +1,7 @@
 //! Protobuf's bytes become Python values. A peer wrote all of these bytes.
 
 use nearcall_core::protobuf::{Fields, MAX_DEPTH, Scalar, Wire, packed};
+use nearcall_core::sizes;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use smallvec::SmallVec;
@@ -79,17 +80,17 @@ impl<'py> Making<'_, 'py> {
             match slot {
                 Slot::Message(_) if bytes.is_empty() => {}
                 Slot::Message(parts) => {
-                    self.budget.take(self.py)?;
+                    self.budget.take(self.py, sizes::NUMBER)?;
                     parts.push(bytes);
                 }
                 _ => {
-                    self.budget.take(self.py)?;
+                    self.budget.take(self.py, self.plan.weight(element))?;
                     *slot = Slot::Message(Parts::from_slice(&[bytes]));
                 }
             }
             return Ok(true);
         }
-        self.budget.take(self.py)?;
+        self.budget.take(self.py, self.plan.weight(element))?;
         let Some(value) = self.element(element, wire, depth)? else { return Ok(false) };
         *slot = Slot::Value(value);
         Ok(true)
@@ -112,7 +113,7 @@ impl<'py> Making<'_, 'py> {
                 _ => Scalar::Enum,
             };
             while !bytes.is_empty() {
-                self.budget.take(self.py)?;
+                self.budget.take(self.py, self.plan.weight(element))?;
                 let index = items.len();
                 let number =
                     packed(scalar, &mut bytes).map_err(|malformed| Box::<Trouble>::from(malformed).in_item(index))?;
@@ -120,7 +121,7 @@ impl<'py> Making<'_, 'py> {
             }
             return Ok(true);
         }
-        self.budget.take(self.py)?;
+        self.budget.take(self.py, self.plan.weight(element))?;
         let index = items.len();
         let item = self.element(element, wire, depth).map_err(|trouble| trouble.in_item(index))?;
         let found = item.is_some();
@@ -142,7 +143,8 @@ impl<'py> Making<'_, 'py> {
             *slot = Slot::Entries(Vec::new());
         }
         let Slot::Entries(entries) = slot else { return Ok(false) };
-        self.budget.take(self.py)?;
+        // What the key and the value take is charged where they are read, and the dict when it is complete.
+        self.budget.take(self.py, 2 * sizes::SHARED)?;
         let (mut name, mut value) = (Slot::Empty, Slot::Empty);
         let mut fields = Fields::of(bytes);
         while let Some((number, wire)) = fields.next()? {
@@ -160,9 +162,13 @@ impl<'py> Making<'_, 'py> {
         let value = match value {
             Found::Value(value) => value,
             _ if is_message(&element.kind) => {
+                self.budget.charge(self.plan.weight(element))?;
                 self.decoded(element, &[], depth + 1).map_err(|trouble| trouble.in_key(&name))?
             }
-            _ => self.zero(element)?,
+            _ => {
+                self.budget.charge(self.plan.weight(element))?;
+                self.zero(element)?
+            }
         };
         entries.push((name, value));
         Ok(true)

@@ -7,7 +7,7 @@ use std::fmt;
 
 use nearcall_core::json::{self, Numeral};
 use nearcall_core::protobuf::{MAX_DEPTH, Number, Scalar};
-use nearcall_core::shown;
+use nearcall_core::{shown, sizes};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -97,6 +97,15 @@ enum Token<'t> {
 }
 
 impl Token<'_> {
+    /// The memory of the value of a token where anything may be.
+    fn weight(self) -> usize {
+        match self {
+            Self::Null | Self::Bool(_) | Self::Array | Self::Object => sizes::SHARED,
+            Self::Number(_) => sizes::NUMBER,
+            Self::Text(_) => sizes::TEXT,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -129,12 +138,14 @@ impl<'de, 'py> DeserializeSeed<'de> for Reader<'_, '_, 'py> {
         {
             (self.expected, self.depth) = (Expected::Anything, self.depth + 1);
         }
+        let making = &mut self.reading.making;
         let counted = match self.expected {
             Expected::Whole(_) => Ok(()),
-            Expected::Anything => {
-                anything::deeper(self.depth).and_then(|()| self.reading.making.budget.take(self.reading.making.py))
-            }
-            _ => self.reading.making.budget.take(self.reading.making.py),
+            // What a value takes is charged when its kind is known, and a container when it is complete.
+            Expected::Anything => anything::deeper(self.depth).and_then(|()| making.budget.take(making.py, 0)),
+            Expected::Field(Field { shape: Shape::Implicit | Shape::Presence, element, .. })
+            | Expected::Element(element) => making.budget.take(making.py, making.plan.weight(element)),
+            Expected::Field(_) => making.budget.take(making.py, 0),
         };
         match counted {
             Ok(()) => tokens.deserialize_any(self),
@@ -214,7 +225,10 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
     fn single<E: Error>(self, token: Token<'_>) -> Read<'py, E> {
         let making = &mut self.reading.making;
         let found = match (self.expected, token) {
-            (Expected::Anything, token) => Ok(Found::Value(plain(making.py, token))),
+            (Expected::Anything, token) => {
+                let charged = making.budget.charge(token.weight());
+                charged.map(|()| Found::Value(plain(making.py, token)))
+            }
             // `null`: as if the field were absent.
             (Expected::Field(_), Token::Null) => Ok(Found::Empty),
             (Expected::Field(field), token) => match field.shape {
@@ -316,6 +330,7 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
     fn list<'de, A: SeqAccess<'de>>(self, mut items: A) -> Read<'py, A::Error> {
         let Self { reading, depth, .. } = self;
         let list = PyList::empty(reading.making.py);
+        reading.making.budget.charge(sizes::LIST).map_err(|trouble| reading.stop(trouble))?;
         loop {
             let reader = Reader { reading: &mut *reading, expected: Expected::Anything, depth: depth + 2 };
             let item = match items.next_element_seed(reader) {
@@ -332,7 +347,10 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         let Self { reading, depth, .. } = self;
         let dict = PyDict::new(reading.making.py);
         let mut count = 0;
+        reading.making.budget.charge(sizes::dict(0)).map_err(|trouble| reading.stop(trouble))?;
         while let Some(name) = entries.next_key_seed(AnyKey(reading.making.py))? {
+            let more = sizes::TEXT + sizes::one_key_more(count);
+            reading.making.budget.charge(more).map_err(|trouble| reading.stop(trouble))?;
             let reader = Reader { reading: &mut *reading, expected: Expected::Anything, depth: depth + 3 };
             let value = match entries.next_value_seed(reader) {
                 Ok(Found::Value(value)) => value,
@@ -417,7 +435,8 @@ impl<'py> Visitor<'_> for MapKey<'_, '_, 'py> {
             (Kind::Scalar(Scalar::Bool), "false") => Token::Bool(false),
             _ => Token::Text(text),
         };
-        let value = making.budget.take(making.py).and_then(|()| scalar(making, key, token));
+        let weight = making.plan.weight(key);
+        let value = making.budget.take(making.py, weight).and_then(|()| scalar(making, key, token));
         value.map_err(|trouble| {
             let text = PyString::new(reading.making.py, text);
             reading.stop(trouble.in_key(text.as_any()))

@@ -2,7 +2,7 @@
 
 use nearcall_core::protobuf::{Number, Scalar};
 use nearcall_core::server::ValueBudget;
-use nearcall_core::{Effort, TableKind, TooMuch};
+use nearcall_core::{Effort, TableKind, TooMuch, sizes};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple};
@@ -13,10 +13,10 @@ use super::trouble::{Result, Trouble, Why, raised, refused};
 use crate::callback::Callback;
 use crate::interpreter::{Turns, detach};
 
-/// How many more values a message may hold.
+/// How many more values a message may hold, and what they take in memory.
 pub(super) struct Budget<'a> {
     left: usize,
-    /// Values that are charged to `memory` and not made yet.
+    /// Bytes that are charged to `memory` and not taken yet.
     paid: usize,
     memory: Option<ValueBudget<'a>>,
     /// Values and skipped fields since other threads were last thought of.
@@ -27,26 +27,34 @@ pub(super) struct Budget<'a> {
 /// After this many values the loop asks whether other threads should have their turn.
 const FEW_STEPS: usize = 256;
 
-/// Values that are charged together, beforehand.
-const CHARGED: usize = 256;
+/// Bytes that are charged together, beforehand.
+const CHARGED: usize = 16 * 1024;
 
 impl<'a> Budget<'a> {
     pub(super) fn new(max_values: usize, memory: Option<ValueBudget<'a>>) -> Self {
         Self { left: max_values, paid: 0, memory, steps: 0, turns: Turns::new() }
     }
 
-    /// Counts one more value. Other threads have their turn now and then: values are made by the million.
+    /// Counts one more value, which takes so many bytes. Other threads have their turn now and then: values are made by
+    /// the million.
     #[inline]
-    pub(super) fn take(&mut self, py: Python<'_>) -> Result<()> {
+    pub(super) fn take(&mut self, py: Python<'_>, bytes: usize) -> Result<()> {
         self.left = self.left.checked_sub(1).ok_or_else(|| Trouble::new(Why::TooMany))?;
+        self.charge(bytes)?;
+        self.step(py);
+        Ok(())
+    }
+
+    /// Charges memory that a value takes beyond what was said when it was counted.
+    #[inline]
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<()> {
         if let Some(memory) = &self.memory {
-            self.paid = match self.paid.checked_sub(1) {
+            self.paid = match self.paid.checked_sub(bytes) {
                 Some(paid) => paid,
-                None if memory.add(CHARGED) => CHARGED - 1,
+                None if memory.add(bytes + CHARGED) => self.paid + CHARGED,
                 None => return Err(Trouble::new(Why::TooMuchMemory)),
             };
         }
-        self.step(py);
         Ok(())
     }
 
@@ -145,12 +153,13 @@ impl<'a, 'py> Making<'a, 'py> {
             (Found::Empty, shape) => match field.absent {
                 Absent::Zero => {
                     // An empty container counts as a value like any other: it costs its sender nothing.
-                    self.budget.take(self.py)?;
+                    self.budget.take(self.py, shape.weight(0))?;
                     collect(self.py, shape, Vec::new())?
                 }
                 _ => return self.absent(field),
             },
             (Found::Items(items), shape) => {
+                self.budget.charge(shape.weight(items.len()))?;
                 self.check_keys(shape, &field.element, &items)?;
                 collect(self.py, shape, items)?
             }
@@ -161,6 +170,7 @@ impl<'a, 'py> Making<'a, 'py> {
                     self.check_hashes(TableKind::Dict, entries.len(), entries.iter().map(|(key, _)| key))?;
                 }
                 let (count, dict) = (entries.len(), PyDict::new(self.py));
+                self.budget.charge(sizes::dict(count))?;
                 for (key, value) in entries {
                     self.budget.step(self.py);
                     dict.set_item(key, value).map_err(raised)?;
@@ -182,7 +192,7 @@ impl<'a, 'py> Making<'a, 'py> {
             Absent::Zero => self.zero(&field.element)?,
             Absent::Value(value) => value.bind(self.py).clone(),
             Absent::Factory(make) => {
-                self.budget.take(self.py)?;
+                self.budget.take(self.py, sizes::OBJECT)?;
                 make.bind(self.py).run([]).map_err(raised)?
             }
             Absent::Omit => return Ok(None),

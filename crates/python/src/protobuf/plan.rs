@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use nearcall_core::protobuf::{MAX_FIELD, Scalar};
+use nearcall_core::sizes;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -23,6 +24,8 @@ pub(super) struct Message {
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) fields: Vec<Field>,
+    /// The memory of the Python value, apart from those of its fields that are present.
+    weight: usize,
     /// For each number below 256, the place of its field, counted from 1; 0 if there is none.
     small: Vec<u16>,
     /// The place of each field by the names that it may have in JSON: JSON's, Protobuf's and Python's.
@@ -108,6 +111,8 @@ pub(super) struct Element {
     pub(super) check: Option<Py<PyAny>>,
     /// The name of the Python type, for error messages.
     pub(super) name: String,
+    /// The memory of a value, if it is no message of the plan.
+    weight: usize,
 }
 
 /// What an element is on the wire.
@@ -145,6 +150,26 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// The memory of an element's value, apart from what is in it.
+    #[inline]
+    pub(super) fn weight(&self, element: &Element) -> usize {
+        match element.kind {
+            Kind::Message(index) => element.weight + self.messages[index].weight,
+            _ => element.weight,
+        }
+    }
+}
+
+impl Shape {
+    /// The memory of a container of so many values, which are not in it.
+    pub(super) fn weight(&self, count: usize) -> usize {
+        match self {
+            Self::Set | Self::Frozenset => sizes::set(count),
+            Self::Map(_) => sizes::dict(count),
+            _ => sizes::LIST,
+        }
     }
 }
 
@@ -191,7 +216,8 @@ impl Message {
                 names.entry(field?.getattr(attribute)?.extract()?).or_insert(place);
             }
         }
-        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, small, names })
+        let weight = described.getattr("weight")?.extract()?;
+        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, weight, small, names })
     }
 
     /// The place of the field with this number.
@@ -274,6 +300,16 @@ impl Element {
                 name => Kind::Scalar(Scalar::named(name).ok_or_else(|| no(name))?),
             }
         };
+        let weight = match &kind {
+            // What a function makes of a value is an object of its own.
+            _ if !described.getattr("from_")?.is_none() => sizes::OBJECT,
+            Kind::Scalar(Scalar::Bool) | Kind::Enum(_) | Kind::Message(_) => sizes::SHARED,
+            Kind::Scalar(Scalar::String) => sizes::TEXT,
+            Kind::Scalar(Scalar::Bytes) | Kind::Timestamp | Kind::Duration => sizes::BYTES,
+            Kind::Scalar(_) => sizes::NUMBER,
+            // Depends on what is there.
+            Kind::Any => 0,
+        };
         Ok(Self {
             kind,
             to: described.getattr("to")?.extract()?,
@@ -281,6 +317,7 @@ impl Element {
             from_list: described.getattr("from_list")?.extract()?,
             check: described.getattr("check")?.extract()?,
             name: described.getattr("name")?.extract()?,
+            weight,
         })
     }
 }

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as shapes
 
-from .. import explain, sending
+from .. import explain, sending, weights
 from ..checks import outer_type
 from ..hashed import together
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsCoding, ParameterType, Parts, ValueType
@@ -59,6 +59,7 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
         ),
         decode_error=lambda error: explain.explain_decode_error(method, coded, error),
         hashed=together(crossing.hashed for crossing in crossings),
+        weights=weights.together(crossing.weights for crossing in crossings),
         references=references,
         remake=remake,
     )

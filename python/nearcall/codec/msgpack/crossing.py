@@ -11,6 +11,7 @@ from .. import inspection, sending
 from ..hashed import ANYTHING, HashedKeys, hashed_keys
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ValueType, buffer_form
 from ..senders import Sender
+from ..weights import Weights, weights
 from . import functions
 
 __all__ = ["Crossing", "cross", "decoder", "encoder"]
@@ -26,6 +27,8 @@ class Crossing(NamedTuple):
     """Makes sure that values arrive as they were sent; ``None`` if that needs no check."""
     hashed: HashedKeys | None = None
     """Keys that must be checked before a value is decoded; ``None`` if there are none."""
+    weights: Weights = Weights()
+    """What the values take in memory."""
 
 
 def cross(type_: ValueType) -> Crossing:
@@ -36,9 +39,9 @@ def cross(type_: ValueType) -> Crossing:
     if (form := buffer_form(shape)) is not None:
         return Crossing(type_, form)
     if type_.described:
-        return Crossing(type_, PARTS, type_.sender, ANYTHING)
+        return Crossing(type_, PARTS, type_.sender, ANYTHING, weights(shape))
     form = PARTS if inspection.holds_arrays(shape) else CODED
-    return Crossing(type_, form, sending.sender(shape, type_.annotation), hashed_keys(shape))
+    return Crossing(type_, form, sending.sender(shape, type_.annotation), hashed_keys(shape), weights(shape))
 
 
 def encoder(form: str) -> Callable[[Any], Any] | None:

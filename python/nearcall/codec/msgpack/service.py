@@ -44,6 +44,7 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
         decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error),
         hashed=crossing.hashed,
+        weights=crossing.weights,
         references=bool(type_.services),
         remake=partial(_value, crossing, roles) if type_.services else None,
     )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ..weights import object_weight
 from .names import json_name
 
 __all__ = ["REQUIRED", "ZERO", "Element", "EnumType", "Field", "Message"]
@@ -21,6 +22,12 @@ Absent = tuple[str, Any]
 
 ZERO: Final[Absent] = ("zero", None)
 REQUIRED: Final[Absent] = ("required", None)
+
+_ZERO: Final = 40
+"""The memory of a float."""
+_DICT: Final = 248
+_ENTRY: Final = 56
+"""The memory of a dict, and of a key in it."""
 
 
 class EnumType(msgspec.Struct, eq=False):
@@ -120,6 +127,20 @@ class Message(msgspec.Struct, eq=False):
     finish: str | None = None
     """A method to call when all attributes of an object are set."""
     doc: str | None = None
+
+    @property
+    def weight(self) -> int:
+        """What a value takes in memory, apart from those of its fields that are present."""
+        zeros = sum(
+            _ZERO for field in self.fields if field.absent == ZERO and field.element.kind in ("float", "double")
+        )
+        if self.form in ("object", "call"):
+            return zeros + object_weight(self.cls, len(self.fields))
+        if self.form == "dict":
+            return zeros + _DICT + _ENTRY * len(self.fields)
+        if self.form in ("tuple", "arguments"):
+            return zeros + object_weight(self.cls or tuple, len(self.fields))
+        return zeros
 
     @property
     def oneof(self) -> str:
