@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -94,6 +96,28 @@ def test_those_that_left_make_room(outside_url: str, clients: Any) -> None:
         assert [one.pid() for one in clients(served.url, 2)] == [lonely] * 2
         for client in leaving:
             client.close()
+
+
+def test_workers_close_what_they_have(tmp_path: Path) -> None:
+    """Seen by the warnings that Python leaves out if it is not told otherwise at its start."""
+    program = """
+import os, signal, sys
+import nearcall
+
+@nearcall.service
+class Farm:
+    def worker(self) -> int:
+        return os.getpid()
+
+def end(workers):
+    print(len(workers.pids))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+nearcall.serve(Farm, sys.argv[1], workers=2, on_ready=end)
+"""
+    command = [sys.executable, "-X", "dev", "-W", "always", "-c", program, f"unix://{tmp_path}/farm.sock"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("2\n", "", 0)
 
 
 @pytest.mark.crash

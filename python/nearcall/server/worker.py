@@ -171,7 +171,7 @@ class _Inside:
 
     def run(self, inherited: Iterable[Callable[[], object]]) -> NoReturn:
         """Runs the worker process, from its first moment to its last."""
-        server, failed = None, False
+        server, awake, failed = None, None, False
         try:
             raise_when_told()
             # The terminal sends Ctrl-C to parent and workers alike; the parent decides what happens then.
@@ -199,6 +199,10 @@ class _Inside:
             pass
         if server is not None:
             failed |= not server.stop(self.task.grace) or server.failure is not None
+        if awake is not None:
+            _sleep_on(awake)
+        for end in self.ends():
+            end.close()
         sys.exit(1 if failed else 0)
 
     def _make(self) -> Server:
@@ -245,3 +249,10 @@ def _woken_by_signals() -> socket.socket:
     told.setblocking(False)
     signal.set_wakeup_fd(told.detach(), warn_on_full_buffer=False)
     return awake
+
+
+def _sleep_on(awake: socket.socket) -> None:
+    """Closes what :func:`_woken_by_signals` has made."""
+    if (told := signal.set_wakeup_fd(-1)) >= 0:
+        os.close(told)
+    awake.close()
