@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 import nearcall
 import nearcall.grpcio
+import nearcall.grpcio.aio
 
 from .grpcio_servers import DETAILS, SERVICE, SHAPES, add, read, write
 from .process import start_program
@@ -479,9 +481,31 @@ def test_what_has_no_counterpart_is_said(caplog: pytest.LogCaptureFixture) -> No
     server.stop(None).wait(PATIENCE)
     with caplog.at_level(logging.WARNING, "nearcall"):
         nearcall.grpcio.server(options=[("grpc.so_reuseport", 0), ("grpc.unheard_of", 1)])
-    assert "nothing that corresponds to grpc.unheard_of" in caplog.text
+        assert "nothing that corresponds to grpc.unheard_of, and" in caplog.text
+        caplog.clear()
+        misspelt = [("grpc.max_recieve_message_length", 1), ("grpc.unheard_of", 1), ("grpc.max_metadata_size", 1)]
+        for _ in range(2):
+            nearcall.grpcio.insecure_channel("localhost:1", options=misspelt)
+    assert [record.getMessage() for record in caplog.records] == [
+        "nearcall.grpcio has nothing that corresponds to grpc.max_recieve_message_length (did you mean "
+        "'grpc.max_receive_message_length'?), grpc.max_metadata_size, and leaves it out"
+    ]
     with pytest.raises(ValueError, match="several addresses"):
         nearcall.grpcio.insecure_channel("ipv4:10.0.0.1:1,10.0.0.2:1")
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "meant"),
+    [
+        (partial(nearcall.grpcio.channel, "inproc://nobody"), "tiemout", "timeout"),
+        (partial(nearcall.grpcio.aio.channel, "inproc://nobody"), "tiemout", "timeout"),
+        (nearcall.grpcio.server, "max_referenes", "max_references"),
+        (nearcall.grpcio.aio.server, "max_memry", "max_memory"),
+    ],
+)
+def test_a_misspelt_option_is_refused_at_once(function: Callable[..., Any], given: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=rf"^there is no option '{given}': did you mean '{meant}'\?$"):
+        function(**{given: 1})
 
 
 def test_a_message_that_is_too_long_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +13,7 @@ import pytest
 
 import nearcall
 import nearcall.plugin
+import nearcall.sandbox
 import nearcall.testing
 
 
@@ -132,6 +134,8 @@ UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (partial(nearcall.plugin.PluginHost, Quiet), "sandbx", "sandbox"),
     (partial(nearcall.testing.serving, Quiet()), "servr", "server"),
     (partial(nearcall.testing.Fault, "reply"), "skp", "skip"),
+    (nearcall.sandbox.Policy, "memroy", "memory"),
+    (partial(dataclasses.replace, nearcall.sandbox.Policy()), "netwrok", "network"),
 ]
 
 

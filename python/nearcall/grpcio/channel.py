@@ -12,6 +12,7 @@ from ..client.options import ChannelOptions
 from ..errors import Cancelled, DeadlineExceeded, Unavailable
 from ..errors import RpcError as NearcallError
 from ..options.checked import check_url
+from ..options.names import check_names
 from ..service.encoded import EncodedMethod, encoded_class
 from .addresses import url_of
 from .calls import MultiCallable, StreamMultiCallable
@@ -126,7 +127,9 @@ def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:
 
     Raises:
         InvalidArgument: the URL is malformed.
+        TypeError: there is no such option.
     """
+    check_names(options, ChannelOptions.__annotations__)
     return Channel(url, options)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..errors import AlreadyExists, InvalidArgument
+from ..options.names import check_names, option_names
 from ..options.tls import TLS
 from ..server.listening import make_listeners
 from ..server.server import Server as Nearcall
@@ -218,7 +219,7 @@ def server(  # noqa: PLR0913 - the arguments are grpcio's
         handlers: Handlers that ``grpc.method_handlers_generic_handler`` has made.
         interceptors: Objects of ``grpc.ServerInterceptor``; the first is the outermost.
         options: Pairs of a name and a value. ``grpc.max_receive_message_length`` has an effect; options without a
-            counterpart are ignored, with a line in the log.
+            counterpart are ignored, with a line in the log the first time.
         maximum_concurrent_rpcs: Calls that may be under way or waiting at once; further ones fail with
             ``RESOURCE_EXHAUSTED``.
         compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
@@ -248,8 +249,10 @@ def server_options(
     """The options of :class:`nearcall.Server` for those of grpcio.
 
     Raises:
+        TypeError: there is no such option of nearcall's.
         ValueError: an option has no counterpart; the message says which.
     """
+    check_names(besides, option_names(Nearcall.__init__))
     found = options_of(pairs)
     if most is not None:
         found["max_pending"] = most

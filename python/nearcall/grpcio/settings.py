@@ -16,20 +16,40 @@ _HARMLESS = ("grpc.primary_user_agent", "grpc.secondary_user_agent", "grpc.max_s
 _ENDLESS = (1 << 32) - 1
 """The longest message that gRPC's framing can carry, bytes."""
 _NEEDLESS = ("grpc.so_reuseport", "grpc.keepalive", "grpc.http2", "grpc.enable_retries", "grpc.lb_policy_name")
+_LENGTH = "grpc.max_receive_message_length"
+_SIMILAR = 0.9
+"""How like another name one is that was misspelt: many names of gRPC's begin and end alike."""
+_told: set[str] = set()
+"""The names that the log has had: grpcio says nothing of unknown names, and programs make many channels."""
 
 
 def options_of(pairs: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
-    """Options of nearcall that mean the same. Options without a counterpart are left out, with a line in the log."""
+    """Options of nearcall that mean the same. Options without a counterpart are left out, with a line in the log
+    the first time.
+    """
     found: dict[str, Any] = {}
     unknown: list[str] = []
     for name, value in pairs or ():
-        if name == "grpc.max_receive_message_length":
+        if name == _LENGTH:
             found["max_message_size"] = value if value >= 0 else _ENDLESS
         elif name not in _HARMLESS and not name.startswith(_NEEDLESS):
             unknown.append(name)
-    if unknown:
-        log(WARNING, "nearcall.grpcio has nothing that corresponds to %s, and leaves it out", ", ".join(unknown))
+    if new := [name for name in unknown if name not in _told]:
+        _told.update(new)
+        log(
+            WARNING,
+            "nearcall.grpcio has nothing that corresponds to %s, and leaves it out",
+            ", ".join(map(_meant, new)),
+        )
     return found
+
+
+def _meant(name: str) -> str:
+    """The name, with the one that was meant if it is misspelt."""
+    import difflib  # only if there is something to say
+
+    close = difflib.get_close_matches(name, (_LENGTH, *_HARMLESS), n=1, cutoff=_SIMILAR)
+    return f"{name} (did you mean '{close[0]}'?)" if close else name
 
 
 def compression_of(compression: Any) -> str | None:

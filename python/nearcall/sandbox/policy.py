@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from .._core import sandbox_names
+from ..options.names import with_checked_names
 from .report import LAYERS, SandboxError
 
 __all__ = ["Policy", "check_policy", "plain"]
@@ -16,6 +17,7 @@ __all__ = ["Policy", "check_policy", "plain"]
 _PROC_FILES: Final = sandbox_names()[1]
 
 
+@with_checked_names
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """What a confined process may do. Whatever is not named here is refused.

@@ -11,6 +11,7 @@ from ...aio.channel import Channel as Nearcall
 from ...client.options import ChannelOptions
 from ...errors import Cancelled, DeadlineExceeded, Unavailable
 from ...options.checked import check_url
+from ...options.names import check_names
 from ...service.encoded import EncodedMethod, encoded_class
 from ..addresses import url_of
 from ..peer import grpc
@@ -123,7 +124,9 @@ def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:
 
     Raises:
         InvalidArgument: the URL is malformed.
+        TypeError: there is no such option.
     """
+    check_names(options, ChannelOptions.__annotations__)
     return Channel(url, options)
 
 
