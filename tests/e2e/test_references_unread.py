@@ -77,3 +77,30 @@ def test_a_reply_that_nobody_waits_for_leaves_nothing_behind(new_url: str) -> No
             things.late()
         service.given_up.set()
         until(things.look)  # what is on its way is received by whoever waits for something
+
+
+@nearcall.service(name="Room")
+class Room:
+    def borrow(self, thing: Thing) -> None:
+        pass
+
+
+@nearcall.service(name="Room")
+class LargerRoom:
+    def borrow(self, thing: Thing) -> None: ...
+
+    @nearcall.oneway
+    def lend(self, thing: Thing) -> None: ...
+
+
+def test_a_one_way_call_that_the_server_does_not_know_gives_nothing(new_url: str) -> None:
+    """Nobody would answer it, and so what it gave would stay: it is refused before."""
+    with (
+        nearcall.Server(Room(), new_url) as server,
+        nearcall.connect(server.urls[0], LargerRoom, max_references=3) as room,
+    ):
+        for _ in range(5):
+            with pytest.raises(nearcall.Unimplemented, match="has no method 'lend'"):
+                room.lend(OwnThing())
+        gc.collect()
+        assert not ALIVE
