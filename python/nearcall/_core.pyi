@@ -529,6 +529,12 @@ class Connection:
         waits.
         """
 
+    def check_pause(self) -> None:
+        """Raises what a call that does not wait ends with in the pause after a failed attempt to connect.
+
+        Never waits.
+        """
+
     def close(self) -> None:
         """Ends the connection; calls under way fail with ``CANCELLED``."""
 

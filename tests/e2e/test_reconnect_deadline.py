@@ -11,8 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -380,3 +382,51 @@ def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.002)  # looking again, not what the test waits for
+
+
+class CountingExecutor(ThreadPoolExecutor):
+    """Counts what it is given to do."""
+
+    given = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.given += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_a_call_in_the_pause_after_a_failure_needs_no_thread(outside_url: str) -> None:
+    """A loop that calls again and again while nobody serves is answered at once, and costs no more than it must."""
+
+    async def call_in_vain(basics: Any) -> str:
+        try:
+            await basics.echo(b"x")
+        except nearcall.Unavailable as error:
+            return str(error)
+        raise AssertionError("somebody serves")
+
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        executor = CountingExecutor(1)
+        asyncio.get_running_loop().set_default_executor(executor)
+        server = ServerProcess(outside_url)
+        async with aio.connect(server.url, Basics) as basics:
+            server.close()
+            await call_in_vain(basics)  # waits a second for a successor
+            others = asyncio.create_task(count_turns())
+            answered = 0
+            while answered < 20:
+                before = executor.given
+                if "the next attempt may be made in" in await call_in_vain(basics):
+                    answered += 1
+                    assert executor.given == before
+            others.cancel()
+            assert turns >= answered, "the task that calls left the others no turn"
+
+    asyncio.run(scenario())

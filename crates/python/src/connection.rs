@@ -135,6 +135,14 @@ impl Connection {
         }
     }
 
+    /// Raises what a call without patience ends with in the pause after a failed attempt to connect. Never waits.
+    fn check_pause(&self, py: Python<'_>) -> PyResult<()> {
+        match detach(py, || self.channel.pausing(Patience::FailFast)) {
+            Some(failure) => Err(self.calling.failed(py, failure)),
+            None => Ok(()),
+        }
+    }
+
     /// The server's own description, JSON.
     #[getter]
     fn description(&self) -> PyResult<String> {

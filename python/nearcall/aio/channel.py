@@ -16,7 +16,7 @@ from ..client.channel import ChannelBase, check_service
 from ..client.connected import ForLoops
 from ..client.options import ChannelOptions
 from ..client.references import Passages
-from ..errors import DeadlineExceeded, Unavailable
+from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..loops.home import HomeLoop
 from ..options.checked import check_url
 from ..references.target import Target
@@ -189,6 +189,14 @@ class Channel(Caller, ChannelBase, ForLoops):
             patient = patient_until is not None and now < patient_until
             step = self._connecting.get(patient)
             if step is None or step.done():
+                if not patient:
+                    try:
+                        # In the pause after a failure a call ends here: a thread for it costs ten times as much.
+                        connection.check_pause()
+                    except RpcError:
+                        # A task that calls again and again must not keep the others from running.
+                        await asyncio.sleep(0)
+                        raise
                 step = loop.run_in_executor(None, connection.try_connect, patient, _SLICE)
                 step.add_done_callback(self._dialled)
                 self._connecting[patient] = step

@@ -112,6 +112,16 @@ impl Channel {
         }
     }
 
+    /// The failure that [`Channel::usable`] would return at once, because the only server was not reached and the pause
+    /// after that is not over. Never waits.
+    #[must_use]
+    pub fn pausing(&self, patience: Patience) -> Option<Failure> {
+        match &self.servers {
+            Servers::One(one) => one.pausing(patience),
+            Servers::All(_) => None,
+        }
+    }
+
     /// From now on the server may call objects that were given to it: `adopter` receives for the connections of this channel
     /// and for all later ones. Never waits.
     pub fn serve_with(&self, adopter: Arc<dyn Adopter>) {

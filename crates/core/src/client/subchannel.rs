@@ -200,6 +200,19 @@ impl Subchannel {
         }
     }
 
+    /// The failure with which a call of such patience ends at once, because the pause after a failed dial is not over.
+    /// Never waits for anything but the lock.
+    pub(super) fn pausing(&self, patience: Patience) -> Option<Failure> {
+        if self.is_closed() || self.is_ready() || !self.suited(patience).has_ended() {
+            return None;
+        }
+        let renewal = self.renewal.get();
+        let state = renewal.state.lock();
+        let next = state.not_before.filter(|&at| Instant::now() < at)?;
+        let (failure, at) = state.failure.as_ref()?;
+        Some(if self.can_come_back() { remembered(failure, *at, Some(next)) } else { failure.clone() })
+    }
+
     /// Adjusts the patience: none where no server can come back, and at least a moment after a server's GOAWAY, as its
     /// successor may not be there yet.
     fn suited(&self, patience: Patience) -> Patience {
