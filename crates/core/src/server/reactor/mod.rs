@@ -82,8 +82,8 @@ pub(in crate::server) struct Reactor {
     /// stops the server.
     closed: bool,
     deserted: bool,
-    /// Counts frames for calls under way, ends of connections, and wake-ups of the reactor. A handler that receives
-    /// while it waits looks at its call whenever this has changed.
+    /// Counts frames for calls under way, ends of connections, connections that are set aside, and wake-ups of the
+    /// reactor. A handler that receives while it waits looks at its call whenever this has changed.
     routed: u64,
 }
 

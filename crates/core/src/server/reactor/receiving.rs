@@ -160,6 +160,8 @@ impl Reactor {
             }
         };
         client.connection.release();
+        // A thread that spins for a reply over this connection must not read on.
+        self.routed += 1;
         self.stalled.push(client, reason);
         None
     }

@@ -116,7 +116,12 @@ struct Scene {
 
 impl Scene {
     fn new(calls: u32) -> Self {
-        let options = Options { spin: SpinPolicy::Fixed(Duration::ZERO), ..Options::default() };
+        Self::spinning(calls, Duration::ZERO)
+    }
+
+    /// A server that spins for so long.
+    fn spinning(calls: u32, time: Duration) -> Self {
+        let options = Options { spin: SpinPolicy::Fixed(time), ..Options::default() };
         let limits =
             WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30, max_references: 1 };
         let methods = ServedMethods { routings: vec![Some(MethodRouting::default())], ..ServedMethods::default() };
@@ -331,6 +336,20 @@ fn who_waits_for_a_reply_does_not_read_on_where_reading_has_stopped() {
     assert!(reactor.poll().is_none(), "the ping is answered when the client reads");
     let mut caller = Caller::default();
     let (work, over) = reactor.wait_for_reply(Duration::ZERO, TOKEN, &mut caller);
+    assert!(work.is_none() && !over && caller.replies.is_empty());
+    assert_eq!(scene.link.frames.lock().len(), 1);
+}
+
+/// The same, if reading stops while the thread spins.
+#[test]
+fn who_spins_for_a_reply_stops_where_reading_stops() {
+    let scene = Scene::spinning(0, FOR_EVER);
+    let mut reactor = scene.server.reactor.lock();
+    reactor.poll_events(Some(Duration::ZERO));
+    assert!(reactor.poll().is_none());
+    scene.link.frames.lock().extend([Incoming::new(FrameHead::new(Kind::Ping, 1), &[]), reply(3)]);
+    let mut caller = Caller::default();
+    let (work, over) = reactor.wait_for_reply(FOR_EVER, TOKEN, &mut caller);
     assert!(work.is_none() && !over && caller.replies.is_empty());
     assert_eq!(scene.link.frames.lock().len(), 1);
 }
