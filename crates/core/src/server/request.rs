@@ -120,21 +120,28 @@ impl Request {
     /// The circumstances of the call, for its handler.
     pub fn context(&self) -> Arc<CallContext> {
         let context = self.context.get_or_init(|| {
-            Arc::new(CallContext {
-                connection: Arc::clone(self.connection()),
+            let context = Arc::new(CallContext {
+                connection: Arc::downgrade(self.connection()),
+                peer: Arc::clone(self.connection().session().peer()),
                 id: self.head.call,
                 ordinal: self.ordinal,
                 cancelled: AtomicBool::new(false),
-                call: self.call.clone(),
+                call: self.call.as_ref().map(Arc::downgrade),
                 oneway: self.is_oneway(),
                 deadline: self.deadline,
                 metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
                 trailing: Mutex::default(),
+                charge: OnceLock::new(),
                 watched: Arc::default(),
                 held: Held::default(),
                 compress: Mutex::default(),
-                was_compressed: Incoming::was_compressed(&self.head),
-            })
+                was_compressed: AtomicBool::new(Incoming::was_compressed(&self.head)),
+            });
+            // Relaxed: a thread that asks while the handler returns may find it either way.
+            if self.finished.load(Ordering::Relaxed) {
+                self.note_over(&context);
+            }
+            context
         });
         Arc::clone(context)
     }
@@ -249,7 +256,7 @@ impl Request {
         }
         if let Some(context) = self.context.get() {
             // Before the frame is sent: a client that hangs up once it has its answer has not given the call up.
-            context.dismiss_watchers();
+            context.dismiss_watchers(self.connection());
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
             frame.compress = context.compress();
@@ -283,7 +290,9 @@ impl Request {
                 self.connection().note_ended(self.head.call);
             }
             self.inbound.forget(self.head.call);
-            call.let_go_of_items();
+            if self.routing.streams {
+                call.end();
+            }
         }
     }
 
@@ -296,12 +305,21 @@ impl Request {
         }
     }
 
+    /// Whoever keeps the context is told nothing more, and finds there what was known at the end.
+    fn note_over(&self, context: &CallContext) {
+        context.dismiss_watchers(self.connection());
+        context.charge_metadata(|| self.connection().charge_to_all());
+        if let Some(call) = &self.call {
+            context.note_over(call);
+        }
+    }
+
     /// The handler has returned. The call is no longer under way, even if something still holds this request, unless a
     /// callback of the handler has yet to run. Harmless when repeated.
     pub fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
             let under_way = self.context.get().and_then(|context| {
-                context.dismiss_watchers();
+                self.note_over(context);
                 context.under_way()
             });
             if let Some(measured) = &self.measured {

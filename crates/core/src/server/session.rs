@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use nearcall_platform::descriptors;
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{ConnectionPermit, Link, Peer};
+use nearcall_transport::{ConnectionPermit, Peer};
 
 /// The value that belongs to one client. Only the code that has put it there knows its type.
 pub type SessionValue = Box<dyn Any + Send>;
@@ -144,7 +144,8 @@ impl Drop for SessionEvent {
 pub struct Session {
     /// The poller's token for the client's connection.
     token: u64,
-    link: Arc<dyn Link>,
+    /// Who the client is.
+    peer: Arc<Peer>,
     /// Counts the client as connected for as long as a handler or a hook may run for it.
     _permit: Option<Arc<ConnectionPermit>>,
     events: Arc<SessionEvents>,
@@ -182,13 +183,13 @@ pub enum Found<R> {
 impl Session {
     pub(in crate::server) fn new(
         token: u64,
-        link: Arc<dyn Link>,
+        peer: Peer,
         permit: Option<Arc<ConnectionPermit>>,
         events: Arc<SessionEvents>,
     ) -> Arc<Self> {
         Arc::new(Self {
             token,
-            link,
+            peer: Arc::new(peer),
             _permit: permit,
             events,
             arrived: AtomicU64::new(0),
@@ -205,8 +206,8 @@ impl Session {
 
     /// Who the client is.
     #[must_use]
-    pub fn peer(&self) -> &Peer {
-        self.link.peer()
+    pub fn peer(&self) -> &Arc<Peer> {
+        &self.peer
     }
 
     /// Calls `look` with the value that belongs to the client, with a lock held.

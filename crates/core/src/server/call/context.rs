@@ -1,11 +1,11 @@
 //! What a handler can learn of its call, and say beside its result.
 
 use crate::sync::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Body, BufferPool, Compress, LinkError, Outgoing, Peer};
+use nearcall_transport::{Body, BufferPool, Charge, Compress, LinkError, Outgoing, Peer};
 use nearcall_wire::{Kind, Metadata};
 
 use crate::server::call::server_call::ServerCall;
@@ -14,46 +14,57 @@ use crate::server::connection::ServerConnection;
 use crate::server::early_ends::{EarlyEnds, Errand, Watched};
 use crate::server::statistics::Snapshot;
 
-/// The circumstances of one call. Made only when a handler asks for them.
+/// Metadata that takes up to this many bytes is not charged: calls have other limits.
+const FREE: usize = 1024;
+
+/// The circumstances of one call. Made only when a handler asks for them, or when something may ask that outlives the
+/// call. Whoever keeps this after the call keeps nothing of a client that is gone: no socket, no memory, no permit.
 #[derive(Debug)]
 pub struct CallContext {
-    pub(in crate::server) connection: Arc<ServerConnection>,
+    pub(in crate::server) connection: Weak<ServerConnection>,
+    pub(in crate::server) peer: Arc<Peer>,
     pub(in crate::server) id: u32,
     pub(in crate::server) ordinal: u64,
     /// The handler has been told that the call was cancelled.
     pub(in crate::server) cancelled: AtomicBool,
-    pub(in crate::server) call: Option<Arc<ServerCall>>,
+    pub(in crate::server) call: Option<Weak<ServerCall>>,
     pub(in crate::server) oneway: bool,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     /// What the caller sent beside the arguments.
     pub metadata: Metadata,
+    /// The metadata's bytes, once the call is over: the request's own charge ends with it.
+    pub(in crate::server) charge: OnceLock<Charge>,
     /// What goes back with the end of the call.
     pub trailing: Mutex<Metadata>,
     pub(in crate::server) watched: Arc<Watched>,
     pub(in crate::server) held: Held,
     pub(in crate::server) compress: Mutex<Compress>,
-    /// The arguments came compressed.
-    pub(in crate::server) was_compressed: bool,
+    /// The arguments came compressed; once the call is over: the message that was taken last.
+    pub(in crate::server) was_compressed: AtomicBool,
 }
 
 impl CallContext {
-    /// The client's connection.
+    /// The client's connection. `None` once the client is gone and its calls are over.
     #[must_use]
-    pub fn connection(&self) -> &ServerConnection {
-        &self.connection
+    pub fn connection(&self) -> Option<Arc<ServerConnection>> {
+        self.connection.upgrade()
+    }
+
+    fn call(&self) -> Option<Arc<ServerCall>> {
+        self.call.as_ref()?.upgrade()
     }
 
     /// Who called.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        self.connection.peer()
+        &self.peer
     }
 
     /// The pool of memory for what will be sent to the caller.
     #[must_use]
     pub fn pool(&self) -> Arc<BufferPool> {
-        self.connection.link.pool()
+        self.connection().map_or_else(BufferPool::common, |connection| connection.link.pool())
     }
 
     /// Sends metadata ahead of the first item or the result.
@@ -67,7 +78,7 @@ impl CallContext {
         let mut frame = Outgoing::new(Kind::Head, Body::Whole(&[]));
         frame.metadata = Some(metadata);
         frame.compress = self.compress();
-        self.connection.send(self.id, &frame)
+        self.connection().ok_or(LinkError::Closed)?.send(self.id, &frame)
     }
 
     /// Sets whether messages sent from here on are compressed, where the protocol can do that and the caller reads it;
@@ -91,27 +102,33 @@ impl CallContext {
     /// Whether the caller's message that was taken last came compressed: the arguments, or an item of its stream.
     #[must_use]
     pub fn was_compressed(&self) -> bool {
-        self.call.as_ref().and_then(|call| call.was_compressed()).unwrap_or(self.was_compressed)
+        // Relaxed: no other memory depends on it.
+        let before = || self.was_compressed.load(Ordering::Relaxed);
+        self.call().and_then(|call| call.was_compressed()).unwrap_or_else(before)
     }
 
     /// What the server measures. It begins to measure when the first client watches, and goes on until the client is
-    /// gone or [stops watching](CallContext::stop_watching).
+    /// gone or [stops watching](CallContext::stop_watching). `None` if the client is gone.
     #[must_use]
-    pub fn watch(&self) -> Snapshot {
-        self.connection.watch();
-        self.connection.shared.snapshot()
+    pub fn watch(&self) -> Option<Snapshot> {
+        let connection = self.connection()?;
+        connection.watch();
+        Some(connection.shared.snapshot())
     }
 
     /// The client stops watching.
     pub fn stop_watching(&self) {
-        self.connection.unwatch();
+        if let Some(connection) = self.connection() {
+            connection.unwatch();
+        }
     }
 
     /// Lets `ends` run the errand if nobody waits for the call any more before its handler is through. `false` if the
     /// handler is through already. `errand` gets what keeps the call under way: whoever runs the errand drops it afterwards.
     pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: impl FnOnce(Arc<UnderWay>) -> Errand) -> bool {
-        let number = ends.put(self.deadline, errand(self.held.hold(&self.connection)));
-        if !self.watched.add(ends, number, self.id, &self.connection.watched_calls) {
+        let Some(connection) = self.connection() else { return false };
+        let number = ends.put(self.deadline, errand(self.held.hold(&connection)));
+        if !self.watched.add(ends, number, self.id, &connection.watched_calls) {
             ends.forget(number);
             return false;
         }
@@ -128,10 +145,32 @@ impl CallContext {
     }
 
     /// The handler is through, and its caller is about to hear of that.
-    pub(in crate::server) fn dismiss_watchers(&self) {
-        self.watched.dismiss(self.id, &self.connection.watched_calls, || {
+    pub(in crate::server) fn dismiss_watchers(&self, connection: &ServerConnection) {
+        self.watched.dismiss(self.id, &connection.watched_calls, || {
             self.is_cancelled() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
         });
+    }
+
+    /// Charges the metadata for as long as this is kept after the call.
+    pub(in crate::server) fn charge_metadata(&self, empty: impl FnOnce() -> Charge) {
+        let held = self.metadata.held();
+        if held > FREE {
+            let mut charge = empty();
+            charge.set(held);
+            // Only if this comes twice is there one already, and then this one ends here.
+            let _ = self.charge.set(charge);
+        }
+    }
+
+    /// Notes what is known of the call when it is over, for whoever asks later.
+    pub(in crate::server) fn note_over(&self, call: &ServerCall) {
+        // Relaxed, both: no other memory depends on the flags.
+        if let Some(was_compressed) = call.was_compressed() {
+            self.was_compressed.store(was_compressed, Ordering::Relaxed);
+        }
+        if call.is_cancelled() {
+            self.cancelled.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether the caller gave the call up, or is gone.
@@ -140,9 +179,10 @@ impl CallContext {
         // Relaxed, both: no other memory depends on the flag. The connection may forget a cancellation; for a handler
         // that was told of it, it stays true.
         let cancelled = self.cancelled.load(Ordering::Relaxed)
-            || self.connection.is_dead()
-            || self.call.as_ref().is_some_and(|call| call.is_cancelled())
-            || self.connection.was_cancelled(self.id, self.ordinal);
+            || self.call().is_some_and(|call| call.is_cancelled())
+            || self
+                .connection()
+                .is_none_or(|connection| connection.is_dead() || connection.was_cancelled(self.id, self.ordinal));
         self.cancelled.store(cancelled, Ordering::Relaxed);
         cancelled
     }

@@ -15,6 +15,7 @@ use crate::given::given_in;
 use crate::server::connection::ServerConnection;
 use crate::server::kept_back::QUICK_NS;
 use crate::server::statistics::Measured;
+use crate::server::values::ValuesCharge;
 
 /// The state of a call that its handler and the receiving worker share.
 pub struct ServerCall {
@@ -27,6 +28,8 @@ pub struct ServerCall {
     measured: Option<Arc<Measured>>,
     /// The items of the caller's stream may hold references.
     references: bool,
+    /// What the last item that was taken takes as values, in the client's account.
+    values: ValuesCharge,
     /// Sends the call's items once the handler is through.
     keeper: OnceLock<Weak<dyn CallObserver>>,
 }
@@ -52,6 +55,8 @@ struct State {
     items: VecDeque<Incoming>,
     ended: bool,
     cancelled: bool,
+    /// The last frame of the call is sent, or will never be.
+    over: bool,
     /// What the handler may still send, bytes.
     credit: i64,
     /// When the handler has sent its last item, nanoseconds on the monotonic clock; 0 if it has asked for one since.
@@ -74,6 +79,8 @@ pub enum NextItem {
     End,
     /// The client gave the call up, or is gone.
     Cancelled,
+    /// The call is over.
+    Over,
     /// Nothing yet.
     Pending,
     /// The call's deadline has passed.
@@ -119,6 +126,7 @@ impl ServerCall {
             items: VecDeque::new(),
             ended: false,
             cancelled: false,
+            over: false,
             credit: WINDOW,
             last_sent_ns: 0,
             allowance: WINDOW,
@@ -127,7 +135,7 @@ impl ServerCall {
             changes: 0,
         };
         let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
-        Self { connection, id, state, changed, told, measured, references, keeper }
+        Self { connection, id, state, changed, told, measured, references, values: ValuesCharge::default(), keeper }
     }
 
     /// The client's number of the call.
@@ -156,19 +164,33 @@ impl ServerCall {
         self.tell();
     }
 
+    /// The client's connection.
+    #[must_use]
+    pub fn connection(&self) -> &Arc<ServerConnection> {
+        &self.connection
+    }
+
+    /// The charge for the values of the item that was taken last.
+    #[must_use]
+    pub fn values(&self) -> &ValuesCharge {
+        &self.values
+    }
+
     /// The call is over: nobody reads the items that are still here, so the references given in them are released.
-    pub(in crate::server) fn let_go_of_items(&self) {
-        if !self.references {
-            return;
-        }
+    /// Whoever goes on reading does not wait for more.
+    pub(in crate::server) fn end(&self) {
         let items = {
             let mut state = self.state.lock();
-            // A handler that goes on reading does not wait for more.
-            state.cancelled = true;
+            state.over = true;
+            state.changes += 1;
             std::mem::take(&mut state.items)
         };
-        for item in items {
-            self.connection.release_given(&given_in(&item.head, &item.payload));
+        // A thread that the handler has started may read, too.
+        self.changed.notify_all();
+        if self.references {
+            for item in items {
+                self.connection.release_given(&given_in(&item.head, &item.payload));
+            }
         }
     }
 
@@ -281,6 +303,9 @@ impl ServerCall {
         if state.cancelled {
             return Some(NextItem::Cancelled);
         }
+        if state.over {
+            return Some(NextItem::Over);
+        }
         match state.items.pop_front() {
             Some(item) => Some(NextItem::Item(item)),
             None if state.ended => Some(NextItem::End),
@@ -291,7 +316,7 @@ impl ServerCall {
     /// Whether [`ServerCall::try_next_item`] has something to say.
     pub(in crate::server) fn has_next(&self) -> bool {
         let state = self.state.lock();
-        state.cancelled || state.ended || !state.items.is_empty()
+        state.cancelled || state.over || state.ended || !state.items.is_empty()
     }
 
     /// Sends an item if there is credit for it, and the client reads what it is sent.
@@ -301,7 +326,7 @@ impl ServerCall {
     pub fn try_send_item(&self, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
         let is_one_of_many = {
             let mut state = self.state.lock();
-            if state.cancelled {
+            if state.cancelled || state.over {
                 return Ok(ItemOutcome::Cancelled);
             }
             if state.credit <= 0 || !self.connection.has_room_or_tells() {
@@ -334,7 +359,7 @@ impl ServerCall {
     /// has read.
     pub(in crate::server) fn may_send(&self) -> bool {
         let state = self.state.lock();
-        state.cancelled || (state.credit > 0 && self.connection.has_room_or_tells())
+        state.cancelled || state.over || (state.credit > 0 && self.connection.has_room_or_tells())
     }
 
     /// Sleeps until something has come for the call, or it is `ready`, but no longer than `timeout`.

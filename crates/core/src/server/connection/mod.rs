@@ -166,7 +166,7 @@ impl ServerConnection {
         exports: Arc<Exports>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            session: Session::new(token, Arc::clone(&link), permit, Arc::clone(&shared.session_events)),
+            session: Session::new(token, link.peer().clone(), permit, Arc::clone(&shared.session_events)),
             link,
             shared: Arc::clone(shared),
             told: AtomicBool::new(false),
@@ -192,7 +192,7 @@ impl ServerConnection {
     /// Who the client is.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        self.link.peer()
+        self.session.peer()
     }
 
     /// The client's session.
