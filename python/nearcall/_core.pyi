@@ -1047,8 +1047,8 @@ class LoopRequest:
     def cancelled(self) -> bool:
         """Whether the client gave the call up, or is gone."""
 
-    def on_end(self, observer: Callable[[int], object]) -> None:
-        """Calls ``observer`` with the status code of this call, once it has ended."""
+    def on_end(self, observer: Callable[[int], object]) -> bool:
+        """Calls ``observer`` with the status code of this call, once it has ended. ``False``: it is over already."""
 
     def arguments(self) -> tuple[Any, ...]:
         """Every argument in order but the stream. To be called once."""
@@ -1082,8 +1082,11 @@ class LoopRequest:
         """
 
     def forget(self) -> None:
-        """Called when the handler has ended: nothing more is received for the call, and it no longer counts as under
-        way.
+        """Called when the call has ended: nothing more is received for it, and it no longer counts as under way."""
+
+    def finish(self) -> None:
+        """Called when the handler has ended: as :meth:`forget`, and from now on this keeps nothing of the client. Only
+        ``key``, ``cancelled``, ``time_left``, ``call`` and ``on_end`` can still be asked.
         """
 
 @final

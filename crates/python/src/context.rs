@@ -18,7 +18,7 @@ use crate::interpreter::detach;
 use crate::introspection::IntrospectionMethod;
 use crate::peer::peer;
 use crate::plan::Method;
-use crate::session::of_client;
+use crate::session::{of_client, session_over};
 
 /// The status code of a call that ended well.
 pub(crate) const OK: u8 = 0;
@@ -117,6 +117,7 @@ pub(crate) fn tell_all(py: Python<'_>, observers: Vec<Py<PyAny>>, code: u8) {
 
 /// One call, as its handler sees it.
 #[pyclass(frozen, module = "nearcall._core")]
+#[derive(Clone)]
 pub(crate) struct Call {
     context: Arc<CallContext>,
     method: String,
@@ -137,7 +138,7 @@ impl Call {
 impl Call {
     /// `"Service.method"`.
     #[getter]
-    fn method(&self) -> &str {
+    pub(crate) fn method(&self) -> &str {
         &self.method
     }
 
@@ -149,12 +150,13 @@ impl Call {
     /// The object that is kept with the caller's connection. The first time, `make` makes it from the caller's
     /// identity.
     fn belongings(&self, py: Python<'_>, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        of_client(py, self.context.connection().session(), make)
+        let connection = self.context.connection().ok_or_else(session_over)?;
+        of_client(py, connection.session(), make)
     }
 
     /// Seconds until the caller stops waiting; `None` if it waits for ever.
     #[getter]
-    fn time_left(&self) -> Option<f64> {
+    pub(crate) fn time_left(&self) -> Option<f64> {
         self.context.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
@@ -181,7 +183,7 @@ impl Call {
 
     /// Whether the caller gave the call up, or is gone.
     #[getter]
-    fn cancelled(&self) -> bool {
+    pub(crate) fn cancelled(&self) -> bool {
         self.context.is_cancelled()
     }
 

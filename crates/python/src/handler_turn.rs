@@ -20,7 +20,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 use crate::callback::Callback;
 use crate::coroutine::{Step, thrown};
 use crate::deadline::surround;
-use crate::loop_server::{InLoop, LoopRequest};
+use crate::loop_server::{InLoop, LoopCall, LoopRequest};
 use crate::plan::Kind;
 
 /// `asyncio.current_task`, `asyncio.Task`, `asyncio.CancelledError` and `weakref.getweakrefcount`.
@@ -54,8 +54,8 @@ pub(crate) struct HandlerTurn {
 }
 
 enum State {
-    /// The turn has not begun. This is its first request.
-    New(LoopRequest),
+    /// The turn has not begun. This is its first call.
+    New(Arc<LoopCall>),
     Runs,
     /// A handler waits. These are the coroutine that ends its call, and the handler's context.
     Waits(Py<PyAny>, Py<PyAny>),
@@ -144,7 +144,7 @@ impl<'py> SharedTask<'py> {
 
 impl HandlerTurn {
     pub(crate) fn new(of: Arc<InLoop>, runner: Py<PyAny>, request: Box<Request>, may_spin: bool) -> Self {
-        let state = Mutex::new(State::New(LoopRequest::new(Arc::clone(&of), request)));
+        let state = Mutex::new(State::New(LoopCall::new(Arc::clone(&of), request)));
         Self { of, runner, may_spin, state }
     }
 
@@ -154,7 +154,7 @@ impl HandlerTurn {
 
     fn step<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
         match self.replace(State::Runs) {
-            State::New(request) => self.begin(py, request),
+            State::New(call) => self.begin(py, call),
             State::Waits(coroutine, context) => {
                 self.go_on(py, coroutine, context, |coroutine| coroutine.advance(value))
             }
@@ -174,8 +174,8 @@ impl HandlerTurn {
     }
 
     /// The first step, which runs handlers. However they end, the loop is told how to go on.
-    fn begin<'py>(&self, py: Python<'py>, request: LoopRequest) -> PyResult<Step<'py>> {
-        let ran = self.run_all(py, request);
+    fn begin<'py>(&self, py: Python<'py>, call: Arc<LoopCall>) -> PyResult<Step<'py>> {
+        let ran = self.run_all(py, call);
         if !matches!(ran, Ok(Ran::Waits(_))) {
             drop(self.replace(State::Over));
         }
@@ -187,18 +187,18 @@ impl HandlerTurn {
         })
     }
 
-    fn run_all<'py>(&self, py: Python<'py>, mut request: LoopRequest) -> PyResult<Ran<'py>> {
+    fn run_all<'py>(&self, py: Python<'py>, mut call: Arc<LoopCall>) -> PyResult<Ran<'py>> {
         let begun = Instant::now();
         let shared = SharedTask::current(py, self.of.calling.waiting.running(py)?.bind(py))?;
         loop {
-            if let Some(awaited) = self.run(py, request)? {
+            if let Some(awaited) = self.run(py, &call)? {
                 return Ok(Ran::Waits(awaited));
             }
             if begun.elapsed() > TURN || !shared.as_ref().map_or(Ok(false), SharedTask::is_as_new)? {
                 return Ok(Ran::Enough);
             }
             match self.of.next(py, self.may_spin) {
-                Ok(next) => request = LoopRequest::new(Arc::clone(&self.of), next),
+                Ok(next) => call = LoopCall::new(Arc::clone(&self.of), next),
                 Err(listen) => return Ok(Ran::All(listen)),
             }
         }
@@ -212,26 +212,44 @@ impl HandlerTurn {
     }
 
     /// Runs a handler's first step. If the handler waits, returns for what, and the turn belongs to the handler.
-    fn run<'py>(&self, py: Python<'py>, request: LoopRequest) -> PyResult<Option<Bound<'py, PyAny>>> {
-        if request.cancelled() {
-            request.forget(py);
+    fn run<'py>(&self, py: Python<'py>, call: &Arc<LoopCall>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if call.is_cancelled() {
+            call.forget(py);
             return Ok(None);
         }
-        let request = Bound::new(py, request)?;
-        let this = request.get();
-        let entered = Entered::copy(py)?;
-        surround(request.as_any(), this.request.deadline)?;
+        let request = Bound::new(py, LoopRequest::new(Arc::clone(call)))?;
+        let context = Entered::copy(py)?;
+        let awaited = self.run_in(py, call, &request, &context);
+        if !matches!(awaited, Ok(Some(_))) {
+            drop(context);
+            // SAFETY: attached, and the object is alive.
+            if unsafe { ffi::Py_REFCNT(request.as_ptr()) } > 1 {
+                // The handler has left something that has its context, or the request itself.
+                request.get().let_go();
+            }
+        }
+        awaited
+    }
+
+    fn run_in<'py>(
+        &self,
+        py: Python<'py>,
+        call: &LoopCall,
+        request: &Bound<'py, LoopRequest>,
+        context: &Entered<'py>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        surround(request.as_any(), call.request.deadline)?;
         let runner = self.runner.bind(py);
-        let coroutine = if matches!(this.served().kind, Kind::Unary | Kind::Oneway) {
-            let begun = match self.attempt(py, this) {
+        let coroutine = if matches!(call.served().kind, Kind::Unary | Kind::Oneway) {
+            let begun = match self.attempt(py, call) {
                 Ok(None) => return Ok(None),
                 Ok(Some(begun)) => begun,
                 Err(error) if error.matches(py, imported(&CANCELLED, py, "asyncio", "CancelledError")?)? => {
                     Begun::new(Stage::Raised(error))
                 }
                 Err(error) => {
-                    this.fail_with(py, &error);
-                    this.forget(py);
+                    call.fail_with(py, &error);
+                    call.forget(py);
                     return Ok(None);
                 }
             };
@@ -242,7 +260,7 @@ impl HandlerTurn {
         };
         match coroutine.advance(py.None().bind(py))? {
             Step::Yields(awaited) => {
-                let context = entered.0.clone().unbind();
+                let context = context.0.clone().unbind();
                 drop(self.replace(State::Waits(coroutine.unbind(), context)));
                 Ok(Some(awaited))
             }
@@ -252,8 +270,8 @@ impl HandlerTurn {
 
     /// Runs the first step of a handler without streams, and replies if the handler has ended. Returns what is left to
     /// do.
-    fn attempt(&self, py: Python<'_>, request: &LoopRequest) -> PyResult<Option<Begun>> {
-        let handling = request.call_handler(py)?;
+    fn attempt(&self, py: Python<'_>, call: &LoopCall) -> PyResult<Option<Begun>> {
+        let handling = call.call_handler(py)?;
         // SAFETY: attached; a live object.
         let handling = if unsafe { ffi::PyCoro_CheckExact(handling.as_ptr()) } == 1 {
             handling
@@ -263,10 +281,10 @@ impl HandlerTurn {
         match handling.advance(py.None().bind(py))? {
             Step::Yields(awaited) => Ok(Some(Begun::new(Stage::Waits(handling.unbind(), Some(awaited.unbind()))))),
             Step::Returns(result) => {
-                if !request.reply(py, result.clone())? {
+                if !call.reply(py, result.clone())? {
                     return Ok(Some(Begun::new(Stage::Returned(result.unbind()))));
                 }
-                request.forget(py);
+                call.forget(py);
                 Ok(None)
             }
         }
@@ -329,11 +347,11 @@ impl HandlerTurn {
         drop(traceback);
         let exception = thrown(kind, value);
         match self.replace(State::Runs) {
-            State::New(request) => {
+            State::New(call) => {
                 let error = PyErr::from_value(exception);
                 // The caller is told, as if the handler had raised the exception.
                 let raised = Bound::new(py, Begun::new(Stage::Raised(error.clone_ref(py))))?;
-                let request = Bound::new(py, request)?;
+                let request = Bound::new(py, LoopRequest::new(call))?;
                 let ended = self
                     .runner
                     .bind(py)
@@ -355,7 +373,7 @@ impl HandlerTurn {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         match self.replace(State::Over) {
-            State::New(request) => request.forget(py),
+            State::New(call) => call.forget(py),
             State::Waits(coroutine, context) => {
                 let _entered = Entered::enter(context.into_bound(py))?;
                 coroutine.bind(py).run_method(intern!(py, "close"), [])?;
@@ -367,9 +385,9 @@ impl HandlerTurn {
 
     /// Ends the first call with an exception, for a loop that cannot make a task.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
-        if let State::New(request) = self.replace(State::Over) {
-            request.fail_with(py, &PyErr::from_value(exception));
-            request.forget(py);
+        if let State::New(call) = self.replace(State::Over) {
+            call.fail_with(py, &PyErr::from_value(exception));
+            call.forget(py);
         }
     }
 

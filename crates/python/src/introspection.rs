@@ -20,7 +20,8 @@ impl IntrospectionMethod {
     pub(crate) fn answer(self, call: &CallContext) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Read => {
-                let seen = rmp_serde::to_vec_named(&call.watch());
+                let gone = || Failure::new(Failure::CANCELLED, "the client is gone");
+                let seen = rmp_serde::to_vec_named(&call.watch().ok_or_else(gone)?);
                 seen.map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))
             }
             Self::Stop => {

@@ -1,11 +1,11 @@
 //! Requests for handlers that are coroutines. The event loop takes them; nothing here waits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::server::{ForLoop, ItemOutcome, NextItem, Request, Server as Core, ValuesCharge};
+use nearcall_core::server::{ForLoop, ItemOutcome, NextItem, Request, Server as Core};
 use nearcall_core::{Failure, Incoming, given_in};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use crate::interpreter::detach;
 use crate::objects::{Served, ServedObject};
 use crate::plan::Method;
 use crate::served::{
-    arguments, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
+    arguments, call_over, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
 };
 use crate::topic::{Owner, Subscription};
 
@@ -45,26 +45,22 @@ impl InLoop {
     }
 }
 
-/// One request for a coroutine handler.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct LoopRequest {
+/// One call that a coroutine handler serves.
+pub(crate) struct LoopCall {
     of: Arc<InLoop>,
     pub(crate) request: Box<Request>,
     /// The arguments, until they are asked for.
     event: Mutex<Option<Incoming>>,
-    /// Python callables that are told how the call ends.
-    observers: Mutex<Vec<Py<PyAny>>>,
+    /// Python callables that are told how the call ends. Not there for most calls, which costs no lock to see.
+    observers: OnceLock<Mutex<Vec<Py<PyAny>>>>,
     /// A topic has taken over the call.
     kept: AtomicBool,
-    /// What the last item of the client's stream takes.
-    item_values: ValuesCharge,
 }
 
-impl LoopRequest {
-    pub(crate) fn new(of: Arc<InLoop>, mut request: Box<Request>) -> Self {
+impl LoopCall {
+    pub(crate) fn new(of: Arc<InLoop>, mut request: Box<Request>) -> Arc<Self> {
         let event = Mutex::new(Some(request.take_event()));
-        let (observers, kept, item_values) = (Mutex::default(), AtomicBool::new(false), ValuesCharge::default());
-        Self { of, request, event, observers, kept, item_values }
+        Arc::new(Self { of, request, event, observers: OnceLock::new(), kept: AtomicBool::new(false) })
     }
 
     pub(crate) fn served(&self) -> &Method {
@@ -78,31 +74,65 @@ impl LoopRequest {
         served.call(py, given, arguments)
     }
 
+    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        // The lock is free again before Python runs, which may let others have the interpreter.
+        let event = self.event.lock().take();
+        let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
+        arguments(py, &self.of.core, &self.of.calling, self.served(), &self.request, event)
+    }
+
+    /// Whether the client gave the call up, or is gone.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.request.call.as_ref().is_some_and(|call| call.is_cancelled())
+    }
+
+    /// The call, for `nearcall.context()`.
+    fn described(&self) -> Call {
+        Call::new(&self.request, self.served())
+    }
+
+    /// Ends the call with a result. Returns `false` if the client must read earlier messages first.
+    pub(crate) fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
+        let observed = self.is_observed();
+        let code = reply(py, &self.of.core, &self.of.calling, self.served(), &self.request, result, observed)?;
+        Ok(self.tell_end(py, code))
+    }
+
     /// Ends the call with the failure that an exception stands for.
     #[cold]
     pub(crate) fn fail_with(&self, py: Python<'_>, error: &PyErr) {
-        let failure = describe_for(py, self.served(), self.call(), error);
+        let failure = describe_for(py, self.served(), self.described(), error);
         self.request.fail(&failure);
         self.tell_end(py, Some(failure.code));
     }
 
+    /// The handler has returned: nothing more is received for the call, and the call counts no more. A call that was
+    /// not ended by then ends without a message.
+    pub(crate) fn forget(&self, py: Python<'_>) {
+        // Relaxed: see `LoopRequest::subscribe`.
+        if self.kept.load(Ordering::Relaxed) {
+            return;
+        }
+        self.request.forget();
+        self.request.finish();
+        self.tell_end(py, Some(Failure::CANCELLED));
+    }
+
     fn is_observed(&self) -> bool {
-        !self.observers.lock().is_empty()
+        self.observers.get().is_some_and(|observers| !observers.lock().is_empty())
     }
 
     /// Tells the observers that the call has ended with `code`. Returns whether it has ended.
     fn tell_end(&self, py: Python<'_>, code: Option<u8>) -> bool {
-        if let Some(code) = code
-            && self.is_observed()
-        {
-            let observers = std::mem::take(&mut *self.observers.lock());
+        if let (Some(code), Some(observers)) = (code, self.observers.get()) {
+            let observers = std::mem::take(&mut *observers.lock());
             tell_all(py, observers, code);
         }
         code.is_some()
     }
 }
 
-impl Drop for LoopRequest {
+impl Drop for LoopCall {
     fn drop(&mut self) {
         let unread = self.event.get_mut().take();
         if let Some(unread) = unread.filter(|_| self.served().arguments.references) {
@@ -111,9 +141,53 @@ impl Drop for LoopRequest {
     }
 }
 
-impl Owner for Py<LoopRequest> {
+impl Owner for Arc<LoopCall> {
     fn request(&self) -> &Request {
-        &self.get().request
+        &self.request
+    }
+}
+
+/// A call that a coroutine handler serves, as the event loop and the handler's context know it.
+///
+/// Copies of the context, and tracebacks, may refer to this long after the call: those of a timer that was cancelled, of
+/// a task that the handler has left. So when the call is over this keeps its description only, and nothing of the
+/// client (docs/adr/0081).
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct LoopRequest {
+    state: Mutex<State>,
+    /// The key that `Server.changed` uses for this request; 0 if nothing can change for it.
+    #[pyo3(get)]
+    key: usize,
+}
+
+enum State {
+    UnderWay(Arc<LoopCall>),
+    Over(Call),
+}
+
+impl LoopRequest {
+    pub(crate) fn new(call: Arc<LoopCall>) -> Self {
+        let key = call.request.call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr());
+        Self { state: Mutex::new(State::UnderWay(call)), key }
+    }
+
+    fn under_way(&self, py: Python<'_>) -> PyResult<Arc<LoopCall>> {
+        let name = match &*self.state.lock() {
+            State::UnderWay(call) => return Ok(Arc::clone(call)),
+            State::Over(call) => call.method().to_owned(),
+        };
+        Err(call_over(py, &name))
+    }
+
+    /// The call is over: keeps its description in its place.
+    pub(crate) fn let_go(&self) {
+        let over = match &*self.state.lock() {
+            State::UnderWay(call) => State::Over(call.described()),
+            State::Over(_) => return,
+        };
+        let before = std::mem::replace(&mut *self.state.lock(), over);
+        // Outside the lock: the client's session may end with it.
+        drop(before);
     }
 }
 
@@ -121,87 +195,97 @@ impl Owner for Py<LoopRequest> {
 impl LoopRequest {
     /// The method's number.
     #[getter]
-    fn index(&self) -> usize {
-        usize::from(self.request.head.method)
+    fn index(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(usize::from(self.under_way(py)?.request.head.method))
     }
 
     /// The called object, and the object that runs its calls; `None` if a service is called.
     #[getter]
-    fn target(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<ServedObject>)> {
-        let (_, given) = served(&self.of.methods, &self.request);
-        given.map(|given| (given.object.clone_ref(py), given.served.clone_ref(py)))
-    }
-
-    /// The key that `Server.changed` uses for this request.
-    #[getter]
-    fn key(&self) -> usize {
-        self.request.call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr())
+    fn target(&self, py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Py<ServedObject>)>> {
+        let call = self.under_way(py)?;
+        let (_, given) = served(&call.of.methods, &call.request);
+        Ok(given.map(|given| (given.object.clone_ref(py), given.served.clone_ref(py))))
     }
 
     /// Whether the client waits for no reply.
     #[getter]
-    fn oneway(&self) -> bool {
-        self.request.is_oneway()
+    fn oneway(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.under_way(py)?.request.is_oneway())
     }
 
     /// Whether the client gave the call up, or is gone.
     #[getter]
-    pub(crate) fn cancelled(&self) -> bool {
-        self.request.call.as_ref().is_some_and(|call| call.is_cancelled())
+    fn cancelled(&self) -> bool {
+        match &*self.state.lock() {
+            State::UnderWay(call) => call.is_cancelled(),
+            State::Over(call) => call.cancelled(),
+        }
     }
 
     /// The call, for `nearcall.context()`.
     fn call(&self) -> Call {
-        Call::new(&self.request, self.served())
+        match &*self.state.lock() {
+            State::UnderWay(call) => call.described(),
+            State::Over(call) => call.clone(),
+        }
     }
 
     /// Seconds until the caller stops waiting; `None` if it waits for ever.
     #[getter]
     fn time_left(&self) -> Option<f64> {
-        self.request.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+        match &*self.state.lock() {
+            State::UnderWay(call) => {
+                call.request.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+            }
+            State::Over(call) => call.time_left(),
+        }
     }
 
     /// Ends the call because its deadline has passed.
-    fn fail_late(&self, py: Python<'_>) {
-        self.request.fail(&late(&self.served().name));
-        self.tell_end(py, Some(Failure::DEADLINE_EXCEEDED));
+    fn fail_late(&self, py: Python<'_>) -> PyResult<()> {
+        let call = self.under_way(py)?;
+        call.request.fail(&late(&call.served().name));
+        call.tell_end(py, Some(Failure::DEADLINE_EXCEEDED));
+        Ok(())
     }
 
-    /// Calls `observer` with the status code of this call, once that has ended.
-    fn on_end(&self, observer: Py<PyAny>) {
-        self.observers.lock().push(observer);
+    /// Calls `observer` with the status code of this call, once that has ended. Returns `False` if it is over.
+    fn on_end(&self, observer: Py<PyAny>) -> bool {
+        match &*self.state.lock() {
+            State::UnderWay(call) => {
+                call.observers.get_or_init(Mutex::default).lock().push(observer);
+                true
+            }
+            State::Over(_) => false,
+        }
     }
 
     /// The arguments, every parameter in order but the stream. To be asked once.
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        // The lock is free again before Python runs, which may let others have the interpreter.
-        let event = self.event.lock().take();
-        let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
-        arguments(py, &self.of.core, &self.of.calling, self.served(), &self.request, event)
+        self.under_way(py)?.arguments(py)
     }
 
     /// The next item of the client's stream, or `default` if it has not arrived yet; raises `StopAsyncIteration` at the
     /// end.
     fn try_next(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        let call = tracked(&self.request)?;
+        let this = self.under_way(py)?;
+        let call = tracked(&this.request)?;
         match call.try_next_item() {
             NextItem::Pending => Ok(default),
-            next => {
-                let connection = self.request.connection();
-                decode_item(py, &self.of.core, &self.of.calling, self.served(), connection, &self.item_values, next)?
-                    .ok_or_else(|| PyStopAsyncIteration::new_err(()))
-            }
+            next => decode_item(py, &this.of.core, &this.of.calling, this.served(), &call, next)?
+                .ok_or_else(|| PyStopAsyncIteration::new_err(())),
         }
     }
 
     /// Sends an item of the server's stream. Returns `True` if it was sent, `False` if the client gave the call up, and
     /// `None` if the client must take earlier items first: then `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-        let call = tracked(&self.request)?;
+        let this = self.under_way(py)?;
+        let call = tracked(&this.request)?;
         let mut encoded =
-            encode_reply(&self.of.core, &self.of.calling, self.served(), self.request.connection(), item)?;
-        let sent = encoded.send(py, |body| call.try_send_item(&self.request.item(body)));
-        Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
+            encode_reply(&this.of.core, &this.of.calling, this.served(), this.request.connection(), item)?;
+        let sent = encoded.send(py, |body| call.try_send_item(&this.request.item(body)));
+        Ok(match sent.map_err(|error| too_long(py, &this.served().name, &error))? {
             ItemOutcome::Sent => {
                 encoded.sent();
                 Some(true)
@@ -213,45 +297,47 @@ impl LoopRequest {
 
     /// Ends the call with a result. Returns `False` if the client must read earlier messages first: then `changed`
     /// tells when to try again.
-    pub(crate) fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
-        let observed = self.is_observed();
-        let code = reply(py, &self.of.core, &self.of.calling, self.served(), &self.request, result, observed)?;
-        Ok(self.tell_end(py, code))
+    fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
+        self.under_way(py)?.reply(py, result)
     }
 
     /// Ends the call well after its items.
-    fn end(&self, py: Python<'_>) {
-        let observed = self.is_observed();
-        let code = end_stream(&self.request, observed);
-        self.tell_end(py, Some(code));
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let call = self.under_way(py)?;
+        let code = end_stream(&call.request, call.is_observed());
+        call.tell_end(py, Some(code));
+        Ok(())
     }
 
     /// For a handler that has returned a subscription: a topic takes over the call, and `forget` does nothing.
-    fn subscribe(slf: &Bound<'_, Self>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        let method = &served(&this.of.methods, &this.request).0.method;
+    fn subscribe(&self, py: Python<'_>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
+        let call = self.under_way(py)?;
+        let method = &served(&call.of.methods, &call.request).0.method;
         Subscription::check(method.get())?;
         // Relaxed: the loop's thread alone reads it.
-        this.kept.store(true, Ordering::Relaxed);
-        subscription.get().take(py, method, Box::new(slf.clone().unbind()));
-        this.tell_end(py, Some(OK));
+        call.kept.store(true, Ordering::Relaxed);
+        subscription.get().take(py, method, Box::new(Arc::clone(&call)));
+        call.tell_end(py, Some(OK));
         Ok(())
     }
 
     /// Ends the call with an exception.
-    fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
-        self.fail_with(py, &PyErr::from_value(exception));
+    fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) -> PyResult<()> {
+        self.under_way(py)?.fail_with(py, &PyErr::from_value(exception));
+        Ok(())
     }
 
-    /// The handler has returned: nothing more is received for the call, and the call counts no more. A call that was
-    /// not ended by then ends without a message.
-    pub(crate) fn forget(&self, py: Python<'_>) {
-        // Relaxed: see `subscribe`.
-        if self.kept.load(Ordering::Relaxed) {
-            return;
-        }
-        self.request.forget();
-        self.request.finish();
-        self.tell_end(py, Some(Failure::CANCELLED));
+    /// Nothing more is received for the call, and the call counts no more. A call that was not ended by then ends
+    /// without a message.
+    fn forget(&self, py: Python<'_>) -> PyResult<()> {
+        self.under_way(py)?.forget(py);
+        Ok(())
+    }
+
+    /// The handler has returned: as `forget`, and this keeps nothing of the call but its description.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        self.under_way(py)?.forget(py);
+        self.let_go();
+        Ok(())
     }
 }

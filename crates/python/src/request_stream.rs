@@ -1,26 +1,24 @@
 //! The client's stream, for a handler that runs in a thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use nearcall_core::server::{Request, Server as Core, ServerCall, ServerConnection, ValuesCharge};
+use nearcall_core::server::{Request, Server as Core, ServerCall};
 use pyo3::prelude::*;
 
 use crate::calling::Calling;
 use crate::plan::Method;
-use crate::served::decode_item;
+use crate::served::{call_over, decode_item};
 
 /// The client's stream, as the handler sees it: an iterator.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RequestStream {
     core: Arc<Core>,
     calling: Calling,
-    connection: Arc<ServerConnection>,
-    call: Arc<ServerCall>,
+    /// Weak: whoever keeps the iterator keeps nothing of a call that is over.
+    call: Weak<ServerCall>,
     method: Py<Method>,
     until: Option<Instant>,
-    /// What the last item takes.
-    values: ValuesCharge,
 }
 
 impl RequestStream {
@@ -29,11 +27,9 @@ impl RequestStream {
         calling: Calling,
         method: Py<Method>,
         request: &Request,
-        call: Arc<ServerCall>,
+        call: &Arc<ServerCall>,
     ) -> Self {
-        let connection = Arc::clone(request.connection());
-        let (until, values) = (request.deadline, ValuesCharge::default());
-        Self { core, calling, connection, call, method, until, values }
+        Self { core, calling, call: Arc::downgrade(call), method, until: request.deadline }
     }
 }
 
@@ -44,7 +40,9 @@ impl RequestStream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let next = self.core.next_item(&self.call, self.until);
-        decode_item(py, &self.core, &self.calling, self.method.get(), &self.connection, &self.values, next)
+        let method = self.method.get();
+        let call = self.call.upgrade().ok_or_else(|| call_over(py, &method.name))?;
+        let next = self.core.next_item(&call, self.until);
+        decode_item(py, &self.core, &self.calling, method, &call, next)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearcall_core::client::Connection as Caller;
-use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection, ValuesCharge};
+use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection};
 use nearcall_core::{Failure, Incoming, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -150,29 +150,39 @@ pub(crate) fn too_long_failure(name: &str, error: &LinkError) -> Failure {
     Failure::new(code, format!("the reply of {name}: {what}"))
 }
 
-/// Decodes an item for the handler; `None` at the end of the stream. `values` is the charge for the stream's items: the
-/// item before is the handler's own matter now.
+/// The failure of reading from a client whose call is over.
+fn over(name: &str) -> Failure {
+    Failure::new(Failure::CANCELLED, format!("the call of {name} is over, and with it what its caller sent"))
+}
+
+/// The exception for asking a call for what it has no more: it is over.
+#[cold]
+pub(crate) fn call_over(py: Python<'_>, name: &str) -> PyErr {
+    raise(py, &over(name))
+}
+
+/// Decodes an item for the handler; `None` at the end of the stream. The item before is the handler's own matter now.
 pub(crate) fn decode_item(
     py: Python<'_>,
     core: &Arc<Core>,
     calling: &Calling,
     method: &Method,
-    connection: &Arc<ServerConnection>,
-    values: &ValuesCharge,
+    call: &ServerCall,
     next: NextItem,
 ) -> PyResult<Option<Py<PyAny>>> {
     match next {
         NextItem::Item(mut item) => {
-            values.clear();
-            let budget = Some(values.of(connection));
+            call.values().clear();
+            let budget = Some(call.values().of(call.connection()));
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
             if !value.references {
                 return value.decode(py, &mut item, budget).map(Some);
             }
-            let caller = caller(py, core, connection)?;
+            let caller = caller(py, core, call.connection())?;
             decoding(true, &caller, calling, &mut item, |item| value.decode(py, item, budget)).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
+        NextItem::Over => Err(call_over(py, &method.name)),
         NextItem::Late => Err(raise(py, &late(&method.name))),
         NextItem::Cancelled => {
             let failure = Failure::new(Failure::CANCELLED, format!("the caller of {} gave it up", method.name));

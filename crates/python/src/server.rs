@@ -437,7 +437,7 @@ impl Server {
         }
         let call = tracked(request)?;
         let of = served.method.clone_ref(py);
-        let stream = RequestStream::new(Arc::clone(&self.core), self.calling.clone(), of, request, call);
+        let stream = RequestStream::new(Arc::clone(&self.core), self.calling.clone(), of, request, &call);
         let stream = Bound::new(py, stream)?.into_any();
         let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
         values.insert(method.stream_position.min(values.len()), stream);

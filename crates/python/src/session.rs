@@ -57,12 +57,7 @@ pub(crate) fn of_client(py: Python<'_>, session: &Session, make: &Bound<'_, PyAn
     loop {
         match session.value(|kept| kept.downcast_ref::<Py<PyAny>>().map(|client| client.clone_ref(py))) {
             Found::Kept(Some(client)) => return Ok(client),
-            Found::Over | Found::Kept(None) => {
-                return Err(PyRuntimeError::new_err(
-                    "the client's connection is gone, and its session with it: keep what is needed of it while the \
-                     call runs",
-                ));
-            }
+            Found::Over | Found::Kept(None) => return Err(session_over()),
             Found::Nothing => {}
         }
         let client = made(py, session, make)?;
@@ -71,6 +66,13 @@ pub(crate) fn of_client(py: Python<'_>, session: &Session, make: &Bound<'_, PyAn
             drop(late);
         }
     }
+}
+
+/// The error for a session that is asked for after its end.
+pub(crate) fn session_over() -> PyErr {
+    PyRuntimeError::new_err(
+        "the client's connection is gone, and its session with it: keep what is needed of it while the call runs",
+    )
 }
 
 fn made<'py>(py: Python<'py>, session: &Session, make: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {

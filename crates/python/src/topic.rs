@@ -188,8 +188,8 @@ impl Channel {
     }
 }
 
-/// Owns the request of a call that a topic has taken over: the request itself if a thread ran the handler, a
-/// `LoopRequest` if an event loop did.
+/// Owns the request of a call that a topic has taken over: the request itself if a thread ran the handler, a `LoopCall`
+/// if an event loop did.
 pub(crate) trait Owner: Send {
     fn request(&self) -> &Request;
 }

@@ -17,7 +17,10 @@ __all__ = ["Context", "context"]
 
 
 class Context:
-    """The call that a handler serves; from :func:`context`."""
+    """The call that a handler serves; from :func:`context`.
+
+    It may be kept after the call. Then it keeps nothing of a client that is gone, and still tells what it told.
+    """
 
     __slots__ = ("_call",)
 
@@ -130,14 +133,14 @@ class Context:
         """Calls ``observer`` with the number of the status code with which the call ends, once that is sent.
 
         Returns:
-            Whether ``observer`` will be called: not where an interceptor has passed the call to another thread.
+            Whether ``observer`` will be called: not where an interceptor has passed the call to another thread, nor if
+            the call is over.
         """
         request = current_request.get()
         if isinstance(request, LentCall):
             return False
         if request is not None:
-            request.on_end(observer)
-            return True
+            return request.on_end(observer)
         if _core.current_call() is None:
             return False
         _core.on_end(observer)

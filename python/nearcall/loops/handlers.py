@@ -85,7 +85,7 @@ class LoopThread:
         # Handlers' contexts are copies of this one.
         self._context = outside()
         # Timers run in this empty context: a loop keeps cancelled timers until their time comes, and the handler's
-        # context would keep the request and its connection.
+        # context would keep all that the handler has set in it.
         self._nobodys = Context()
         self._listens = False
         self._serves = False
@@ -320,10 +320,13 @@ class LoopThread:
             self._tasks.discard(task)
             self._running.pop(request.key, None)
             # Something may still refer to the request, such as the traceback of an exception that the user's code
-            # keeps.
-            request.forget()
+            # keeps, or the context of a timer.
+            request.finish()
+            if running.changed is not None:
+                # A task that the handler has left may wait for an item of the client's stream.
+                running.changed.set()
             # A cancelled task keeps its exception, which keeps the frame, which keeps `running`. An idle server
-            # collects no cycles, so the connection would stay open.
+            # collects no cycles, so what the handler had would stay.
             running.task = None
             if not self._tasks and not self._serves:
                 # No other handler waits, so it may pay to spin for the next request.
