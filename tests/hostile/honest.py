@@ -2,7 +2,7 @@
 
 From ``begin`` to ``rest`` it calls about a thousand times a second, and measures each call. What it is asked for, it
 answers with a line of JSON: ``begin`` forgets what was measured before, ``report`` tells it, ``newcomer`` lets another
-client connect and call, ``stir`` calls a handler in the server's event loop.
+client connect and call.
 """
 
 from __future__ import annotations
@@ -95,10 +95,6 @@ class Honest:
             record.took.append(time.monotonic() - begun)
             time.sleep(PACE)
 
-    def stir(self) -> dict[str, Any]:
-        assert self._service.echo_in_loop(DATA) == DATA
-        return {}
-
     def newcomer(self) -> dict[str, Any]:
         begun = time.monotonic()
         try:
@@ -122,8 +118,6 @@ def main() -> None:
             honest.may_call.clear()
         elif line == "report\n":
             answer = honest.record.told()
-        elif line == "stir\n":
-            answer = honest.stir()
         else:
             answer = honest.newcomer()
         print(json.dumps(answer), flush=True)
@@ -169,9 +163,6 @@ class HonestProcess:
 
     def newcomer(self) -> dict[str, Any]:
         return self._ask("newcomer")
-
-    def stir(self) -> None:
-        self._ask("stir")
 
     def close(self) -> None:
         self._process.kill()

@@ -395,9 +395,6 @@ class Trial:
             if time.monotonic() > end:
                 self.complain(f"it holds {Holdings.of(self.server.pid)} after {self.server.held}", broken=True)
                 return
-            # While an event loop sleeps, a variable of asyncio's `_run_once` may hold the last cancelled timer, and so
-            # the context and the connection of a cancelled handler. Any call in the loop lets go of it.
-            self.server.honest.stir()
             time.sleep(0.01)
 
 
