@@ -406,6 +406,9 @@ class Waiting:
         """Waits until the handler with the key runs."""
         return self._entered[key].wait(PATIENCE)
 
+    def has_entered(self, key: str) -> bool:
+        return self._entered[key].is_set()
+
     def release(self, key: str) -> None:
         self._released[key].set()
 

@@ -133,7 +133,6 @@ def test_every_task_gives_up_at_its_own_deadline(outside_url: str, runtime_dir: 
     async def run(url: str, replace: Callable[[], None]) -> None:
         options = {"timeout": DEADLINE, "handshake_timeout": HANDSHAKE, "wait_for_ready": wait_for_ready}
         async with aio.connect(url, **options) as service:  # type: ignore[arg-type]
-            assert await service.Basics.add(1, 2) == 3
             replace()
             with suppress(nearcall.RpcError):
                 await service.Basics.add(1, 2)

@@ -12,6 +12,7 @@ import pytest
 
 import nearcall
 
+from .deadlines import longer_and_longer
 from .events import Hung
 from .process import ServerProcess
 from .reference_services import Hub
@@ -230,9 +231,11 @@ class OwnHall(Hall):
     """Gives seats to callers that have gone."""
 
     def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
         self.ended: Queue[str] = Queue()
 
     def late_seat(self) -> Seat:
+        self.begun.release()
         # Nobody tells a handler that its caller has given up: it has to look.
         while not nearcall.context().cancelled:
             _pause.wait(0.001)
@@ -244,6 +247,9 @@ def test_an_object_for_a_caller_that_has_given_up_is_ended(new_url: str) -> None
     hall = OwnHall()
     with nearcall.Server(hall, new_url) as server, nearcall.connect(server.urls[0], Hall) as client:
         for _ in range(3):
-            with pytest.raises(nearcall.DeadlineExceeded), nearcall.timeout(0.02):
-                client.late_seat()
+            for seconds in longer_and_longer(0.02):
+                with pytest.raises(nearcall.DeadlineExceeded), nearcall.timeout(seconds):
+                    client.late_seat()
+                if hall.begun.acquire(blocking=False):
+                    break
         assert [hall.ended.get(timeout=PATIENCE) for _ in range(3)] == ["late"] * 3

@@ -204,7 +204,7 @@ def test_a_deadline_ends_a_call_that_does_not_fit(runtime_dir: Path) -> None:
 
     done: list[int] = []
     url = f"shm://host-{os.getpid()}"
-    with Host(url, harm), nearcall.connect(url, Echo, timeout=0.05, handshake_timeout=0.5) as echo:
+    with Host(url, harm), nearcall.connect(url, Echo, timeout=0.05) as echo:
         caller = threading.Thread(target=fill, args=(echo,))
         caller.start()
         caller.join(5)
