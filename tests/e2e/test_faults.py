@@ -330,7 +330,7 @@ def test_a_damaged_call_ends_that_connection_and_the_log_says_why(tmp_path: Path
             until(lambda log=log: "a frame is of no known kind" in log.read_text(), "the log says why")
             assert log.read_text().count("dropped the connection to") == 1
             assert (calc.add(1, 2), bystander.add(1, 2)) == (3, 3)
-            assert descriptors(server.pid) == before
+            until(lambda server=server, before=before: descriptors(server.pid) == before, "it is closed")
 
 
 def logged() -> list[object]:

@@ -338,6 +338,7 @@ def test_restarts_leave_no_descriptors_and_threads(plugins: Path, speech: Spoken
 
         for count in range(1, 4):
             die(count)
+        eventually(lambda: host.plugins["bad"].state == "running", "it is not started again")
         before = held()
         for count in range(4, 12):
             die(count)

@@ -66,6 +66,7 @@ def test_counts_under_load_are_exact(server: ServerProcess) -> None:
             thread.join(PATIENCE)
         until(lambda: counted(watcher.read(), "Lines.log").calls == 400)
         until(lambda: watcher.read().in_flight == 0)
+        until(lambda: watcher.read().connections == 1)
         after = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=True)
     assert (during.stderr, after.stderr) == ("", "")
     assert len(after.stdout.splitlines()) == 1

@@ -66,7 +66,7 @@ caller.start()
 with nearcall.connect(server.urls[0], Target) as other:
     while not other.has_begun("grace"):
         pass
-took(0.1, 14, lambda: server.stop(grace=15))
+took(0.0, 14, lambda: server.stop(grace=15))
 caller.join(20)
 assert outcomes == [None]
 
