@@ -124,7 +124,7 @@ codes = st.recursive(
 
 
 @given(codes, st.lists(lengths, max_size=3), st.sampled_from(["C", "F", "A"]), st.integers(-1, 1), st.integers(0, 64))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 def test_an_accepted_header_shows_its_buffer_and_nothing_else(
     code: Any, shape: list[int], order: str, index: int, length: int
 ) -> None:
@@ -134,7 +134,7 @@ def test_an_accepted_header_shows_its_buffer_and_nothing_else(
 
 
 @given(codes, st.lists(st.integers(0, 3), max_size=3), st.sampled_from(["C", "F"]))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_a_header_that_fits_its_buffer_shows_it(code: Any, shape: list[int], order: str) -> None:
     try:  # the strategies above seldom meet the right length by chance
         size = dtypes.size_of(msgspec.msgpack.decode(_encode(code)))

@@ -101,13 +101,13 @@ def test_anything(data: bytes) -> None:
     assert read(data) is not None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.tuples(st.sampled_from(PLACES), JSON))
 def test_a_part_is_anything(change: tuple[tuple[Any, ...], Any]) -> None:
     read(json.dumps(changed(*change)).encode())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(PLACES), st.sampled_from(PLACES))
 def test_a_part_is_another_part(to: tuple[Any, ...], origin: tuple[Any, ...]) -> None:
     value: Any = VALID

@@ -24,7 +24,7 @@ PLAIN = Peer(Plain)
 MANY = 1_000_000
 
 
-@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
 @given(everything)
 def test_values_are_the_same_json_as_googles(value: Everything) -> None:
     text = PEER.json.encode(value)
@@ -38,7 +38,7 @@ def test_values_are_the_same_json_as_googles(value: Everything) -> None:
     assert PEER.strict.decode(text, MANY) == value
 
 
-@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
 @given(everything)
 def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
     # Google's parser refuses what its printer writes for the greatest float: the shortest text is a little greater.
@@ -71,7 +71,7 @@ values = st.recursive(
 messages = st.dictionaries(names, values, max_size=6)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(messages)
 def test_whatever_is_read_google_reads_alike(message: dict[str, Any]) -> None:
     text = json.dumps(message)
@@ -100,7 +100,7 @@ fitting = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(fitting, st.none() | fitting)
 def test_what_the_mapping_allows_is_read(message: dict[str, Any], inner: dict[str, Any] | None) -> None:
     text = json.dumps({**message, "inner": inner})
@@ -108,7 +108,7 @@ def test_what_the_mapping_allows_is_read(message: dict[str, Any], inner: dict[st
     assert same(PLAIN.json.decode(text.encode(), MANY), plain(theirs))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=40) | st.text(alphabet='{}[]":,0123456789.eE+-\\untflsi ', max_size=40).map(str.encode))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     try:

@@ -20,7 +20,7 @@ from .protoc import Peer
 PEER = Peer(Everything)
 
 
-@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
 @given(everything)
 def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
     back = PEER.through(value)
@@ -70,7 +70,7 @@ fields = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(fields, st.binary(max_size=40)))
 def test_any_bytes_are_read_as_google_reads_them(body: bytes) -> None:
     try:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedD
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcall.errors import InvalidArgument
@@ -188,7 +188,7 @@ PLANS = [(make_service(annotation), values) for annotation, values in TYPES]
 
 
 @pytest.mark.parametrize(("plan", "values"), PLANS, ids=[str(annotation) for annotation, _ in TYPES])
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_values_cross_unchanged(plan: ServicePlan, values: st.SearchStrategy[Any], data: st.DataObject) -> None:
     value = data.draw(values)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcall.codec.msgpack import functions as msgpack
@@ -253,7 +253,7 @@ visits = st.builds(
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else type(value).__name__,
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_values_arrive_equal_and_of_the_same_types(annotation: Any, values: Any, data: st.DataObject) -> None:
     value = data.draw(values)
