@@ -14,6 +14,7 @@ import pytest
 
 import nearcall
 
+from .deadlines import longer_and_longer
 from .services import PATIENCE
 from .test_introspection import until
 
@@ -130,11 +131,11 @@ def ended(caplog: pytest.LogCaptureFixture, method: str) -> str:
 
 def outlive(caplog: pytest.LogCaptureFixture, method: str, call: Callable[[], object]) -> set[str]:
     """The codes of a call that is repeated with longer deadlines until one has begun before its end."""
-    seconds = 0.05
-    while not lines(caplog, method):
+    for seconds in longer_and_longer():
         with nearcall.timeout(seconds), contextlib.suppress(nearcall.DeadlineExceeded):
             call()
-        seconds *= 1.5
+        if lines(caplog, method):
+            break
     return {line.code for line in lines(caplog, method)}
 
 
