@@ -23,8 +23,9 @@ from .victims import Victims
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1200)]
 
-BOUND = 1.0
-"""Seconds within which a death is noticed even on a busy machine; `make survival` says how soon it really was."""
+BOUND = 1.0 if os.environ.get("NEARCALL_SURVIVAL") == "all" else 5.0
+"""Seconds within which a death is noticed; `make survival` says how soon it really was. A sample of the deaths runs
+beside other tests: there it only tells what hangs from what is slow."""
 MANY = 1 << 30
 SEED = 20_261_120
 
