@@ -272,10 +272,11 @@ def test_a_caller_who_leaves_ends_what_an_interceptor_waits_for() -> None:
 def test_what_surrounds_a_handler_waits_for_its_end() -> None:
     """A transaction must not end under a handler that still runs in its thread."""
     order: list[str] = []
-    over = threading.Event()
+    told, over = threading.Event(), threading.Event()
     service = Both()
 
     async def surrounding(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+        nearcall.context().on_cancel(told.set)
         try:
             result = await proceed(call)
             order.append("went on")
@@ -291,6 +292,7 @@ def test_what_surrounds_a_handler_waits_for_its_end() -> None:
         started = nearcall.start(both.hold)
         assert service.entered.wait(LONG)
         started.cancel()
+        assert told.wait(LONG)
         assert both.who()[2] == "Both.who", "the loop and other threads go on"
         order.clear()
         over.clear()
