@@ -269,10 +269,12 @@ async def lifespan_in_loop(server):
     try:
         await asyncio.sleep(60)
     finally:
+        await asyncio.sleep(0.05)  # what it has to give back is waited for
         print("gave up", flush=True)
     yield
 
-nearcall.server.lifespan._PATIENCE = 0.1  # seconds that nobody has to wait here
+if sys.argv[2] == "lifespan":
+    nearcall.server.lifespan._PATIENCE = 0.1  # seconds that nobody has to wait here
 nearcall.serve(Quiet(), sys.argv[1], lifespan=globals()[sys.argv[2]])
 print("ended", flush=True)
 """

@@ -116,16 +116,24 @@ class Lifespan:
         ended: Callable[[], object],
     ) -> None:
         leave = asyncio.Event()
-        task = asyncio.run_coroutine_threadsafe(self._in_loop(manager, leave, ended), loop)
-        task.add_done_callback(lambda _: self._is_over.set())  # also if it was cancelled before it ran
+        tasks: list[asyncio.Task[None]] = []
+
+        def enter() -> None:
+            task = loop.create_task(self._in_loop(manager, leave, ended))
+            task.add_done_callback(lambda _: self._is_over.set())  # also if it was cancelled before it ran
+            tasks.append(task)
+
+        def leave_now() -> None:
+            if self._begun.done():
+                leave.set()
+            else:
+                tasks[0].cancel()  # its end is waited for: what it has begun to set up, it has to give back
 
         def tell() -> None:
-            if self._begun.done():
-                with contextlib.suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(leave.set)
-            else:
-                task.cancel()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(leave_now)
 
+        loop.call_soon_threadsafe(enter)
         self._leave = tell
 
     def _manager(self, server: Server) -> Any:
