@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from .e2e.ports import let_go
+
 NOTICED = "how soon a death was noticed"
 """What a test reports as a property of its own: by whom, and lists of seconds."""
 ATTACKED = "what attacks did to an honest client"
@@ -66,6 +68,13 @@ def runtime_dir() -> Iterator[Path]:
     # Others may use it at the same time, but under names of their own.
     ours = [name for name in set(os.listdir("/dev/shm")) - shared if "nearcall" in name]
     assert ours == []
+
+
+@pytest.fixture(autouse=True)
+def ports() -> Iterator[None]:
+    """A test's TCP ports are its own until its end."""
+    yield
+    let_go()
 
 
 @pytest.hookimpl(wrapper=True)

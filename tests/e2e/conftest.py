@@ -12,6 +12,7 @@ import pytest
 
 import nearcall
 
+from .ports import own_port
 from .process import ServerProcess, serve_encrypted
 from .services import everything
 
@@ -19,8 +20,8 @@ from .services import everything
 TRANSPORTS: dict[str, Callable[[str, Path], str]] = {
     "shm": lambda name, directory: f"shm://{name}",
     "unix": lambda name, directory: f"unix://{directory}/{name}.unix",
-    "tcp": lambda name, directory: "tcp://127.0.0.1:0",
-    "tls": lambda name, directory: "tls://127.0.0.1:0",
+    "tcp": lambda name, directory: f"tcp://127.0.0.1:{own_port()}",
+    "tls": lambda name, directory: f"tls://127.0.0.1:{own_port()}",
     "inproc": lambda name, directory: f"inproc://{name}",
 }
 IN_PROCESS = {"inproc"}

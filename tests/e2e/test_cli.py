@@ -86,7 +86,7 @@ def command(directory: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 @pytest.fixture(scope="module")
 def urls(directory: Path, runtime_dir: Path) -> Iterator[list[str]]:
     """``nearcall serve`` at every URL that other processes reach."""
-    asked = [TRANSPORTS[name](f"cli{os.getpid()}", runtime_dir) for name in ("shm", "unix", "tcp")]
+    asked = [*(TRANSPORTS[name](f"cli{os.getpid()}", runtime_dir) for name in ("shm", "unix")), "tcp://127.0.0.1:0"]
     process = subprocess.Popen(
         [sys.executable, "-m", "nearcall", "serve", "calculator:Calculator", *asked],
         cwd=directory,

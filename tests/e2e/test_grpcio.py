@@ -26,6 +26,7 @@ import nearcall.grpcio
 import nearcall.grpcio.aio
 
 from .grpcio_servers import DETAILS, SERVICE, SHAPES, add, read, write
+from .ports import own_port
 from .process import start_program
 
 PATIENCE = 20.0
@@ -406,9 +407,7 @@ def test_addresses_as_grpcio_writes_them(runtime_dir: Any) -> None:
 
 
 def test_a_channel_connects_with_its_first_call_and_waits_where_asked() -> None:
-    server = nearcall.grpcio.server()
-    port = server.add_insecure_port("localhost:0")
-    server.stop(None).wait(PATIENCE)
+    port = own_port()
     with nearcall.grpcio.insecure_channel(f"localhost:{port}") as channel:
         stub = Stub(channel)
         assert status(lambda: stub.unary("a"))[0] == "UNAVAILABLE"

@@ -342,13 +342,9 @@ class Announcing(Waiting):
 nearcall.serve(Announcing(), sys.argv[1], grace=25)
 print("ended in good order")
 """
-    url = outside_url
-    if url.endswith(":0"):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            url = f"{url.removesuffix(':0')}:{free.getsockname()[1]}"
-    with start_program(code, url, stderr=subprocess.PIPE) as process:
-        client = nearcall.connect(url, Waiting, wait_for_ready=True, handshake_timeout=25)
-        other = nearcall.connect(url, Waiting)
+    with start_program(code, outside_url, stderr=subprocess.PIPE) as process:
+        client = nearcall.connect(outside_url, Waiting, wait_for_ready=True, handshake_timeout=25)
+        other = nearcall.connect(outside_url, Waiting)
         threads, outcomes = in_threads(lambda: client.service.hold(key))
         assert other.service.entered(key)
         other.service.release(key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import nearcall
+
+from .ports import own_port
 
 NAME = "changing.test"
 PATIENCE = 30
@@ -91,11 +92,6 @@ class Client:
         self._process.stdout.close()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def server(scheme: str, number: int, port: int) -> nearcall.Server:
     return nearcall.Server(Where(f"127.0.0.{number}"), f"{scheme}://127.0.0.{number}:{port}")
 
@@ -104,7 +100,7 @@ def server(scheme: str, number: int, port: int) -> nearcall.Server:
     ("scheme", "balancing"), [("tcp", ""), ("grpc", ""), ("http", ""), ("tcp", "round_robin"), ("grpc", "round_robin")]
 )
 def test_a_server_that_moves(names: Names, scheme: str, balancing: str) -> None:
-    port = free_port()
+    port = own_port()
     names.lead_to("127.0.0.2")
     with (
         server(scheme, 2, port) as old,
@@ -120,7 +116,7 @@ def test_a_server_that_moves(names: Names, scheme: str, balancing: str) -> None:
 
 def test_a_server_that_moves_after_it_was_away(names: Names) -> None:
     """The first address that answers counts, also when the name had none for a while."""
-    port = free_port()
+    port = own_port()
     names.lead_to("127.0.0.2", "127.0.0.4")
     url = f"grpc://{NAME}:{port}"
     with server("grpc", 2, port) as old, server("grpc", 4, port) as new, Client(names, url, "") as client:

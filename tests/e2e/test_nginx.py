@@ -23,16 +23,13 @@ import pytest
 
 import nearcall
 
+from .ports import own_port
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/behind_nginx"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 PATIENCE = 30.0
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="no nginx here (Debian: nginx-light)")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def until_listens(process: subprocess.Popen[str], what: Path | int) -> None:
@@ -61,7 +58,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
     """The example's folder, its port, and its servers by name."""
     folder = tmp_path_factory.mktemp("n") / "x"  # short: it is in the path of a socket
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    port = free_port()
+    port = own_port()
     conf = (folder / "nginx.conf").read_text()
     assert conf.count("8443") == 1
     (folder / "nginx.conf").write_text(conf.replace("8443", str(port)))

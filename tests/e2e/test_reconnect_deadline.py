@@ -22,6 +22,7 @@ import nearcall
 from nearcall import aio
 
 from ..survival.observing import stopped
+from .ports import own_port
 from .process import ServerProcess, start_program
 from .services import Basics
 
@@ -365,8 +366,7 @@ def test_a_child_by_fork_does_not_wait_for_its_parents_dial(outside_url: str, ru
 
 def _free(transport: str, key: str, runtime_dir: Path) -> str:
     if transport in ("tcp", "tls"):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            return f"{transport}://127.0.0.1:{free.getsockname()[1]}"
+        return f"{transport}://127.0.0.1:{own_port()}"
     (runtime_dir / "nearcall").mkdir(mode=0o700, exist_ok=True)
     return f"shm://c{key}" if transport == "shm" else f"unix://{runtime_dir}/c{key}.unix"
 

@@ -24,6 +24,7 @@ import msgspec
 
 import nearcall
 
+from ..e2e.ports import own_port
 from ..e2e.process import ServerProcess
 from ..hostile import raw
 from ..hostile.frames import CALL, PING, frame
@@ -110,10 +111,8 @@ class Soak:
         # Left to itself, glibc learns from messages of some megabytes to keep as much in each thread's arena for ever.
         # That would hide what the server itself keeps.
         os.environ["MALLOC_TRIM_THRESHOLD_"] = str(1 << 20)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
         self.hanging = Hanging(directory)
-        self.urls = [f"shm://soak-{os.getpid()}", f"unix://{directory}/soak", f"tcp://127.0.0.1:{port}"]
+        self.urls = [f"shm://soak-{os.getpid()}", f"unix://{directory}/soak", f"tcp://127.0.0.1:{own_port()}"]
         self.living: dict[int, Living] = {}
         self.offenders: dict[int, str] = {}
         self.rows = 0

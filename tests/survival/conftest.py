@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from ..conftest import NOTICED
+from ..e2e.ports import own_port
 from ..e2e.process import ServerProcess
 from .victims import Victims
 
 TRANSPORTS: dict[str, Callable[[str, Path], str]] = {
     "shm": lambda name, directory: f"shm://{name}",
     "unix": lambda name, directory: f"unix://{directory}/{name}.unix",
-    "tcp": lambda name, directory: "tcp://127.0.0.1:0",
+    "tcp": lambda name, directory: f"tcp://127.0.0.1:{own_port()}",
 }
 SERVICES = "tests.survival.services:served"
 

@@ -72,8 +72,8 @@ assert outcomes == [None]
 
 # A call that waits for a server waits as long as it may.
 client.close()
-took(0.3, 20, lambda: nearcall.connect(sys.argv[1] if ":0" not in sys.argv[1] else server.urls[0],
-    Target, wait_for_ready=True, handshake_timeout=0.4), nearcall.RpcError)
+took(0.3, 20, lambda: nearcall.connect(sys.argv[1], Target, wait_for_ready=True, handshake_timeout=0.4),
+    nearcall.RpcError)
 print("fine")
 """
 
