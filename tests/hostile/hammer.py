@@ -44,12 +44,12 @@ class Hammer:
         return nearcall.connect(self.url, Target, timeout=DEADLINE, handshake_timeout=DEADLINE)
 
     def thread(self, number: int, name: str, step: Callable[[random.Random], None]) -> threading.Thread:
-        """Repeats a step until the end."""
+        """Repeats a step until the end, or until it was done once: after the end nobody closes the client."""
         chance = random.Random(number)
 
         def run() -> None:
             key = f"{name} {number}"
-            while time.monotonic() < self.end:
+            while time.monotonic() < self.end or not (self.done[name] or self.wrong):
                 self.steps[key] = time.monotonic()
                 try:
                     step(chance)
