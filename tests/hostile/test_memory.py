@@ -74,6 +74,33 @@ def a_window_full_in_each_of_many_streams(scene: Scene) -> None:
         send(peer, scene.call(peer, "slow_total", encode([2.0]), call=call), frame(ITEM, bytes(MIB), call=call))
 
 
+def stream_that_waits(scene: Scene, peer: Peer, call: int, item: object, count: int) -> bool:
+    """A call whose handler looks at nothing for long, and so many items for it. Whether all were taken."""
+    begin = scene.call(peer, "slow_total", encode([5.0]), call=call)
+    batch = peer.batch([begin, *[item] * count])  # type: ignore[list-item]
+    with contextlib.suppress(Gone):
+        return peer.push(batch, 1.0) == len(batch)
+    return False
+
+
+@TABLE.add()
+def a_window_of_empty_items_in_each_of_many_streams(scene: Scene) -> None:
+    """An item takes many times its bytes while it waits."""
+    peer = scene.connect()
+    for call in range(scene.amount(100, 400)):
+        if not stream_that_waits(scene, peer, call, frame(ITEM, call=call), 32_000):
+            break
+
+
+@TABLE.add()
+def metadata_of_empty_pairs_in_short_items(scene: Scene) -> None:
+    peer = scene.connect()
+    empty = pairs((b"", b"")) * 160
+    for call in range(scene.amount(3, 20)):
+        if not stream_that_waits(scene, peer, call, frame(ITEM, metadata=empty, call=call), 20_000):
+            break
+
+
 @TABLE.add()
 def forty_pending_calls_of_60_mb(scene: Scene) -> None:
     peer = scene.connect()

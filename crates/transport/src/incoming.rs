@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use nearcall_wire::{Failure, FrameHead, Kind, Malformed, PartsTable, flags};
+use nearcall_wire::{Failure, FrameHead, Kind, Malformed, Metadata, PartsTable, flags};
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
@@ -218,6 +218,17 @@ impl Incoming {
             Some(bytes) => Failure::decode(bytes),
             None => Failure::decode(&self.payload.to_vec()),
         }
+    }
+
+    /// Bytes that the frame takes beside itself, and that are not charged because it is short.
+    #[must_use]
+    pub fn uncharged(&self) -> usize {
+        if self.payload.long.as_ref().is_some_and(|long| long.charge.is_some()) {
+            return 0;
+        }
+        let bytes = &self.payload.bytes;
+        let payload = if bytes.spilled() { bytes.capacity() } else { 0 };
+        payload + self.head.metadata().map_or(0, Metadata::held)
     }
 
     /// The charge for a frame of `len` bytes.

@@ -3,6 +3,7 @@
 mod context;
 mod server_call;
 mod under_way;
+mod waiting_items;
 
 pub use context::CallContext;
 pub(in crate::server) use server_call::Told;

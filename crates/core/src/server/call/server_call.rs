@@ -1,6 +1,5 @@
 //! A call on the server for which more frames may come: stream items, credit, cancellation.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use nearcall_wire::Kind;
 
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::given::given_in;
+use crate::server::call::waiting_items::WaitingItems;
 use crate::server::connection::ServerConnection;
 use crate::server::kept_back::QUICK_NS;
 use crate::server::statistics::Measured;
@@ -52,7 +52,7 @@ pub(in crate::server) enum Told {
 
 #[derive(Debug)]
 struct State {
-    items: VecDeque<Incoming>,
+    items: WaitingItems,
     ended: bool,
     cancelled: bool,
     /// The last frame of the call is sent, or will never be.
@@ -123,7 +123,7 @@ impl ServerCall {
         references: bool,
     ) -> Self {
         let state = State {
-            items: VecDeque::new(),
+            items: WaitingItems::default(),
             ended: false,
             cancelled: false,
             over: false,
@@ -210,7 +210,7 @@ impl ServerCall {
                     if let Some(measured) = &self.measured {
                         measured.item_in(event.payload.len());
                     }
-                    state.items.push_back(event);
+                    state.items.push(event, || Arc::clone(self.connection.items_account()));
                 }
                 Kind::End => state.ended = true,
                 Kind::Cancel => state.cancelled = true,
@@ -267,7 +267,7 @@ impl ServerCall {
             let mut state = self.state.lock();
             // The client may wait for the handler's next item before it sends more. That item must not be kept back.
             state.last_sent_ns = 0;
-            let next = Self::next(&mut state);
+            let next = self.next(&mut state);
             let credit = match &next {
                 Some(NextItem::Item(item)) => {
                     state.was_compressed = Some(Incoming::was_compressed(&item.head));
@@ -299,14 +299,14 @@ impl ServerCall {
         matches!(self.told, Told::Loop(_))
     }
 
-    fn next(state: &mut State) -> Option<NextItem> {
+    fn next(&self, state: &mut State) -> Option<NextItem> {
         if state.cancelled {
             return Some(NextItem::Cancelled);
         }
         if state.over {
             return Some(NextItem::Over);
         }
-        match state.items.pop_front() {
+        match state.items.pop(|| Arc::clone(self.connection.items_account())) {
             Some(item) => Some(NextItem::Item(item)),
             None if state.ended => Some(NextItem::End),
             None => None,

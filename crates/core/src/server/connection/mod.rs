@@ -57,6 +57,8 @@ pub struct ServerConnection {
     exports: Arc<Exports>,
     /// What the client's values take, apart from its messages. Made when it is first needed.
     values: OnceLock<Arc<Account>>,
+    /// What the items take that wait for their handlers, if links do not charge them. Made when it is first needed.
+    items: OnceLock<Arc<Account>>,
 }
 
 /// The half of a connection that calls.
@@ -181,6 +183,7 @@ impl ServerConnection {
             caller,
             exports,
             values: OnceLock::new(),
+            items: OnceLock::new(),
         })
     }
 
@@ -230,6 +233,16 @@ impl ServerConnection {
     /// The account of the client's values.
     pub(in crate::server) fn values_account(&self) -> &Arc<Account> {
         self.values.get_or_init(|| Account::of(&self.shared.budget, 0))
+    }
+
+    /// The account of the client's short items that wait for their handlers.
+    pub(in crate::server) fn items_account(&self) -> &Arc<Account> {
+        self.items.get_or_init(|| Account::of(&self.shared.budget, 0))
+    }
+
+    /// Whether more items of the client may wait.
+    pub(in crate::server) fn has_room_for_items(&self) -> bool {
+        self.items.get().is_none_or(|account| account.allows(0))
     }
 
     /// The objects that this side has given to the client.

@@ -33,6 +33,8 @@ pub(in crate::server) enum StallReason {
     Deferred(Box<Request>),
     /// The frame that comes next does not fit into the memory that may be kept of what clients send.
     Budget,
+    /// The items that wait for their handlers take as much memory as they may.
+    Items,
 }
 
 /// The failure of a call of an object that the caller does not hold.
@@ -63,7 +65,7 @@ impl Inbound<Request> {
             }
             Kind::Release if !connection.is_own_clients() => connection.exports().release(&event)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
-                let cancelled = (head.kind == Kind::Cancel).then_some(head.call);
+                let (is_item, cancelled) = (head.kind == Kind::Item, (head.kind == Kind::Cancel).then_some(head.call));
                 // `None` for a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
@@ -80,6 +82,9 @@ impl Inbound<Request> {
                     // Only now that the cancellation is noted: a thread that begins to watch the call finds it
                     // cancelled.
                     connection.watched_calls.tell(cancelled);
+                }
+                if is_item && !connection.has_room_for_items() {
+                    return Ok(Routed::Stall(StallReason::Items));
                 }
             }
             Kind::Pong => {}
@@ -239,6 +244,7 @@ impl Inbound<Request> {
             StallReason::Answer(..) => self.connection.has_room(),
             StallReason::Deferred(_) => !self.deferred.is_full(),
             StallReason::Budget => true,
+            StallReason::Items => self.connection.has_room_for_items(),
         }
     }
 

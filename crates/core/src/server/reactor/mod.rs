@@ -276,7 +276,7 @@ impl Reactor {
                     let answer = Outgoing { flags, ..Outgoing::new(kind, Body::Whole(&payload)) };
                     let _ = client.connection.send(call, &answer);
                 }
-                StallReason::Budget => {}
+                StallReason::Budget | StallReason::Items => {}
             }
             self.list(client);
         }

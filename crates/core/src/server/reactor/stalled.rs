@@ -58,7 +58,7 @@ impl Stalled {
 
     /// Whether a client waits for memory to be freed.
     pub(super) fn wait_for_room(&self) -> bool {
-        self.clients.iter().any(|(_, reason)| matches!(reason, StallReason::Budget))
+        self.clients.iter().any(|(_, reason)| matches!(reason, StallReason::Budget | StallReason::Items))
     }
 
     /// Whether a client waits for this server's own handlers, to finish one-way calls or to free memory.
