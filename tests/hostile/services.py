@@ -40,6 +40,7 @@ async def total_of(blocks: AsyncIterator[bytes]) -> int:
 @nearcall.service
 class Target:
     def __init__(self) -> None:
+        self._naps_in_loop = 0
         self._naps = self._notes = 0
         self._news = nearcall.Topic[bytes]()
         self._latest = nearcall.Topic[bytes](when_full="drop_oldest", keep_last=True)
@@ -63,6 +64,12 @@ class Target:
     def naps_and_notes(self) -> tuple[int, int]:
         """How many of them were begun."""
         return self._naps, self._notes
+
+    async def nap_in_loop(self, seconds: float) -> int:
+        """Holds the event loop for so long. How many have."""
+        self._naps_in_loop += 1
+        time.sleep(seconds)  # noqa: ASYNC251 - as a slow handler does
+        return self._naps_in_loop
 
     async def hold(self, data: bytes, seconds: float) -> int:
         """Keeps its argument for a while, and no thread."""

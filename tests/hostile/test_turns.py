@@ -44,6 +44,25 @@ def test_others_are_served_between_the_calls_of_one_batch(
         assert sorted(begun)[len(begun) // 2] <= 16, begun
 
 
+@pytest.mark.parametrize("transport", ALL)
+def test_others_are_served_between_the_calls_of_one_batch_in_the_event_loop(
+    transport: str, servers: Callable[[str, dict[str, Any]], Server]
+) -> None:
+    server = servers(transport, {})
+    with nearcall.connect(server.url, Target) as other, connect(server.url) as peer:
+        before = other.nap_in_loop(0)
+        # A worker receives for the loop, and does not wait for it.
+        other.echo(b"")
+        peer.send(
+            *[Scene(server, transport).call(peer, "nap_in_loop", encode([NAP]), call=call) for call in range(CALLS)]
+        )
+        seen = [before]
+        while seen[-1] < before + CALLS // 2:
+            seen.append(other.nap_in_loop(0))
+        begun = [after - before for before, after in itertools.pairwise(seen)]
+        assert sorted(begun)[len(begun) // 2] <= 16, begun
+
+
 @pytest.mark.parametrize("transport", SOCKETS)
 def test_a_reply_does_not_wait_for_the_slow_calls_behind_it(transport: str, runtime_dir: Path) -> None:
     """Replies of one batch go out together, but not with one that takes its time."""

@@ -1,6 +1,6 @@
 //! The queue of what waits for the event loop, and the descriptor that wakes the loop.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct AsyncQueue {
 
 #[derive(Debug, Default)]
 struct Queued {
-    requests: VecDeque<Box<Request>>,
+    requests: InTurns<Box<Request>>,
     changed: Vec<Arc<ServerCall>>,
     /// Connections on which something has come for calls that the loop has made.
     callers: Vec<Arc<Connection>>,
@@ -55,7 +55,7 @@ impl AsyncQueue {
     pub(in crate::server) fn push(&self, request: Box<Request>) -> bool {
         let mut queued = self.queued.lock();
         let first = queued.requests.is_empty();
-        queued.requests.push_back(request);
+        queued.requests.push(request.connection().token(), request);
         first
     }
 
@@ -82,8 +82,67 @@ impl AsyncQueue {
         std::mem::take(&mut self.queued.lock().changed)
     }
 
-    /// Takes the request that has waited longest.
+    /// Takes the request that has waited longest, of the client whose turn it is.
     pub(in crate::server) fn pop(&self) -> Option<Box<Request>> {
-        self.queued.lock().requests.pop_front()
+        self.queued.lock().requests.pop()
+    }
+}
+
+/// What waits, by client. Clients take turns, so that who has sent ten thousand calls holds up nobody else; what is of one
+/// client comes out in the order of arrival.
+#[derive(Debug)]
+struct InTurns<T> {
+    waiting: HashMap<u64, VecDeque<T>>,
+    /// The clients of which something waits.
+    turns: VecDeque<u64>,
+}
+
+impl<T> Default for InTurns<T> {
+    fn default() -> Self {
+        Self { waiting: HashMap::new(), turns: VecDeque::new() }
+    }
+}
+
+impl<T> InTurns<T> {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    fn push(&mut self, client: u64, one: T) {
+        let waiting = self.waiting.entry(client).or_default();
+        if waiting.is_empty() {
+            self.turns.push_back(client);
+        }
+        waiting.push_back(one);
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let client = self.turns.pop_front()?;
+        let waiting = self.waiting.get_mut(&client)?;
+        let one = waiting.pop_front();
+        if waiting.is_empty() {
+            self.waiting.remove(&client);
+        } else {
+            self.turns.push_back(client);
+        }
+        one
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::InTurns;
+
+    #[test]
+    fn clients_take_turns_whatever_each_has_sent() {
+        let mut queue = InTurns::default();
+        for (client, one) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
+            queue.push(client, one);
+        }
+        assert_eq!(queue.pop(), Some("a1"));
+        queue.push(4, "d1");
+        let rest: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(rest, ["b1", "c1", "a2", "d1", "b2", "a3"]);
+        assert!(queue.is_empty() && queue.waiting.is_empty());
     }
 }
