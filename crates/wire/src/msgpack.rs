@@ -4,6 +4,8 @@
 const NESTING: std::ops::RangeInclusive<u8> = 4..=7;
 /// The extension types among them that become a set.
 const SETS: std::ops::RangeInclusive<u8> = 5..=6;
+/// The extension type of arrays. Its data are a msgpack value: a type may be a list of a thousand fields.
+pub(crate) const ARRAY: u8 = 2;
 
 /// The shape of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Counts the values in a msgpack message before any of them is made, and the memory that they will take.
 
-use crate::msgpack::{FIXED, Shape, step};
+use crate::msgpack::{ARRAY, FIXED, Shape, extension, step};
 use crate::reference::is_reference;
 use crate::sizes;
 
@@ -10,7 +10,8 @@ pub const REFERENCE_VALUES: usize = 100;
 /// What a message holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// The values, those in lists, maps and nearcall's extensions included. References count [`REFERENCE_VALUES`] each.
+    /// The values, those in lists, maps and nearcall's extensions included, and those that say the type and the shape of
+    /// an array. References count [`REFERENCE_VALUES`] each.
     pub values: usize,
     /// The memory that they take in Python, apart from the message's own bytes.
     pub bytes: usize,
@@ -78,8 +79,8 @@ const fn most(one: usize, other: usize) -> usize {
     if one > other { one } else { other }
 }
 
-/// Whether a msgpack value holds more than `limit` values: itself, and everything in lists, maps and nearcall's extensions.
-/// References count [`REFERENCE_VALUES`] each.
+/// Whether a msgpack value holds more than `limit` values: itself, and everything in lists, maps and nearcall's extensions,
+/// those in an array's header, too. References count [`REFERENCE_VALUES`] each.
 ///
 /// Reads no more than it must, makes nothing, and does not recurse. Returns `false` for a malformed message: the
 /// decoder stops at the same place and describes the error better.
@@ -108,7 +109,12 @@ pub fn weigh(mut bytes: &[u8], limit: usize, weights: &Weights) -> Option<Weight
             bytes = rest;
             continue;
         }
-        let Some(step) = step(bytes) else { break };
+        let Some(mut step) = step(bytes) else { break };
+        if step.shape == Shape::Single
+            && let Some((ARRAY, header)) = extension(bytes)
+        {
+            (step.inside, step.skip) = (1, bytes.len() - header.len());
+        }
         let rest = &bytes[step.skip..];
         if is_reference(bytes) {
             seen += REFERENCE_VALUES as u64 - 1;
@@ -153,7 +159,9 @@ mod tests {
     fn looks_into_extensions_that_hold_values() {
         assert_eq!(count(b"\xc7\x03\x04\x92\x01\x02"), 4);
         assert_eq!(count(b"\x91\xd4\x05\x90"), 3);
-        assert_eq!(count(b"\x91\xd4\x02\x90"), 2);
+        // An array: two fields and a shape.
+        assert_eq!(count(b"\x91\xd4\x02\x90"), 3);
+        assert_eq!(count(b"\xc7\x11\x02\x94\x92\x92\xa1a\xa1b\x92\xa1c\xa1d\x91\x00\xa1C\x00"), 13);
     }
 
     #[test]
@@ -180,6 +188,10 @@ mod tests {
         assert_eq!(bytes(b"\xd4\x05\x90"), sizes::EXTENSION + sizes::set(0));
         assert_eq!(bytes(b"\x91\xc7\x07\x06\x95\x01\x02\x03\x04\x05"), {
             sizes::LIST + sizes::EXTENSION + sizes::set(5) + 5 * sizes::SHARED
+        });
+        // An array of two dimensions, which has no elements here.
+        assert_eq!(bytes(b"\xc7\x0a\x02\x94\xa3<f8\x92\x02\x03\xa1C\x00"), {
+            sizes::OBJECT + 2 * sizes::LIST + sizes::TEXT + 4 * sizes::SHARED
         });
         let given = b"\xc7\x09\x08\x00\x05\0\0\0\0\0\0\0";
         assert!(bytes(given) >= sizes::REFERENCE);
