@@ -95,11 +95,16 @@ struct InTurns<T> {
     waiting: HashMap<u64, VecDeque<T>>,
     /// The clients of which something waits.
     turns: VecDeque<u64>,
+    /// An empty queue for the next client, so that calls which wait alone allocate nothing.
+    spare: VecDeque<T>,
 }
+
+/// The most places of a queue that is kept as the spare one.
+const SPARE: usize = 1024;
 
 impl<T> Default for InTurns<T> {
     fn default() -> Self {
-        Self { waiting: HashMap::new(), turns: VecDeque::new() }
+        Self { waiting: HashMap::new(), turns: VecDeque::new(), spare: VecDeque::new() }
     }
 }
 
@@ -109,10 +114,10 @@ impl<T> InTurns<T> {
     }
 
     fn push(&mut self, client: u64, one: T) {
-        let waiting = self.waiting.entry(client).or_default();
-        if waiting.is_empty() {
+        let waiting = self.waiting.entry(client).or_insert_with(|| {
             self.turns.push_back(client);
-        }
+            std::mem::take(&mut self.spare)
+        });
         waiting.push_back(one);
     }
 
@@ -120,10 +125,12 @@ impl<T> InTurns<T> {
         let client = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&client)?;
         let one = waiting.pop_front();
-        if waiting.is_empty() {
-            self.waiting.remove(&client);
-        } else {
+        if !waiting.is_empty() {
             self.turns.push_back(client);
+        } else if let Some(empty) = self.waiting.remove(&client)
+            && empty.capacity() <= SPARE
+        {
+            self.spare = empty;
         }
         one
     }
