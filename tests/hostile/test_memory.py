@@ -420,6 +420,33 @@ def values_of_items_that_wait(scene: Scene) -> None:
 
 
 @TABLE.add()
+def arrays_of_64_dimensions_in_calls_that_wait(scene: Scene) -> None:
+    """An array's header says much in few bytes: each dimension takes 16."""
+    array = encode(Ext(2, encode(["|u1", [0] * 64, "C", 0])))
+    body = b"\x92\xdd" + struct.pack(">I", 50_000) + array * 50_000 + encode(5.0)
+    for _ in range(scene.amount(2, 4)):
+        peer = scene.connect()
+        send(peer, *[scene.call(peer, "hold_values", body, parts=[0], call=call) for call in range(5)], seconds=3)
+        # All are begun, or refused, before the first is answered.
+        with contextlib.suppress(Gone, TimeoutError):
+            peer.receive(3)
+
+
+@TABLE.add(server={"max_concurrency": 4})
+def short_calls_with_metadata_that_wait(scene: Scene) -> None:
+    """A frame of a kilobyte is not charged, but 160 empty pairs take 8."""
+    empty = pairs((b"", b"")) * 160
+    for _ in range(2):
+        peer = scene.connect()
+        # Nothing is taken any more once the refusals of calls fill the connection.
+        with contextlib.suppress(Gone, TimeoutError):
+            for call in range(scene.amount(24_000, 30_000)):
+                frames = scene.call(peer, "nap", encode([0.01]), metadata=empty, call=call)
+                if not peer.send(frames, seconds=0.3):
+                    break
+
+
+@TABLE.add()
 def deep_nesting(scene: Scene) -> None:
     for body in (b"\x91" * 5_000_000, b"\x91" * 900 + b"\xc0", b"\x81\xa1x" * 1_000_000, b"\x91" * 100_000 + b"\xc0"):
         peer = scene.connect()

@@ -47,6 +47,17 @@ impl WorkLimits {
         )
     }
 
+    pub(in crate::server) fn too_much_metadata(&self) -> Failure {
+        let limit = self.max_memory;
+        Failure::new(
+            Failure::RESOURCE_EXHAUSTED,
+            format!(
+                "the metadata of this client's calls under way takes its part of the {limit} bytes that the server keeps; \
+                 raise max_memory there"
+            ),
+        )
+    }
+
     pub(in crate::server) fn too_many_streams(&self) -> Failure {
         let limit = self.max_streams;
         Failure::new(

@@ -57,7 +57,8 @@ pub struct ServerConnection {
     exports: Arc<Exports>,
     /// What the client's values take, apart from its messages. Made when it is first needed.
     values: OnceLock<Arc<Account>>,
-    /// What the items take that wait for their handlers, if links do not charge them. Made when it is first needed.
+    /// What items that wait for their handlers and the metadata of calls take, if links do not charge them. Made when it is
+    /// first needed.
     items: OnceLock<Arc<Account>>,
 }
 
@@ -235,12 +236,13 @@ impl ServerConnection {
         self.values.get_or_init(|| Account::of(&self.shared.budget, 0))
     }
 
-    /// The account of the client's short items that wait for their handlers.
+    /// The account of what links do not charge: the client's short items that wait for their handlers, and the metadata of
+    /// short calls.
     pub(in crate::server) fn items_account(&self) -> &Arc<Account> {
         self.items.get_or_init(|| Account::of(&self.shared.budget, 0))
     }
 
-    /// Whether more items of the client may wait.
+    /// Whether more of that may be kept.
     pub(in crate::server) fn has_room_for_items(&self) -> bool {
         self.items.get().is_none_or(|account| account.allows(0))
     }

@@ -42,6 +42,10 @@ fn released() -> Failure {
     Failure::new(Failure::NOT_FOUND, "there is no such object on this connection: it was released")
 }
 
+/// Metadata of a call that takes up to this many bytes is not charged if its link has not done so: the number of calls is
+/// limited.
+const FREE: usize = 1024;
+
 /// The longest time left to a deadline; a longer one is cut to this. It overflows no sum, and nobody waits that long.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
 
@@ -130,7 +134,11 @@ impl Inbound<Request> {
             event.head.deadline_us().map(|us| Instant::now() + Duration::from_micros(us).min(LONGEST_DEADLINE));
         let context = OnceLock::new();
         let measured = shared.statistics.begin(number, event.payload.len());
-        let charge = event.payload.take_charge();
+        let uncharged = event.uncharged();
+        let mut charge = event.payload.take_charge();
+        if uncharged > FREE {
+            charge = Some(connection.items_account().charge_anyway(uncharged));
+        }
         let mut request = Box::new(Request {
             inbound: Arc::clone(self),
             head: event.head,
@@ -173,8 +181,11 @@ impl Inbound<Request> {
             Some(method) if method.streams && self.calls.lock().streams() >= shared.limits.max_streams => {
                 Some(shared.limits.too_many_streams())
             }
-            Some(_) if pending >= shared.limits.most_oneway() && oneway && !alone => {
+            Some(_) if oneway && !alone && !self.may_begin_oneway() => {
                 return Ok(Routed::Stall(StallReason::Oneway(request)));
+            }
+            Some(_) if uncharged > FREE && !oneway && !connection.has_room_for_items() => {
+                Some(shared.limits.too_much_metadata())
             }
             Some(_) => None,
         };
@@ -252,6 +263,7 @@ impl Inbound<Request> {
         // Both counts include the request that waits. Relaxed: as in `begin`. One one-way call of each client may
         // always be under way, so that a client's one-way calls go on whatever other clients do.
         let shared = &*self.connection.shared;
-        shared.in_flight.load(Ordering::Relaxed) <= shared.limits.most_oneway() || self.oneway.is_alone()
+        let few = shared.in_flight.load(Ordering::Relaxed) <= shared.limits.most_oneway();
+        (few && self.connection.has_room_for_items()) || self.oneway.is_alone()
     }
 }
