@@ -16,8 +16,8 @@ use crate::spares;
 /// Frames up to this many bytes are kept without an allocation.
 pub const INLINE: usize = 64;
 
-/// Frames up to this many bytes are not charged. Their number has other limits.
-const FREE: usize = 1024;
+/// Frames up to this many bytes are not charged, nor is metadata that takes no more. Their number has other limits.
+pub const FREE: usize = 1024;
 
 /// A bit of a head's flags that no frame has on the wire: the message arrived compressed, over HTTP.
 const COMPRESSED: u8 = 128;

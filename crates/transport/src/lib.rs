@@ -45,7 +45,7 @@ pub use budget::{Account, Budget, Charge, SharedCharge};
 pub use dial::{Dial, connect, servers};
 pub use errors::{ConnectError, LinkError};
 pub use handshake::{Connected, Handshake};
-pub use incoming::{INLINE, Incoming, Payload};
+pub use incoming::{FREE, INLINE, Incoming, Payload};
 pub use link::{Flushed, LONGEST_SLEEP, Link, Room, Sent};
 pub use listen::Listener;
 pub use memory::{Buffer, BufferPool, Lease};

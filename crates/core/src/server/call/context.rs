@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Body, BufferPool, Charge, Compress, LinkError, Outgoing, Peer};
+use nearcall_transport::{Body, BufferPool, Charge, Compress, FREE, LinkError, Outgoing, Peer};
 use nearcall_wire::{Kind, Metadata};
 
 use crate::server::call::server_call::ServerCall;
@@ -13,9 +13,6 @@ use crate::server::call::under_way::{Held, UnderWay};
 use crate::server::connection::ServerConnection;
 use crate::server::early_ends::{EarlyEnds, Errand, Watched};
 use crate::server::statistics::Snapshot;
-
-/// Metadata that takes up to this many bytes is not charged: calls have other limits.
-const FREE: usize = 1024;
 
 /// The circumstances of one call. Made only when a handler asks for them, or when something may ask that outlives the
 /// call. Whoever keeps this after the call keeps nothing of a client that is gone: no socket, no memory, no permit.

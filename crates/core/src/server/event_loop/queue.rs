@@ -89,7 +89,8 @@ impl AsyncQueue {
 }
 
 /// What waits, by client. Clients take turns, so that who has sent ten thousand calls holds up nobody else; what is of one
-/// client comes out in the order of arrival.
+/// client comes out in the order of arrival. Unlike the workers' queue this counts no time: handlers in a loop wait beside
+/// each other.
 #[derive(Debug)]
 struct InTurns<T> {
     waiting: HashMap<u64, VecDeque<T>>,

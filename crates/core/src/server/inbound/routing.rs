@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
+use nearcall_transport::{Body, FREE, Incoming, LinkError, Outgoing};
 use nearcall_wire::{Failure, Kind};
 
 use crate::server::call::ServerCall;
@@ -41,10 +41,6 @@ pub(in crate::server) enum StallReason {
 fn released() -> Failure {
     Failure::new(Failure::NOT_FOUND, "there is no such object on this connection: it was released")
 }
-
-/// Metadata of a call that takes up to this many bytes is not charged if its link has not done so: the number of calls is
-/// limited.
-const FREE: usize = 1024;
 
 /// The longest time left to a deadline; a longer one is cut to this. It overflows no sum, and nobody waits that long.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
