@@ -14,7 +14,7 @@ mod sync;
 
 pub use exports::{Export, Identity, Methods, Object};
 pub use given::{given_in, left_over};
-pub use nearcall_platform::clock::is_past;
+pub use nearcall_platform::clock::{is_past, seconds_left};
 pub use nearcall_platform::lifeline::{die_with_starter, end_with};
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;

@@ -10,6 +10,12 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Seconds until a deadline; 0 if it has passed.
+#[must_use]
+pub fn seconds_left(deadline: Instant) -> f64 {
+    deadline.saturating_duration_since(Instant::now()).as_secs_f64()
+}
+
 /// Whether a deadline has passed; `None` never does.
 #[inline]
 #[must_use]

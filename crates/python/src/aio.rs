@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Incoming, Kind, Outgoing, is_past};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing, is_past, seconds_left};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
@@ -303,7 +303,7 @@ impl PendingCall {
         let future = waiting.await_reply(py, &sent.core, sent.id)?;
         if let Some(until) = sent.until {
             stop_timer(py, sent);
-            let left = PyFloat::new(py, until.saturating_duration_since(Instant::now()).as_secs_f64());
+            let left = PyFloat::new(py, seconds_left(until));
             let wake = wrap_pyfunction!(wake_late, py)?;
             let running = waiting.running(py)?.into_bound(py);
             let arguments = [left.as_any(), wake.as_any(), future.bind(py).as_any()];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{CallContext, EarlyEnds as CoreEarlyEnds, Request, UnderWay};
-use nearcall_core::{BufferPool, Compress, Failure};
+use nearcall_core::{BufferPool, Compress, Failure, seconds_left};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -157,7 +157,7 @@ impl Call {
     /// Seconds until the caller stops waiting; `None` if it waits for ever.
     #[getter]
     pub(crate) fn time_left(&self) -> Option<f64> {
-        self.context.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+        self.context.deadline.map(seconds_left)
     }
 
     /// Whether sent messages are compressed; `None` if the server's options decide.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_core::{Compress, Encoding, Metadata};
+use nearcall_core::{Compress, Encoding, Metadata, seconds_left};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat};
@@ -195,8 +195,7 @@ impl<'py> Inherited<'py> {
 
 fn inherit<'py>(variable: &Bound<'py, PyAny>, until: Instant) -> PyResult<Bound<'py, PyAny>> {
     let py = variable.py();
-    let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
-    let at = PyFloat::new(py, nearcall_core::monotonic_seconds() + left);
+    let at = PyFloat::new(py, nearcall_core::monotonic_seconds() + seconds_left(until));
     note_block();
     variable.run_method(intern!(py, "set"), [at.as_any()])
 }

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ForLoop, ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Failure, Incoming, given_in};
+use nearcall_core::{Failure, Incoming, given_in, seconds_left};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -234,9 +233,7 @@ impl LoopRequest {
     #[getter]
     fn time_left(&self) -> Option<f64> {
         match &*self.state.lock() {
-            State::UnderWay(call) => {
-                call.request.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
-            }
+            State::UnderWay(call) => call.request.deadline.map(seconds_left),
             State::Over(call) => call.time_left(),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::client::{Connection as Core, Passed};
-use nearcall_core::{Failure, Kind, Metadata, Outgoing};
+use nearcall_core::{Failure, Kind, Metadata, Outgoing, is_past, seconds_left};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -60,7 +60,7 @@ impl Oneway {
     /// For an event loop: seconds that a call made now may wait.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         let until = Surroundings::look(py, self.calling.limits.of_call())?.until();
-        Ok(until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()))
+        Ok(until.map(seconds_left))
     }
 
     /// For an event loop: the exception for a call that found no room until its deadline.
@@ -97,7 +97,7 @@ impl Oneway {
         let mut stopped: Option<PyErr> = None;
         // `check_signals` needs the interpreter: it stays held while this runs.
         let mut go_on = || match py.check_signals() {
-            Ok(()) => until.is_none_or(|until| Instant::now() < until),
+            Ok(()) => !is_past(until),
             Err(error) => {
                 stopped = Some(error);
                 false

@@ -150,15 +150,11 @@ pub(crate) fn too_long_failure(name: &str, error: &LinkError) -> Failure {
     Failure::new(code, format!("the reply of {name}: {what}"))
 }
 
-/// The failure of reading from a client whose call is over.
-fn over(name: &str) -> Failure {
-    Failure::new(Failure::CANCELLED, format!("the call of {name} is over, and with it what its caller sent"))
-}
-
 /// The exception for asking a call for what it has no more: it is over.
 #[cold]
 pub(crate) fn call_over(py: Python<'_>, name: &str) -> PyErr {
-    raise(py, &over(name))
+    let what = format!("the call of {name} is over, and with it what its caller sent");
+    raise(py, &Failure::new(Failure::CANCELLED, what))
 }
 
 /// Decodes an item for the handler; `None` at the end of the stream. The item before is the handler's own matter now.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Kept, NoEvent, StreamAccount};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Compress, Failure, Incoming, Kind, Outgoing, is_past};
+use nearcall_core::{Compress, Failure, Incoming, Kind, Outgoing, is_past, seconds_left};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -379,7 +379,7 @@ impl Stream {
 
     /// Seconds that a wait which begins now may take; `None` if there is no limit.
     fn time_left(&self) -> Option<f64> {
-        self.soon().map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+        self.soon().map(seconds_left)
     }
 
     /// Gives the call up and raises if its deadline has passed, or a wait took as long as it may.
