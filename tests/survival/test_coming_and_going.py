@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +59,22 @@ def test_a_thousand_times(server: ServerProcess, face: str) -> None:
     comes_back_to(server.pid, other)
     assert resident(os.getpid()) - own_memory < LEEWAY
     assert resident(server.pid) - other_memory < LEEWAY
+
+
+def room_for_descriptors(pid: int) -> int:
+    """Of the system's table of a process's descriptors."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("FDSize:")[2].split()[0])
+
+
+def test_many_clients_do_not_fill_the_table_of_descriptors(server: ServerProcess) -> None:
+    """Where the system makes it larger, the thread that accepts stands still meanwhile (``platform::descriptors``)."""
+    before = room_for_descriptors(server.pid)
+    with contextlib.ExitStack() as clients:
+        for _ in range(150):
+            clients.enter_context(nearcall.connect(server.url, Target))
+        assert len(os.listdir(f"/proc/{server.pid}/fd")) > 150
+        assert room_for_descriptors(server.pid) == before
 
 
 @nearcall.service

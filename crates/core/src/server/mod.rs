@@ -173,6 +173,7 @@ impl Server {
     /// # Errors
     /// What the system says.
     pub fn listen(&self, listener: Listener) -> io::Result<()> {
+        descriptors::make_room(&self.shared.poller);
         self.reactor.lock().listen(listener)
     }
 
