@@ -6,7 +6,7 @@
 //! - [`inheritance`]: descriptors that forked children must not hold;
 //! - [`descriptors`]: pollers, and event descriptors and alarms that wake threads that sleep in them;
 //! - [`sys`]: calls on sockets that the standard library lacks;
-//! - [`clock`] and [`cpu`]: the time, and the CPU that a thread runs on;
+//! - [`clock`] and [`cpu`]: the time, the CPU that a thread runs on, and how long a thread has run;
 //! - [`memory`]: how much memory is left;
 //! - [`lifeline`]: lets a process end with another.
 

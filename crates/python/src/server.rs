@@ -189,6 +189,7 @@ impl Server {
             self.pass_notices(log, deserted)?;
             let goes_on = match detach(py, || worker.wait(&spawn)) {
                 Next::Work(work) => {
+                    worker.begun();
                     worker.keep_receiving(&spawn);
                     self.work_on(py, &mut worker, work);
                     continue;

@@ -83,6 +83,11 @@ impl Lead {
         word & MODE == RECEIVING
     }
 
+    /// Whether the holder runs a handler.
+    pub(in crate::server) fn is_busy(word: u64) -> bool {
+        word & MODE == BUSY
+    }
+
     /// The holder begins to run a handler. Whether this thread still held the lead.
     #[inline]
     pub(in crate::server) fn busy(&self) -> bool {

@@ -6,14 +6,18 @@ pub(in crate::server) mod lead;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nearcall_platform::cpu::ThreadClock;
 use nearcall_platform::descriptors::{self, Alarm, EventDescriptor, Poller};
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 
 use crate::server::leadership::lead::Lead;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// How long a handler may run before another worker receives in its stead.
-pub(in crate::server) const PATIENCE: Duration = Duration::from_millis(1);
+/// How long a handler may run, or an event loop be at other work, before another worker receives in its stead.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// The same for a handler that sleeps, where handlers do. Beside one that computes others could seldom run, and would
+/// only get in its way.
+const GLANCE: Duration = Duration::from_micros(250);
 
 /// The lead, and the workers that wait for it.
 #[derive(Debug)]
@@ -28,7 +32,15 @@ pub(in crate::server) struct Leadership {
     alarm: Alarm,
     /// The lead as it was when the alarm was set.
     alarmed: AtomicU64,
-    /// The watcher has woken, about `PATIENCE` after the holder began to run handlers.
+    /// The processor time that the holder had used then, in nanoseconds.
+    alarmed_used: AtomicU64,
+    /// The clock of the holder's processor time.
+    holder: AtomicU32,
+    /// The holder has a handler to run, and waits for the interpreter.
+    starting: AtomicBool,
+    /// When the watcher last looked, a handler slept: it looks after a `GLANCE`, and not only after its `PATIENCE`.
+    sleepy: AtomicBool,
+    /// The watcher has woken, some time after the holder began to run handlers.
     tick: AtomicBool,
     /// Wakes the watcher before the alarm rings.
     event: EventDescriptor,
@@ -54,6 +66,10 @@ impl Leadership {
             watcher_sleeps: AtomicBool::new(false),
             alarm,
             alarmed: AtomicU64::new(0),
+            alarmed_used: AtomicU64::new(0),
+            holder: AtomicU32::new(0),
+            starting: AtomicBool::new(false),
+            sleepy: AtomicBool::new(false),
             tick: AtomicBool::new(false),
             event,
             poller,
@@ -66,21 +82,74 @@ impl Leadership {
         self.lead.is_held()
     }
 
-    /// Whether the watcher has woken since the last call of this: handlers have then run for about [`PATIENCE`].
+    /// Whether the watcher has woken since the last call of this, or a handler asked for this: handlers have then run
+    /// for some time.
     #[inline]
     pub(in crate::server) fn take_tick(&self) -> bool {
         // Relaxed: the flag decides only when the reactor next asks the poller.
         self.tick.load(Ordering::Relaxed) && self.tick.swap(false, Ordering::Relaxed)
     }
 
+    /// The reactor is to ask the poller before the next request: this one took longer than most.
+    #[inline]
+    pub(in crate::server) fn set_tick(&self) {
+        // Relaxed: see `take_tick`.
+        self.tick.store(true, Ordering::Relaxed);
+    }
+
     /// Takes the lead if nobody has it.
     pub(in crate::server) fn try_take(&self) -> bool {
-        self.lead.try_take()
+        self.holds(self.lead.try_take())
     }
 
     /// Takes the lead for the event loop, or for a caller that waits for a reply, if a worker has offered it.
     pub(in crate::server) fn take_offered(&self) -> bool {
-        self.lead.take_offered()
+        self.holds(self.lead.take_offered())
+    }
+
+    /// Notes whose processor time the watcher is to read.
+    fn holds(&self, taken: bool) -> bool {
+        if taken {
+            // Relaxed: a watcher that reads another thread's clock once takes the lead too early, or later.
+            self.holder.store(ThreadClock::mine().to_bits(), Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// The calling thread has received a request whose handler needs the interpreter: it waits for that before
+    /// [`Leadership::begun`]. Such a wait is no sleep: who took the lead would wait as well.
+    #[inline]
+    pub(in crate::server) fn starting(&self) {
+        // Relaxed, as in `begun`: a watcher that sees an old value takes the lead too early, or later.
+        self.starting.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`Leadership::starting`].
+    #[inline]
+    pub(in crate::server) fn begun(&self) {
+        self.starting.store(false, Ordering::Relaxed);
+    }
+
+    /// For how long the watcher sleeps when a handler has begun.
+    pub(in crate::server) fn patience(&self) -> Duration {
+        // Relaxed: decides only how soon the watcher looks.
+        if self.sleepy.load(Ordering::Relaxed) { GLANCE } else { PATIENCE }
+    }
+
+    /// Whether the holder, in the state `seen`, has slept for most of `time`, before which it had used so much
+    /// processor time.
+    fn has_slept(&self, seen: u64, used: u64, time: Duration) -> bool {
+        // Relaxed: see `starting`.
+        Lead::is_busy(seen)
+            && !self.starting.load(Ordering::Relaxed)
+            && u128::from(self.used().saturating_sub(used)) < time.as_nanos() / 2
+    }
+
+    /// The processor time that the holder has used, in nanoseconds.
+    fn used(&self) -> u64 {
+        // Relaxed: see `holds`.
+        let used = ThreadClock::from_bits(self.holder.load(Ordering::Relaxed)).time().unwrap_or_default();
+        u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The thread that holds the lead begins to run a handler. If the handler takes long, the watcher takes the lead.
@@ -131,10 +200,11 @@ impl Leadership {
     /// wakes.
     #[cold]
     fn wake_watcher_later(&self) {
-        // Relaxed, both: an old word is not equal to the lead's any more, so that the watcher only looks once more.
+        // Relaxed, all: an old word is not equal to the lead's any more, so that the watcher only looks once more.
         self.watcher_sleeps.store(false, Ordering::Relaxed);
+        self.alarmed_used.store(self.used(), Ordering::Relaxed);
         self.alarmed.store(self.lead.look(), Ordering::Relaxed);
-        descriptors::set_alarm(&self.alarm, PATIENCE);
+        descriptors::set_alarm(&self.alarm, self.patience());
     }
 
     /// Stops the alarm, if the calling thread holds the lead: it is about to sleep for long, so there is no handler to
@@ -178,8 +248,8 @@ impl Leadership {
         }
     }
 
-    /// Sleeps until about `PATIENCE` after the lead has moved. If the holder still runs the same handler then, frees
-    /// the lead. Whether it did.
+    /// Sleeps until some time after the lead has moved. If the holder still runs the same handler then, frees the lead,
+    /// at once or later. Whether it did.
     fn watch(&self, standby: &mut MutexGuard<'_, Standby>, over: &impl Fn() -> bool) -> bool {
         // Relaxed: `settle` orders this store before its look at the lead.
         self.watcher_sleeps.store(true, Ordering::Relaxed);
@@ -187,18 +257,34 @@ impl Leadership {
         if Lead::is_listening(seen) {
             return self.watch_loop(standby, seen, over);
         }
-        let seen = if Lead::is_receiving(seen) {
+        let patience = self.patience();
+        let (seen, used) = if Lead::is_receiving(seen) {
             self.sleep(standby, None);
-            // Relaxed: see `wake_watcher_later`.
-            self.alarmed.load(Ordering::Relaxed)
+            // Relaxed, both: see `wake_watcher_later`.
+            (self.alarmed.load(Ordering::Relaxed), self.alarmed_used.load(Ordering::Relaxed))
         } else {
             // The thread that moved the lead may not have seen `watcher_sleeps`: perhaps no alarm is set.
-            self.changed.wait_for(standby, PATIENCE);
-            seen
+            let used = self.used();
+            self.changed.wait_for(standby, patience);
+            (seen, used)
         };
         // Relaxed: see `take_tick`.
         self.tick.store(true, Ordering::Relaxed);
-        !Lead::is_listening(seen) && self.lead.look() == seen && self.lead.steal(seen)
+        let sleepy = self.has_slept(self.lead.look(), used, patience);
+        // Relaxed: see `patience`.
+        self.sleepy.store(sleepy, Ordering::Relaxed);
+        !Lead::is_listening(seen) && self.free(standby, seen, if sleepy { PATIENCE } else { patience })
+    }
+
+    /// Frees the lead if its holder still runs the handler of `seen`, and has done so for its `PATIENCE` or then sleeps.
+    /// Whether it did. The handler has run for `time`.
+    fn free(&self, standby: &mut MutexGuard<'_, Standby>, seen: u64, mut time: Duration) -> bool {
+        while time < PATIENCE && self.lead.look() == seen {
+            let used = self.used();
+            self.changed.wait_for(standby, GLANCE);
+            time = if self.has_slept(seen, used, GLANCE) { PATIENCE } else { time + GLANCE };
+        }
+        self.lead.look() == seen && self.lead.steal(seen)
     }
 
     /// The event loop holds the lead, and may sleep for long: the watcher sleeps in the same poller. If the poller has

@@ -60,7 +60,7 @@ pub(in crate::server) struct Reactor {
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
     loop_active: bool,
-    /// The last sleep in the poller was longer than `PATIENCE`, the time that a handler may run unwatched.
+    /// The last sleep in the poller was longer than a handler may run unwatched.
     slept_long: bool,
     /// When the event loop that holds the lead went to sleep, nanoseconds on the monotonic clock.
     asleep_since: Option<u64>,

@@ -7,7 +7,6 @@ use nearcall_platform::clock;
 use super::Reactor;
 use super::receiving::ExpectedReply;
 use crate::client::Awaited;
-use crate::server::leadership::PATIENCE;
 use crate::server::work::Work;
 use crate::sync::Ordering;
 
@@ -75,7 +74,7 @@ impl Reactor {
         }
         let happened = self.poll_events(timeout);
         let waited = clock::monotonic_ns() - begun;
-        self.slept_long = Duration::from_nanos(waited) > PATIENCE;
+        self.slept_long = Duration::from_nanos(waited) > self.shared.leadership.patience();
         if happened {
             self.budget.learn(waited);
         }

@@ -75,6 +75,12 @@ impl Worker {
         }
     }
 
+    /// The work that [`Worker::wait`] gave begins: this thread has the interpreter.
+    #[inline]
+    pub fn begun(&self) {
+        self.server.shared.leadership.begun();
+    }
+
     /// The next work for this worker, if there is any. Never waits.
     pub fn try_next(&mut self) -> Option<Work> {
         let server = &*self.server;
@@ -134,7 +140,9 @@ impl Worker {
                 if work.is_none() && server.leaves_to_caller() {
                     server.shared.leadership.offer();
                 }
-                return work.and_then(|work| server.accept(work)).map_or(Next::Look, Next::Work);
+                let Some(work) = work.and_then(|work| server.accept(work)) else { return Next::Look };
+                server.shared.leadership.starting();
+                return Next::Work(work);
             }
             if server.shared.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
                 return Next::End;
@@ -303,6 +311,8 @@ impl Server {
                 self.directory.native(handler).handle(request);
             }
         });
+        // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.
+        self.shared.leadership.set_tick();
         self.shared.leadership.back();
     }
 
