@@ -1,6 +1,7 @@
 //! The reactor: receives from connections of every transport, and from clients whose handshakes are under way.
 
 mod handshakes;
+mod readable;
 mod receiving;
 mod stalled;
 mod waiting;
@@ -25,6 +26,7 @@ use crate::server::directory::Directory;
 use crate::server::inbound::{Inbound, StallReason};
 use crate::server::notice::Notice;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
+use crate::server::reactor::readable::Readable;
 use crate::server::reactor::stalled::Stalled;
 use crate::server::request::Request;
 use crate::server::shared::Shared;
@@ -55,7 +57,7 @@ pub(in crate::server) struct Reactor {
     memory: Vec<Arc<Inbound<Request>>>,
     cursor: usize,
     /// Sockets that have something to read.
-    readable: VecDeque<Arc<Inbound<Request>>>,
+    readable: Readable,
     /// A socket was active since the last sleep.
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
@@ -106,7 +108,7 @@ impl Reactor {
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
-            readable: VecDeque::new(),
+            readable: Readable::default(),
             sockets_active: false,
             loop_active: false,
             slept_long: false,
@@ -359,7 +361,7 @@ impl Reactor {
             }
             flush(&client, &mut self.resumable);
             if !client.listed.swap(true, Ordering::Relaxed) {
-                self.list(client);
+                self.list_new(client);
             }
         } else if token == WAKE {
             descriptors::clear(&self.shared.wake);

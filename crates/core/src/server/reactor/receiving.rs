@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use nearcall_transport::{Incoming, LinkError};
+use nearcall_wire::Metadata;
 
 use super::{FRAMES_PER_POLL, PART, Reactor, flush};
 use crate::client::Awaited;
@@ -94,7 +95,7 @@ impl Reactor {
     #[inline]
     fn receive_from_sockets(&mut self) -> Option<Box<Request>> {
         while self.unpolled < FRAMES_PER_POLL
-            && let Some(client) = self.readable.front()
+            && let Some(client) = self.readable.take()
         {
             let routed = match client.connection.link.try_receive_part() {
                 Ok(Some(incoming)) => {
@@ -104,7 +105,7 @@ impl Reactor {
                 Err(LinkError::Unfinished) => {
                     self.unpolled += PART;
                     client.connection.release();
-                    self.readable.rotate_left(1);
+                    self.readable.push(client);
                     continue;
                 }
                 // The ring of a client that has hung up is looked at here, too. Relaxed: as in `receive_from_memory`.
@@ -112,24 +113,21 @@ impl Reactor {
                 Ok(None) => {
                     client.connection.release();
                     client.listed.store(false, Ordering::Relaxed);
-                    self.readable.pop_front();
                     continue;
                 }
                 Err(error) => Err(error),
             };
             match routed {
                 Ok(Routed::Request(request)) if client.begins_at_once() => {
-                    self.readable.rotate_left(1);
+                    self.readable.push(client);
                     return Some(request);
                 }
                 Ok(Routed::Done) => {
-                    self.readable.rotate_left(1);
+                    self.readable.push(client);
                     self.routed += 1;
                 }
                 other => {
-                    if let Some(client) = self.readable.pop_front()
-                        && let Some(request) = self.set_aside(client, other)
-                    {
+                    if let Some(request) = self.set_aside(client, other) {
                         return Some(request);
                     }
                 }
@@ -172,7 +170,17 @@ impl Reactor {
             self.memory.push(client);
         } else {
             self.sockets_active = true;
-            self.readable.push_back(client);
+            self.readable.push(client);
+        }
+    }
+
+    /// The same, for a client that had nothing to read until now.
+    pub(super) fn list_new(&mut self, client: Arc<Inbound<Request>>) {
+        if client.connection.link.is_memory() {
+            self.memory.push(client);
+        } else {
+            self.sockets_active = true;
+            self.readable.push_new(client);
         }
     }
 
@@ -248,11 +256,12 @@ impl Reactor {
         // Relaxed: see `expect`.
         client.listed.store(true, Ordering::Relaxed);
         self.memory.retain(|other| !Arc::ptr_eq(other, client));
-        self.readable.retain(|other| !Arc::ptr_eq(other, client));
+        self.readable.remove(client);
     }
 }
 
-/// What a frame counts towards [`FRAMES_PER_POLL`]: a longer frame takes longer.
+/// What a frame counts towards [`FRAMES_PER_POLL`]: a longer frame takes longer, and one with much metadata, too.
 fn weight(incoming: &Incoming) -> u32 {
-    1 + (incoming.payload.copied().len() >> 12) as u32
+    let metadata = incoming.head.metadata().map_or(0, Metadata::held);
+    1 + (incoming.payload.copied().len() >> 12) as u32 + (metadata >> 10) as u32
 }

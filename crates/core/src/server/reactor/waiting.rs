@@ -142,7 +142,7 @@ impl Reactor {
             client.listed.store(false, Ordering::Relaxed);
             if client.hung_up.load(Ordering::Relaxed) {
                 // The poller reports this client no more.
-                self.readable.push_back(client);
+                self.readable.push(client);
             }
         }
         if !self.readable.is_empty() {
