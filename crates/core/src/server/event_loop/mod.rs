@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::exports::HandlerKind;
 use crate::server::Server;
+use crate::server::reactor::Look;
 use crate::server::request::Request;
 use crate::server::work::Work;
 
@@ -77,14 +78,19 @@ impl Server {
             return ForLoop::Elsewhere;
         }
         let mut reactor = self.reactor.lock();
-        let mut request = reactor.poll();
-        if request.is_none() && reactor.is_asleep() {
+        let mut look = reactor.look();
+        if matches!(look, Look::Nothing) && reactor.is_asleep() {
             reactor.wake_up();
-            request = reactor.poll();
+            look = reactor.look();
         }
-        if let Some(request) = request {
-            drop(reactor);
-            return self.take_for_loop(request);
+        match look {
+            Look::Work(work) => {
+                drop(reactor);
+                return self.take_for_loop(work);
+            }
+            // This thread holds the interpreter. It takes in the rest while others may have it.
+            Look::More => return ForLoop::Spin,
+            Look::Nothing => {}
         }
         if may_spin {
             return ForLoop::Spin;
@@ -100,9 +106,13 @@ impl Server {
             if reactor.fall_asleep() {
                 break;
             }
-            if let Some(request) = reactor.poll() {
-                drop(reactor);
-                return self.take_for_loop(request);
+            match reactor.look() {
+                Look::Work(work) => {
+                    drop(reactor);
+                    return self.take_for_loop(work);
+                }
+                Look::More => return ForLoop::Spin,
+                Look::Nothing => {}
             }
         }
         drop(reactor);

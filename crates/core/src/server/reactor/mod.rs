@@ -38,6 +38,9 @@ const FRAMES_PER_POLL: u32 = 128;
 /// A part of a long frame, 256 KiB, counts as so many frames: it takes about as long.
 const PART: u32 = 64;
 
+/// At most so often a thread looks at the connections before it sees to what else there is, however much comes.
+const MOST_LOOKS: u32 = 16;
+
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
 
@@ -45,6 +48,15 @@ const EVENTS: usize = 64;
 const WAKE: u64 = 0;
 /// The poller's token for the alarm of items that were kept back.
 const KEPT: u64 = 1;
+
+/// What a look at the connections brought.
+pub(in crate::server) enum Look {
+    Work(Work),
+    /// There is nothing more: the caller may sleep.
+    Nothing,
+    /// There may be more.
+    More,
+}
 
 /// Everything that the receiving thread looks at. Used by one thread at a time.
 pub(in crate::server) struct Reactor {
@@ -211,34 +223,47 @@ impl Reactor {
         }
     }
 
-    /// The next work that is here. `None` only if there is none: then the caller may sleep.
+    /// The next work that is here, after at most [`MOST_LOOKS`] looks. For a thread that holds the interpreter this may
+    /// take too long.
     pub(in crate::server) fn poll(&mut self) -> Option<Work> {
-        loop {
-            let tick = self.shared.leadership.take_tick();
-            if tick {
-                // A handler takes long. Replies kept back, to go out with later ones, must not wait for it.
-                self.readable.iter().for_each(|client| client.connection.release());
+        for _ in 0..MOST_LOOKS {
+            match self.look() {
+                Look::Work(work) => return Some(work),
+                Look::Nothing => break,
+                Look::More => {}
             }
-            if self.unpolled >= FRAMES_PER_POLL || tick {
-                // No client is overlooked because others always have frames, or because their handlers take long.
-                self.poll_events(Some(Duration::ZERO));
-            }
-            // The backlog first: its work is older than what the clients have sent since.
-            if let Some(work) = self.backlog.pop_front() {
-                return Some(work);
-            }
-            // Deferred requests and new ones take turns, so that neither kind keeps the other waiting.
-            self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
-            let mut request = if self.deferred_next { self.next_deferred() } else { None };
-            if request.is_none() {
-                request = self.receive();
-            }
-            if request.is_none() && !self.resumable.is_empty() {
-                request = self.next_deferred();
-            }
-            if request.is_some() || self.unpolled < FRAMES_PER_POLL {
-                return request.map(Work::Call);
-            }
+        }
+        None
+    }
+
+    /// Takes in [`FRAMES_PER_POLL`] frames, or fewer if they bring work.
+    pub(in crate::server) fn look(&mut self) -> Look {
+        let tick = self.shared.leadership.take_tick();
+        if tick {
+            // A handler takes long. Replies kept back, to go out with later ones, must not wait for it.
+            self.readable.iter().for_each(|client| client.connection.release());
+        }
+        if self.unpolled >= FRAMES_PER_POLL || tick {
+            // No client is overlooked because others always have frames, or because their handlers take long.
+            self.poll_events(Some(Duration::ZERO));
+        }
+        // The backlog first: its work is older than what the clients have sent since.
+        if let Some(work) = self.backlog.pop_front() {
+            return Look::Work(work);
+        }
+        // Deferred requests and new ones take turns, so that neither kind keeps the other waiting.
+        self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
+        let mut request = if self.deferred_next { self.next_deferred() } else { None };
+        if request.is_none() {
+            request = self.receive();
+        }
+        if request.is_none() && !self.resumable.is_empty() {
+            request = self.next_deferred();
+        }
+        match request {
+            Some(request) => Look::Work(Work::Call(request)),
+            None if self.unpolled < FRAMES_PER_POLL => Look::Nothing,
+            None => Look::More,
         }
     }
 

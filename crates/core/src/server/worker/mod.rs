@@ -18,11 +18,15 @@ use nearcall_platform::lock::around_sleep;
 
 use crate::exports::HandlerKind;
 use crate::server::Server;
+use crate::server::reactor::Look;
 use crate::server::request::{OnewayTurn, Request};
 use crate::server::work::Work;
 
 /// How many idle workers are kept beside the receiving one, for the next slow handlers.
 const KEPT_STANDBY: usize = 2;
+
+/// How often a worker looks at the connections before it lets the caller see to what else there is.
+const MOST_LOOKS: u32 = 256;
 
 /// How many workers of a server may wait in handlers for replies at a time. Another thread takes the place of each. At
 /// most as many may wait for one peer as places are left for the others, so that a peer that never answers does not
@@ -43,6 +47,8 @@ pub struct Worker {
     before: usize,
     /// The client whose queued work this worker runs, and since when.
     waited: Option<(u64, Instant)>,
+    /// This worker's last look did not find all that was here.
+    more: bool,
 }
 
 /// What a worker is to do next.
@@ -62,7 +68,7 @@ impl Worker {
     pub fn new(server: Arc<Server>) -> Self {
         server.shared.workers.fetch_add(1, Ordering::AcqRel);
         let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
-        Self { server, before, waited: None }
+        Self { server, before, waited: None, more: false }
     }
 
     /// Makes sure that a thread goes on receiving while handlers wait for replies to calls of their own. `spawn` starts
@@ -81,7 +87,8 @@ impl Worker {
         self.server.shared.leadership.begun();
     }
 
-    /// The next work for this worker, if there is any. Never waits.
+    /// The next work for this worker, if there is any. Never waits, and takes in little: the caller holds the interpreter.
+    /// What there is beyond that, [`Worker::wait`] takes in.
     pub fn try_next(&mut self) -> Option<Work> {
         let server = &*self.server;
         // Acquire: pairs with the Release in `note_queued_work`.
@@ -91,13 +98,15 @@ impl Worker {
             self.waited = Some((work.client(), Instant::now()));
             return Some(work);
         }
-        while server.shared.leadership.is_mine() {
-            let work = server.reactor.lock().poll()?;
-            if let Some(work) = server.accept(work) {
-                return Some(work);
-            }
-        }
-        None
+        if server.shared.leadership.is_mine() { self.look() } else { None }
+    }
+
+    /// One look at the connections, for a thread that holds the lead. Notes whether there may be more.
+    fn look(&mut self) -> Option<Work> {
+        let look = self.server.reactor.lock().look();
+        self.more = !matches!(look, Look::Nothing);
+        let Look::Work(work) = look else { return None };
+        self.server.accept(work)
     }
 
     /// Call this when the handler of the last work has returned. `turn` is the turn of a one-way request: then this
@@ -114,8 +123,8 @@ impl Worker {
 
     /// Waits until there may be work for this worker. `spawn` starts one more worker thread.
     pub fn wait(&mut self, spawn: &dyn Fn()) -> Next {
-        let server = &*self.server;
-        loop {
+        let server = Arc::clone(&self.server);
+        for _ in 0..MOST_LOOKS {
             if server.is_stopped() {
                 server.release();
                 return Next::End;
@@ -131,16 +140,13 @@ impl Worker {
                 if server.may_dequeue() {
                     return Next::Look;
                 }
-                // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
-                let patience = server.lacks_workers().then_some(STUCK);
-                // Relaxed: see `leaves_to_caller`. The flag may be that of a thread that received before.
-                server.woke_caller.store(false, Ordering::Relaxed);
-                let work = server.reactor.lock().wait_for(patience);
-                server.tell_stuck();
-                if work.is_none() && server.leaves_to_caller() {
-                    server.shared.leadership.offer();
-                }
-                let Some(work) = work.and_then(|work| server.accept(work)) else { return Next::Look };
+                let work = if self.more { self.look() } else { self.wait_for() };
+                let Some(work) = work else {
+                    if self.more {
+                        continue;
+                    }
+                    return Next::Look;
+                };
                 server.shared.leadership.starting();
                 return Next::Work(work);
             }
@@ -156,6 +162,24 @@ impl Worker {
             server.shared.leadership.stand_by(|| server.is_stopped());
             server.shared.standby.fetch_sub(1, Ordering::AcqRel);
         }
+        Next::Look
+    }
+
+    /// Sleeps until something comes, for a thread that holds the lead.
+    fn wait_for(&mut self) -> Option<Work> {
+        let server = &*self.server;
+        // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
+        let patience = server.lacks_workers().then_some(STUCK);
+        // Relaxed: see `leaves_to_caller`. The flag may be that of a thread that received before.
+        server.woke_caller.store(false, Ordering::Relaxed);
+        let work = server.reactor.lock().wait_for(patience);
+        server.tell_stuck();
+        if work.is_none() && server.leaves_to_caller() {
+            server.shared.leadership.offer();
+        }
+        let work = work?;
+        self.more = true;
+        server.accept(work)
     }
 }
 
