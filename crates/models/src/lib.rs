@@ -16,6 +16,7 @@ mod sync;
 
 #[path = "../../transport/src/budget.rs"]
 pub mod budget;
+pub mod cpu;
 pub mod descriptors;
 pub mod errors;
 pub mod link;

@@ -129,6 +129,8 @@ fn taken() -> Arc<Leadership> {
     // All atomics are made here, before another thread sees them.
     leadership.busy();
     assert!(leadership.back());
+    leadership.begun();
+    let _ = leadership.patience();
     leadership.announce();
     Arc::new(leadership)
 }

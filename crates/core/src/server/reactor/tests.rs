@@ -242,6 +242,49 @@ fn calls_that_waited_do_not_keep_others_waiting() {
     assert_eq!(begun, [0, 10, 1, 11, 2, 12]);
 }
 
+/// Clients that had nothing to say until now, and those that say more and more, take turns.
+#[test]
+fn whoever_calls_now_and_then_waits_for_one_call_of_the_others() {
+    let scene = Scene::new(0);
+    scene.read();
+    let mut reactor = scene.server.reactor.lock();
+    reactor.poll_events(Some(Duration::ZERO));
+    let others: Vec<_> = (1..=3).map(|_| Scene::new(0)).collect();
+    for (token, other) in (TOKEN + 1..).zip(&others) {
+        other.read();
+        other.link.frames.lock().extend([call(1), call(1), call(1)]);
+        let link = Arc::clone(&other.link) as Arc<dyn Link>;
+        reactor.add_client(NewClient { token, link, permit: None });
+    }
+    assert_eq!(number(reactor.poll()), Some(1));
+    scene.call(7);
+    reactor.unpolled = FRAMES_PER_POLL;
+    let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll())).collect();
+    assert_eq!(begun.len(), 9);
+    assert!(begun[..2].contains(&7), "{begun:?}");
+}
+
+/// A thread that holds the interpreter comes back to let others have it, however much there is that is no request.
+#[test]
+fn a_look_ends_though_more_is_here() {
+    let scene = Scene::new(0);
+    scene.read();
+    let mut reactor = scene.server.reactor.lock();
+    reactor.poll_events(Some(Duration::ZERO));
+    let cancel = || Incoming::new(FrameHead::new(Kind::Cancel, 1), &[]);
+    scene.link.frames.lock().extend((0..3 * FRAMES_PER_POLL).map(|_| cancel()));
+    scene.call(7);
+    let mut looks = 0;
+    loop {
+        match reactor.look() {
+            Look::More => looks += 1,
+            Look::Nothing => panic!("there is a call"),
+            Look::Work(work) => break assert_eq!(number(Some(work)), Some(7)),
+        }
+    }
+    assert_eq!(looks, 3);
+}
+
 #[test]
 fn who_has_work_is_not_told_to_sleep() {
     let scene = Scene::new(1);

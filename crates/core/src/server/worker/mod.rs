@@ -28,6 +28,9 @@ const KEPT_STANDBY: usize = 2;
 /// How often a worker looks at the connections before it lets the caller see to what else there is.
 const MOST_LOOKS: u32 = 256;
 
+/// How many calls for which nobody waits any more a worker takes out of the queue at once.
+const MOST_GIVEN_UP: u32 = 64;
+
 /// How many workers of a server may wait in handlers for replies at a time. Another thread takes the place of each. At
 /// most as many may wait for one peer as places are left for the others, so that a peer that never answers does not
 /// stop the calls of others.
@@ -372,7 +375,9 @@ impl Server {
         }
         let mut queue = self.queue.lock();
         let mut work = None;
-        while let Some(next) = queue.pop(self.may_stream()) {
+        // The caller holds the interpreter, and comes again.
+        for _ in 0..MOST_GIVEN_UP {
+            let Some(next) = queue.pop(self.may_stream()) else { break };
             work = match next {
                 // No client waits for the call any more.
                 Work::Call(request) if request.is_given_up() => {
