@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
+from collections.abc import Iterator
 
 import nearcall
 
@@ -20,6 +22,9 @@ class Mortal:
     @nearcall.idempotent
     def pid_again(self) -> int:
         return os.getpid()
+
+    def count(self) -> Iterator[int]:
+        yield from itertools.count()
 
     def die(self) -> None:
         os.kill(os.getpid(), 9)

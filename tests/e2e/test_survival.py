@@ -168,3 +168,35 @@ def test_a_forked_child_does_not_stop_its_parents_server(new_url: str) -> None:
         assert os.waitpid(child, 0)[1] == 0
         with nearcall.connect(server.urls[0], Mortal) as mortal:
             assert mortal.pid() == os.getpid()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_leaves_its_parents_calls_alone(outside_url: str) -> None:
+    with again(outside_url) as server, nearcall.connect(server.url, Mortal) as mortal:
+        numbers = mortal.count()
+        assert next(numbers) == 0
+        started = nearcall.start(mortal.pid)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                refused = 0
+                for use in (lambda: next(numbers), started.result, lambda: started.result(20)):
+                    try:
+                        use()
+                    except nearcall.FailedPrecondition as error:
+                        refused += "forked" in str(error)
+                assert refused == 3
+                assert started.done()
+                assert list(nearcall.as_completed([started])) == [started]
+                assert mortal.pid() == server.pid
+                numbers.close()
+                started.cancel()
+                del numbers, started  # as at the end of a child: nothing of the parent's is given up
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert [next(numbers) for _ in range(2000)] == list(range(1, 2001))
+        assert started.result() == server.pid
+        assert mortal.pid() == server.pid

@@ -36,12 +36,20 @@ pub(crate) fn wait_on(
                 let failure = Failure::new(Failure::CANCELLED, format!("{name}: the call was given up"));
                 return Err(raise(py, &failure));
             }
+            NoEvent::Inherited => return Err(raise(py, &inherited(name))),
         }
         match detach(py, || core.next_event(id, until)) {
             Ok(event) => return Ok(event),
             Err(no_event) => why = no_event,
         }
     }
+}
+
+/// The failure of a call that the process has which this one was forked from.
+fn inherited(name: &str) -> Failure {
+    let text =
+        format!("{name}: this process was forked while the call was under way, which is its parent's: call anew");
+    Failure::new(Failure::FAILED_PRECONDITION, text)
 }
 
 pub(crate) fn late(name: &str, url: &str) -> Failure {

@@ -360,7 +360,8 @@ impl StartedCall {
                 }
             });
             match waited {
-                Ok(()) => return Ok(true),
+                // Inherited: `result` raises an error that says so.
+                Ok(()) | Err(NoEvent::Inherited) => return Ok(true),
                 // The call's deadline has passed, and `result` raises an error that says so.
                 Err(_) if is_past(self.until) => return Ok(true),
                 Err(_) if is_past(limit) => return Ok(false),

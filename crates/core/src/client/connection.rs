@@ -109,6 +109,8 @@ pub enum NoEvent {
     Interrupted,
     /// The call has ended already.
     Ended,
+    /// The call is that of a process which this one was forked from.
+    Inherited,
 }
 
 impl Connection {
@@ -274,7 +276,8 @@ impl Connection {
         !self.is_dead() && !self.is_going_away() && self.is_ours()
     }
 
-    /// Whether this very process made the connection, not one that it was forked from.
+    /// Whether this very process made the connection, not one that it was forked from. Else nothing of it may be touched:
+    /// the parent goes on using the socket and the ring, and a thread that is not here may have held a lock.
     #[inline]
     #[must_use]
     pub fn is_ours(&self) -> bool {
@@ -414,6 +417,9 @@ impl Connection {
         given: &[NonZeroU64],
         deadline: Option<Instant>,
     ) -> Result<Option<bool>, Failure> {
+        if !self.is_ours() {
+            return Ok(Some(false));
+        }
         {
             let mut table = self.table.lock();
             let Some(call) = table.get(id) else { return Ok(Some(false)) };
@@ -453,6 +459,9 @@ impl Connection {
 
     /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
     pub fn cancel(&self, id: CallId) {
+        if !self.is_ours() {
+            return;
+        }
         let (known, unread) = {
             let mut table = self.table.lock();
             let known = table.get(id).is_some();
@@ -473,6 +482,9 @@ impl Connection {
 
     /// Grants the server more credit for its stream.
     pub fn grant(&self, id: CallId, credit: u64, deadline: Option<Instant>) {
+        if !self.is_ours() {
+            return;
+        }
         if let Some(call) = self.table.lock().get(id) {
             call.allowance = call.allowance.saturating_add_unsigned(credit);
         }

@@ -67,7 +67,7 @@ impl Connection {
     /// Takes on receiving, if nobody else does.
     #[inline]
     pub(super) fn try_lead(&self) -> Option<Leading<'_>> {
-        if self.received.get().is_some() {
+        if self.received.get().is_some() || !self.is_ours() {
             return None;
         }
         let lead = self.receiving.try_lead()?;
@@ -77,6 +77,9 @@ impl Connection {
     /// The next event of a call, if it is here or can be received without waiting.
     #[must_use]
     pub fn try_event(&self, id: CallId) -> Option<Incoming> {
+        if !self.is_ours() {
+            return None;
+        }
         if let Some(event) = self.table.lock().take(id) {
             return Some(event);
         }
@@ -194,13 +197,13 @@ impl Connection {
     /// Whether all that there will be of the call has been received, or was taken.
     #[must_use]
     pub fn has_ended(&self, id: CallId) -> bool {
-        self.table.lock().has_ended(id)
+        !self.is_ours() || self.table.lock().has_ended(id)
     }
 
     /// Whether the call is still under way here.
     #[must_use]
     pub fn is_live(&self, id: CallId) -> bool {
-        self.table.lock().get(id).is_some()
+        self.is_ours() && self.table.lock().get(id).is_some()
     }
 
     /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`. A server that never stops sending
@@ -395,6 +398,9 @@ impl Connection {
         of_event: Option<fn(Incoming) -> T>,
         mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
+        if !self.is_ours() {
+            return Err(NoEvent::Inherited);
+        }
         loop {
             if let Some(receiver) = self.received.get() {
                 return self.until_received(&**receiver, ids, deadline, of_event, check);
