@@ -65,7 +65,14 @@ def test_encryption_and_none_are_told_apart(server: ServerProcess, plain: str, e
     assert f"connect with {encrypted}://" in said_to(f"{plain}://{place}")
     place = url_of(server, plain).partition("://")[2]
     said = said_to(f"{encrypted}://{place}")
-    assert "does not encrypt" in said or "does not speak TLS" in said
+    assert "does not encrypt" in said or "does not speak TLS; connect without the 's'" in said
+
+
+def test_a_client_of_http_at_a_server_of_grpc_only(server: ServerProcess) -> None:
+    place = url_of(server, "grpc").partition("://")[2]
+    with nearcall.connect(f"http://{place}", Shop) as shop, pytest.raises(nearcall.RpcError) as caught:
+        shop.price("pen")
+    assert "only gRPC is spoken here: connect with grpc://, or serve http:// there" in caught.value.message
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls", "grpcs", "unix"])

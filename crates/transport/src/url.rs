@@ -50,6 +50,15 @@ impl Url {
     }
 }
 
+/// How a URL of that scheme is written, in whatever case the scheme is.
+fn form_of(scheme: &str) -> Option<&'static str> {
+    TABLE
+        .iter()
+        .find(|transport| transport.scheme().eq_ignore_ascii_case(scheme))
+        .map(|transport| transport.form())
+        .filter(|form| form.contains("://"))
+}
+
 impl FromStr for Url {
     type Err = BadUrl;
 
@@ -59,10 +68,16 @@ impl FromStr for Url {
             (Some(parts), _) => parts,
             (None, Some(scheme)) => (scheme, ""),
             (None, None) => {
+                if let Some(form) = url.split_once(':').and_then(|(scheme, _)| form_of(scheme)) {
+                    return Err(bad(format!("two slashes follow the colon: write {form}")));
+                }
                 return Err(bad("write a scheme in front, such as shm://name, unix:///path or tcp://host:port".into()));
             }
         };
         let Some(transport) = TABLE.iter().find(|transport| transport.scheme() == scheme) else {
+            if let Some(form) = form_of(scheme) {
+                return Err(bad(format!("the scheme is in lower case: write {form}")));
+            }
             let forms: Vec<_> = TABLE.iter().map(|transport| transport.form()).collect();
             return Err(bad(format!("{scheme}: is no transport known here; there are {}", forms.join(", "))));
         };
@@ -108,6 +123,13 @@ mod tests {
             ("tls://:1", "tls://127.0.0.1:7000"),
             ("tcp://host:99999", "no port"),
             ("ftp://x", "no transport known"),
+            ("shm:/calc", "write shm://name"),
+            ("unix:/run/calc.sock", "write unix:///path"),
+            ("localhost:7000", "write a scheme in front"),
+            ("TCP://127.0.0.1:7000", "in lower case: write tcp://host:port"),
+            ("tcp://[::1:7000", "write tcp://[::1]:7000"),
+            ("tcp://::1]:7000", "write tcp://[::1]:7000"),
+            ("tcp://ada@host:7000", "write tcp://host:7000"),
         ] {
             let error = url.parse::<Url>().expect_err(url).to_string();
             assert!(error.contains(hint) && error.contains(url), "{error}");

@@ -106,8 +106,10 @@ impl<S: Calls> Server<S> {
             let (status, why) = match (request.method(), request.codec()) {
                 ("POST", Some("proto")) => (0, ""),
                 ("POST", Some(_)) => (415, "the codec of messages here is Protobuf: application/grpc+proto"),
-                ("POST", None) => (415, "this is a gRPC server: the content type is application/grpc"),
-                _ => (405, "this is a gRPC server: the method is POST"),
+                ("POST", None) => {
+                    (415, "only gRPC is spoken here: connect with grpc://, or serve http:// there for other clients")
+                }
+                _ => (405, "only gRPC is spoken here, which calls by POST: serve http:// there for other clients"),
             };
             if status != 0 {
                 return Begun::Foreign(Answer::refusal(status, why));

@@ -20,6 +20,10 @@ pub(crate) fn explain(error: &Error, client: bool, first: Option<u8>) -> String 
         Error::InvalidMessage(_) if first == Some(nearcall_wire::MAGIC[0]) => {
             "the server there does not encrypt; connect with tcp://, or serve tls:// there".into()
         }
+        Error::InvalidMessage(_) if first != Some(22) && client => {
+            "the server there does not speak TLS; connect without the 's' of grpcs:// or https://, or serve that there"
+                .into()
+        }
         Error::InvalidMessage(_) if first != Some(22) => format!("{there} does not speak TLS"),
         Error::DecryptError => format!("TLS failed: what {there} sent was changed or damaged on the way"),
         Error::FailedToGetRandomBytes => "this system gives no random numbers".into(),

@@ -222,10 +222,16 @@ impl Host {
         if let Some((port, path)) = port.split_once('/') {
             return Err(format!("a URL ends with the port, without '/{path}': write {scheme}://{host}:{port}"));
         }
-        let port = port.parse().map_err(|_| format!("{port:?} is no port (0 to 65535)"))?;
+        let port: u16 = port.parse().map_err(|_| format!("{port:?} is no port (0 to 65535)"))?;
         let name = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         if name.is_empty() {
             return Err(format!("the host is missing: write {scheme}://127.0.0.1:7000"));
+        }
+        if name.contains(['[', ']']) {
+            return Err(format!("an IPv6 address stands in two brackets: write {scheme}://[::1]:{port}"));
+        }
+        if let Some((_, name)) = name.rsplit_once('@') {
+            return Err(format!("a URL names no user: write {scheme}://{name}:{port}"));
         }
         Ok(Self { name: name.to_owned(), port })
     }
