@@ -345,14 +345,62 @@ def test_wrong_options_say_what_to_write(tmp_path: Path) -> None:
         ({"api": "one"}, "api must be the version"),
         ({"sandbox": "yes"}, "sandbox must be"),
         ({"budget": -1}, "budget must be a number of seconds"),
+        ({"points": menu}, r"points must be a list of extension points: write \[...\] around it"),
         ({"services": {"x": object()}}, "is not a service"),
+        ({"services": {"x": SpokenWords}}, r"give an object as 'x', not the class: write SpokenWords\(\)"),
+        ({"services": [SpokenWords()]}, "services must be a dict from permissions to objects, not"),
         ({"colour": 1}, "no option 'colour': there are name, "),
     ]
     for given, hint in wrong:
         with pytest.raises((TypeError, ValueError), match=hint):
             PluginHost(tmp_path, **given)
-    with PluginHost(tmp_path) as host, pytest.raises(ValueError, match="is no extension point of this host"):
-        host.extension(spoken_text)
+    wrong_point: Any = print
+    with PluginHost(tmp_path) as host:
+        with pytest.raises(ValueError, match="is no extension point of this host"):
+            host.extension(spoken_text)
+        with pytest.raises(TypeError, match=r"is no extension point, such as nearcall\.plugin\.action makes"):
+            host.extension(wrong_point)
+
+
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [
+        ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def f(:\n", "SyntaxError: invalid syntax"),
+        ("@menu.handler\ndef items(limt): return []\n", "TypeError: a handler of menu cannot take 'limt'; "),
+        (
+            'plugin.use("speech", Speech).speak("hi")\n',
+            "the permission 'speech' cannot be used yet, as the host has not connected: use it in the entry function",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_module_is_told_by_its_own_lines(
+    code: str, last: str, tmp_path: Path, speech: SpokenWords, events: Events
+) -> None:
+    write_plugin(tmp_path, "one", code)
+    with make_host(tmp_path, speech, events, restarts=0):
+        lines = events.wait_for("one", "died").last_lines
+    assert last in lines[-1]
+    assert any("code_of_one.py" in line for line in lines)
+    assert not any("importlib" in line or "/nearcall/" in line for line in lines)
+
+
+def test_a_service_that_a_plugin_does_not_offer(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(tmp_path, "one", "")
+    with make_host(tmp_path, speech, events) as host, pytest.raises(nearcall.FailedPrecondition) as caught:
+        host.plugins["one"].service(Synth)
+    assert caught.value.message == "the plugin one does not offer Synth (nearcall.plugin.offer); it offers none"
+
+
+def test_each_mistake_of_a_manifest_is_a_line_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write_plugin(tmp_path, "one", "", host="")
+    manifest = folder / "plugin.toml"
+    manifest.write_text(manifest.read_text().replace('author = "a"\n', ""))
+    with PluginHost(tmp_path) as host:
+        wrong = [mistake.key for mistake in host.mistakes["one"].mistakes]
+    lines = [record.getMessage() for record in caplog.records if str(manifest) in record.getMessage()]
+    assert len(lines) == len(wrong) == 2
+    assert not any("\\n" in line for line in lines)
 
 
 def test_all_are_asked_before_the_first_answer_is_waited_for(

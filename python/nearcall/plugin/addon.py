@@ -32,16 +32,16 @@ class Granted:
         # No service method can have these names: they begin with an underscore.
         self._nearcall_permission = permission
         self._nearcall_target: Any = None
-        self._nearcall_reason = "the host has not connected yet: use it in the entry function, or in a handler"
+        self._nearcall_reason = (
+            "cannot be used yet, as the host has not connected: use it in the entry function, or in a handler"
+        )
         self._nearcall_taking = _taker(self, permission, service)
 
     def __getattr__(self, name: str) -> Any:
         if self._nearcall_target is None:
             permission = self._nearcall_permission
             details = {"permission": permission}
-            raise PermissionDenied(
-                f"the permission '{permission}' is missing: {self._nearcall_reason}", details=details
-            )
+            raise PermissionDenied(f"the permission '{permission}' {self._nearcall_reason}", details=details)
         return getattr(self._nearcall_target, name)
 
     def __repr__(self) -> str:

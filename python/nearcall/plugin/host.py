@@ -190,7 +190,8 @@ class PluginHostBase(ABC):
                     raise ManifestError([mistake])
             except ManifestError as error:
                 self.mistakes[directory.name] = error
-                log(WARNING, "%s", str(error))
+                for mistake in error.mistakes:
+                    log(WARNING, "%s", str(mistake))
                 continue
             self._by_id[manifest.id] = Supervised(manifest, self._settings, self._watch, self, self._tell, self._sort)
         if self._settings.lazy:
@@ -233,6 +234,8 @@ class PluginHostBase(ABC):
         self._watch.end()
 
     def _known(self, point: ExtensionPoint[..., Any]) -> None:
+        if not isinstance(cast("object", point), ExtensionPoint):
+            raise TypeError(f"{point!r} is no extension point, such as nearcall.plugin.action makes")
         if self._settings.points.get(point.name) is not point:
             raise ValueError(f"{point!r} is no extension point of this host: give it in points=[...]")
 

@@ -6,8 +6,11 @@ import contextlib
 import os
 import signal
 import sys
+import traceback
 from importlib import import_module
-from typing import Any, NoReturn
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NoReturn
 
 from ..server.server import Server
 from ..service.service import plan_of
@@ -35,7 +38,7 @@ class PluginRuntime(Runtime):
     def start(self, greeting: Greeting) -> None:
         for permission, (_, granted) in registered.registry.used.items():
             why = f"plugin.toml does not ask for it, or {greeting.host} has no such service"
-            granted._nearcall_reason = greeting.refused.get(permission, why)
+            granted._nearcall_reason = f"is missing: {greeting.refused.get(permission, why)}"
         if self._entry is not None:
             self._entry()
 
@@ -53,6 +56,29 @@ class PluginRuntime(Runtime):
                 traceback.print_exc()
 
 
+_PACKAGE: Final = Path(__file__).parents[1]
+
+
+def _of_plugin(frames: TracebackType | None, places: list[str]) -> TracebackType | None:
+    """A traceback from the plugin's first frame on, without those of nearcall at its end: the host shows the last lines
+    only.
+    """
+    while frames is not None and not _is_in(frames, places):
+        frames = frames.tb_next
+    last = frame = frames
+    while frame is not None:
+        if not _is_in(frame, [str(_PACKAGE)]):
+            last = frame
+        frame = frame.tb_next
+    if last is not None:
+        last.tb_next = None
+    return frames
+
+
+def _is_in(frame: TracebackType, places: list[str]) -> bool:
+    return any(Path(frame.tb_frame.f_code.co_filename).is_relative_to(place) for place in places)
+
+
 def serve(configuration: Configuration, layers: list[dict[str, str]]) -> NoReturn:
     """Imports a plugin, and serves it at the standard input until its host is gone.
 
@@ -63,8 +89,13 @@ def serve(configuration: Configuration, layers: list[dict[str, str]]) -> NoRetur
     registered.registry.storage = configuration.storage
     registered.registry.no_storage = configuration.no_storage
     module_name, _, name = configuration.entry.partition(":")
-    module = import_module(module_name)
-    entry = getattr(module, name) if name else None
+    try:
+        module = import_module(module_name)
+        entry = getattr(module, name) if name else None
+    except Exception as error:
+        places = [configuration.directory, *configuration.paths]
+        traceback.print_exception(type(error), error, _of_plugin(error.__traceback__, places))
+        sys.exit(1)
     registry = registered.registry
     registry.complete = True
     runtime = PluginRuntime(entry, layers)

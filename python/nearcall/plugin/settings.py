@@ -113,7 +113,14 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
     except (InvalidVersion, TypeError):
         raise ValueError(f"api must be the version of the host's interface, such as '1.0', not {api!r}") from None
     services = options.get("services", {})
+    if not isinstance(cast("object", services), Mapping):
+        raise TypeError(f"services must be a dict from permissions to objects, not {services!r}")
+    for name, service in services.items():
+        if isinstance(service, type):
+            raise TypeError(f"services: give an object as '{name}', not the class: write {service.__name__}()")
     points: dict[str, ExtensionPoint[..., Any]] = {}
+    if isinstance(cast("object", options.get("points")), ExtensionPoint):
+        raise TypeError("points must be a list of extension points: write [...] around it")
     for point in options.get("points", ()):
         if not isinstance(cast("object", point), ExtensionPoint):
             raise TypeError(f"points: {point!r} is no extension point, such as nearcall.plugin.action makes")

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RpcError, Unavailable
+from ..errors import FailedPrecondition, RpcError, Unavailable
+from ..service.service import plan_of
 from ..types.shown import shown
 from . import load, sandboxing
 from .asking import Handler, Late
@@ -412,10 +413,14 @@ class Supervised:
 
         Raises:
             Unavailable: the plugin does not run.
+            FailedPrecondition: it offers no such service.
         """
-        run = self.run
+        run, name = self.run, plan_of(cls).name
         if run is None or run.channel is None or self.state != "running":
             raise Unavailable(f"the plugin {self.id} does not run: it is {self.state}")
+        if name not in run.offers:
+            offers = f"it offers {', '.join(sorted(run.offers))}" if run.offers else "it offers none"
+            raise FailedPrecondition(f"the plugin {self.id} does not offer {name} (nearcall.plugin.offer); {offers}")
         return run.channel.client(cls).service
 
     def _report(self, handler: Handler, error: BaseException | None) -> None:
