@@ -90,6 +90,12 @@ def test_one_encrypted_url_among_others_is_enough(key: str, certificates: Path) 
                 assert store.get("a") == "a"
 
 
+def test_metadata_is_a_dict() -> None:
+    wrong: Any = "user=ada"
+    with pytest.raises(TypeError, match=r"^metadata is a dict such as \{'user': 'ada'\}, or pairs, not 'user=ada'$"):
+        nearcall.metadata(wrong)
+
+
 def test_certificates_are_named_by_their_option() -> None:
     given: Any = "certs/ca.pem"
     with pytest.raises(TypeError, match=r"^tls takes nearcall.TLS\(ca=\.\.\.\), not a str$"):

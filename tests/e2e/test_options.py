@@ -145,6 +145,13 @@ def test_an_option_that_there_is_not_says_which_was_meant(function: Callable[...
         function(**{given: 1})
 
 
+@pytest.mark.parametrize("given", ["grace", "on_ready", "workers"])
+def test_an_option_of_serve_is_told_from_those_of_a_server(given: str) -> None:
+    wrong: dict[str, Any] = {given: 1}
+    with pytest.raises(TypeError, match=rf"^there is no option '{given}': {given} is one of nearcall.serve$"):
+        nearcall.Server(Quiet(), "inproc://quiet", **wrong)
+
+
 def test_an_option_like_no_other_shows_what_there_is() -> None:
     wrong: dict[str, Any] = {"colour": "red"}
     with pytest.raises(TypeError, match=r"^there is no option 'colour': there is only check$"):

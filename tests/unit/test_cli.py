@@ -209,6 +209,8 @@ def test_options_may_stand_anywhere(capfdbinary: pytest.CaptureFixture[bytes], a
         (["serve", "shm://calc"], 2, "what is to be served? write MODULE:CLASS before the URLs"),
         (["serve", "calc:Calculator"], 2, "where is it to be served? write a URL such as shm://name or tcp://"),
         (["serve", "calc", "shm://c"], 2, "'calc' is not MODULE:CLASS: write for example calculator:Calculator"),
+        (["serve", "calc.Calculator", "shm://c"], 2, "'calc.Calculator' is not MODULE:CLASS: write calc:Calculator"),
+        (["serve", "calc.py", "shm://c"], 2, "'calc.py' is not MODULE:CLASS: write calc.py:CLASS"),
         (["proto", "shm://c"], 2, "'shm://c' is a URL: write for example calculator:Calculator"),
         (["serve", "no_such.module:A", "stdio:"], 2, "there is no module 'no_such' here: check the name and the "),
         (["serve", "no_such.module:A", "shm://c"], 2, "there is no module 'no_such' here: check the name and the "),

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from nearcall.errors import Internal, InvalidArgument
 from nearcall.service.plan import MethodPlan
-from nearcall.service.service import idempotent, is_service, oneway, plan_of, service
+from nearcall.service.service import idempotent, is_service, no_side_effects, oneway, plan_of, service
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -270,6 +270,16 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
     def m10(self) -> int:
         yield 1
 
+    @refused(
+        "Bad.m(): is 'def' and yields, so it is no asynchronous iterator; write 'async def', or annotate it "
+        "'-> Iterator[int]'"
+    )
+    def m25(self) -> AsyncIterator[int]:
+        yield 1
+
+    @refused("Bad.m(): parameter 'a: any' cannot be sent: any is a function; write Any, from typing")
+    def m26(self, a: any) -> None: ...
+
     @refused("Bad.m(): the method is asynchronous, so its stream must be 'xs: AsyncIterator[int]'")
     async def m11(self, xs: Iterator[int]) -> int: ...
 
@@ -348,6 +358,11 @@ def test_what_is_not_a_service_is_told_so() -> None:
         service(Unknown)
     with pytest.raises(TypeError, match="decorates a class, not 3"):
         service(3)
+    with pytest.raises(TypeError, match=r"decorates a class, not 'a.B'; write @nearcall.service\(name='a.B'\)"):
+        service("a.B")
+    for mark in (oneway, idempotent, no_side_effects):
+        with pytest.raises(TypeError, match=rf"@nearcall.{mark.__name__} decorates a method, not <property .*'def'"):
+            mark(property(lambda _: 1))
     with pytest.raises(ValueError, match="'a b' is not a service name"):
         service(name="a b")
     with pytest.raises(TypeError, match="name must be a str, not 5"):

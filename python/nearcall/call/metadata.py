@@ -91,6 +91,8 @@ class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcal
     @overload
     def __init__(self, items: Iterable[MetadataPair] = ()) -> None: ...
     def __init__(self, items: MetadataItems = ()) -> None:
+        if isinstance(items, (str, bytes)):
+            raise TypeError(f"metadata is a dict such as {{'user': 'ada'}}, or pairs, not {items!r}")
         super().__init__()
         self._own = encode_metadata(items)
         self.pairs: MetadataPairs = self._own

@@ -20,6 +20,13 @@ def is_url(text: str) -> bool:
     return "://" in text or text == "stdio:"
 
 
+def _example(target: str) -> str:
+    module, dot, last = target.partition(":")[0].rpartition(".")
+    if is_url(target) or not dot:
+        return "for example calculator:Calculator, for a class in calculator.py"
+    return f"{target.partition(':')[0]}:CLASS" if last == "py" else f"{module}:{last}"
+
+
 def find(target: str) -> object:
     """The object that ``module:name`` or ``file.py:name`` stands for. A file is imported as the module of its name, and
     finds the modules beside it, as ``python file.py`` does.
@@ -30,7 +37,7 @@ def find(target: str) -> object:
     where, colon, name = target.partition(":")
     if is_url(target) or not (colon and where and name):
         found = f"{target!r} is a URL" if is_url(target) else f"{target!r} is not MODULE:CLASS"
-        raise UsageError(f"{found}: write for example calculator:Calculator, for a class in calculator.py")
+        raise UsageError(f"{found}: write {_example(target)}")
     if where.endswith(".py"):
         return in_module(_file(where), name, where)
     if "" not in sys.path:

@@ -16,10 +16,14 @@ def make_callable(calls: Calls, plan: MethodPlan, method: _core.Method) -> Any:
     """The callable for a method of a service, or of one object."""
     if plan.kind == ONEWAY:
         return calls.oneway(method, for_loop=False)
-    if plan.kind == SERVER_STREAM:
-        return call_server_stream(calls, plan, method)
-    if plan.kind == CLIENT_STREAM:
-        return call_client_stream(calls, plan, method)
-    if plan.kind == BIDI_STREAM:
-        return call_bidi_stream(calls, plan, method)
-    return calls.unary(method)
+    makers = {
+        SERVER_STREAM: call_server_stream,
+        CLIENT_STREAM: call_client_stream,
+        BIDI_STREAM: call_bidi_stream,
+    }
+    make = makers.get(plan.kind)
+    if make is None:
+        return calls.unary(method)
+    call = make(calls, plan, method)
+    call.__qualname__ = plan.full_name  # as errors and debuggers name it
+    return call

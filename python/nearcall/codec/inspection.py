@@ -107,6 +107,8 @@ def _one_line(problem: Exception) -> str:
         return f"{kind} may not be a union: beside a service or an array only None may stand; take them as two"
     if text.startswith(("Type 'typing.Self'", "Type 'typing_extensions.Self'")):
         return "Self is not looked up; write the name of the class, in quotes"
+    if text == f"Type '{any!r}' is not supported":
+        return "any is a function; write Any, from typing"
     return text
 
 

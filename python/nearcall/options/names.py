@@ -26,6 +26,10 @@ _ELSEWHERE: Final = {
 """What other libraries call it."""
 
 
+_OF_SERVE: Final = {name: f"{name} is one of nearcall.serve" for name in ("grace", "on_ready", "workers")}
+"""Options of the function beside the class ``Server``."""
+
+
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     """Looks for options that there are not.
 
@@ -39,7 +43,7 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     names = list(known)
     for name in given:
         if name not in names:
-            raise TypeError(f"there is no option '{name}': {_hint(name, names)}")
+            raise TypeError(f"there is no option '{name}': {_OF_SERVE.get(name) or _hint(name, names)}")
 
 
 def _hint(name: str, known: list[str]) -> str:

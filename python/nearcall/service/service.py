@@ -103,7 +103,8 @@ def service(
 
     def declare(target: type[T]) -> type[T]:
         if not isinstance(target, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"@nearcall.service decorates a class, not {target!r}")
+            hint = f"; write @nearcall.service(name={target!r})" if isinstance(target, str) else ""
+            raise TypeError(f"@nearcall.service decorates a class, not {target!r}{hint}")
         declared[target] = Declared(name, tuple(errors), instance, _mentioned(target, scope))
         try:
             _plans[target] = _build(target)
@@ -117,19 +118,25 @@ def service(
     return declare if cls is None else declare(cls)
 
 
+def _mark(decorator: str, method: F, *marks: str) -> F:
+    if not callable(cast(object, method)):
+        raise TypeError(f"@nearcall.{decorator} decorates a method, not {method!r}: write it right above 'def'")
+    for mark in marks:
+        setattr(method, mark, True)
+    return method
+
+
 def oneway(method: F) -> F:
     """Marks a method as one-way: the call returns when it is sent, and nothing comes back, not even an error.
 
     The method's result must be annotated ``-> None``.
     """
-    setattr(method, ONEWAY_MARK, True)
-    return method
+    return _mark("oneway", method, ONEWAY_MARK)
 
 
 def idempotent(method: F) -> F:
     """Marks a method that may be called twice with the effect of once, so that a broken call can be repeated."""
-    setattr(method, IDEMPOTENT_MARK, True)
-    return method
+    return _mark("idempotent", method, IDEMPOTENT_MARK)
 
 
 def no_side_effects(method: F) -> F:
@@ -137,8 +144,7 @@ def no_side_effects(method: F) -> F:
 
     Anything that follows links may call such a method, such as a browser without asking, and caches may keep answers.
     """
-    setattr(method, NO_SIDE_EFFECTS_MARK, True)
-    return idempotent(method)
+    return _mark("no_side_effects", method, NO_SIDE_EFFECTS_MARK, IDEMPOTENT_MARK)
 
 
 def plan_of(cls: type) -> ServicePlan:

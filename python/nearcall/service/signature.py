@@ -276,6 +276,11 @@ def _check_streams(method: ReadMethod, function: Callable[..., Any], own_hints: 
         wanted = "AsyncIterator" if method.is_async else "Iterator"
         name, item = type_name(method.returns), type_name(_item_of(method.returns))
         raise TypeError(f"{where}: yields, so its result must be annotated '-> {wanted}[{item}]', not '-> {name}'")
+    if returned is not None and returned.is_async and inspect.isgeneratorfunction(function):
+        raise TypeError(
+            f"{where}: is 'def' and yields, so it is no asynchronous iterator; write 'async def', or annotate it "
+            f"'-> Iterator[{type_name(returned.item)}]'"
+        )
     if returned is not None and inspect.iscoroutinefunction(function):
         raise TypeError(
             f"{where}: is 'async def' and does not yield, so it is no stream; yield the items, "
