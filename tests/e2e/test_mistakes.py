@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -88,6 +89,35 @@ def test_one_encrypted_url_among_others_is_enough(key: str, certificates: Path) 
         for url in server.urls:
             with nearcall.connect(url, Store) as store:
                 assert store.get("a") == "a"
+
+
+@nearcall.service
+class Mixed:
+    @property
+    def limit(self) -> int:
+        return 3
+
+    @staticmethod
+    def double(n: int) -> int:
+        return 2 * n
+
+    async def _later(self) -> int:
+        return 1
+
+    def soon(self) -> int:
+        later = self._later()
+        with contextlib.closing(later):
+            return later
+
+
+def test_what_is_no_method_is_told_to_be_none(key: str) -> None:
+    with nearcall.Server(Mixed(), f"inproc://{key}") as server, nearcall.connect(server.urls[0], Mixed) as mixed:
+        with pytest.raises(AttributeError, match=r"^Mixed\.double is a static method, which is not served: make it a"):
+            mixed.double(1)
+        with pytest.raises(AttributeError, match=r"^Mixed\.limit is a property, which is not served: "):
+            print(mixed.limit)
+        with pytest.raises(nearcall.Internal, match=r"got coroutine: write 'await' in front of it$"):
+            mixed.soon()
 
 
 def test_metadata_is_a_dict() -> None:

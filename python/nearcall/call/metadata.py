@@ -91,7 +91,7 @@ class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcal
     @overload
     def __init__(self, items: Iterable[MetadataPair] = ()) -> None: ...
     def __init__(self, items: MetadataItems = ()) -> None:
-        if isinstance(items, (str, bytes)):
+        if isinstance(cast("object", items), (str, bytes)):
             raise TypeError(f"metadata is a dict such as {{'user': 'ada'}}, or pairs, not {items!r}")
         super().__init__()
         self._own = encode_metadata(items)

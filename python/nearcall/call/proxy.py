@@ -62,6 +62,8 @@ class Proxy:
         # Not setattr: the server chooses the names of a dynamic client's methods.
         if name in self.__dict__.get("_nearcall_methods", ()):
             return self.__dict__.setdefault(name, self._nearcall_methods[name]())
+        if (kind := _unserved(self._nearcall_cls, name)) is not None:
+            raise AttributeError(f"{self._nearcall_name}.{name} is {kind}, which is not served: make it a method")
         known = dict.fromkeys(name for name in (*self._nearcall_methods, *self.__dict__) if not name.startswith("_"))
         raise no_such_method(self._nearcall_name, self._nearcall_url, name, known)
 
@@ -80,6 +82,17 @@ class Proxy:
 
     def __repr__(self) -> str:
         return f"<{self._nearcall_name} at {self._nearcall_url}>"
+
+
+def _unserved(cls: type | None, name: str) -> str | None:
+    """What that attribute of a service's class is, if it is of a kind that is not served."""
+    if cls is None or name.startswith("_"):
+        return None
+    import inspect  # only on the way to an error
+
+    kinds = {staticmethod: "a static method", classmethod: "a class method", property: "a property"}
+    found = inspect.getattr_static(cls, name, None)
+    return next((words for kind, words in kinds.items() if isinstance(found, kind)), None)
 
 
 _OF_CLIENTS = frozenset({"close", "closed", "connected", "description", "dropped", "peer", "peers", "ping", "service"})

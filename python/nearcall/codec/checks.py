@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import datetime
+import inspect
 import math
 import numbers
 import types
@@ -60,6 +61,8 @@ def outer_type(annotation: Any) -> OuterType:
 def problem_with(value: Any, annotation: Any) -> str:
     """``must be int, got str``."""
     got = describe_value(value)
+    if inspect.iscoroutine(value):
+        got += ": write 'await' in front of it"
     bare = unwrap(annotation)
     if get_origin(bare) is Literal:
         got = short_repr(value)

@@ -103,8 +103,7 @@ def service(
 
     def declare(target: type[T]) -> type[T]:
         if not isinstance(target, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-            hint = f"; write @nearcall.service(name={target!r})" if isinstance(target, str) else ""
-            raise TypeError(f"@nearcall.service decorates a class, not {target!r}{hint}")
+            raise TypeError(f"@nearcall.service decorates a class, not {_shown(target)}")
         declared[target] = Declared(name, tuple(errors), instance, _mentioned(target, scope))
         try:
             _plans[target] = _build(target)
@@ -116,6 +115,10 @@ def service(
         return target
 
     return declare if cls is None else declare(cls)
+
+
+def _shown(target: object) -> str:
+    return f"{target!r}; write @nearcall.service(name={target!r})" if isinstance(target, str) else repr(target)
 
 
 def _mark(decorator: str, method: F, *marks: str) -> F:
