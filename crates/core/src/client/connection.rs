@@ -13,7 +13,9 @@ use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
 use super::awaited::Sleeper;
 use super::leadership::Leadership;
-use super::table::{CallId, SharedTable, Waker};
+use super::shared_table::SharedTable;
+use super::slots::CallId;
+use super::waker::Waker;
 use crate::exports::{Export, Exports, Identity, Methods, Object};
 use crate::flow::{Taken, cost};
 use crate::given::release_payloads;

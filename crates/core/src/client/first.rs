@@ -9,7 +9,7 @@ use nearcall_platform::descriptors;
 
 use super::connection::{Connection, NoEvent};
 use super::receiving::{Leading, SIGNAL_CHECK, slice_until};
-use super::table::CallId;
+use super::slots::CallId;
 
 /// How long a thread that waits for several connections sleeps if another thread receives on one of them: then it
 /// cannot sleep at all connections at once.

@@ -15,8 +15,11 @@ mod received;
 mod receiving;
 mod retries;
 mod sending;
+mod shared_table;
+mod slots;
 mod subchannel;
 mod table;
+mod waker;
 
 pub(crate) use awaited::{Awaited, Sleeper};
 pub use channel::{Balancing, Channel};
@@ -28,5 +31,5 @@ pub use oneway::Passed;
 pub use patience::{COMEBACK, OnChange, Patience};
 pub use received::{Adopter, WakesBy};
 pub use retries::{Cause, Pushback, Retries, RetryPolicy, Tally};
+pub use slots::CallId;
 pub use subchannel::may_pass;
-pub use table::CallId;

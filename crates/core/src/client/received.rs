@@ -14,7 +14,8 @@ use nearcall_wire::Kind;
 use super::awaited::{Awaited, Sleeper};
 use super::connection::{Connection, NoEvent, Receiver};
 use super::receiving::{SIGNAL_CHECK, slice_until};
-use super::table::{CallId, Table};
+use super::slots::CallId;
+use super::table::Table;
 use crate::exports::Exports;
 use crate::sync::Ordering;
 

@@ -9,7 +9,9 @@ use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Roo
 use nearcall_wire::{Failure, Kind, Malformed, flags};
 
 use super::leadership::Lead;
-use super::table::{CallId, SharedTable, Table, Unbegun};
+use super::shared_table::SharedTable;
+use super::slots::CallId;
+use super::table::{Table, Unbegun};
 use super::{Connection, NoEvent};
 
 /// How long a thread sleeps before it looks whether a signal wants its attention.

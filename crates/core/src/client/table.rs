@@ -2,59 +2,19 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::ops::{Deref, DerefMut};
 use std::thread::{Thread, ThreadId};
 
-use nearcall_platform::lock::{Mutex, MutexGuard};
 use nearcall_transport::Incoming;
 use nearcall_wire::{Failure, Kind, Malformed, flags};
 use smallvec::SmallVec;
 
+use super::slots::{CallId, Slots};
+use super::waker::{Waker, Woken};
 use crate::flow::{WINDOW, cost, granted};
 use crate::given::given_in;
-use crate::sync::{AtomicBool, Ordering};
-
-/// A call under way. Its number names a slot and how often the slot was used, so that a late frame for an old call never
-/// reaches a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CallId(u32);
 
 /// Frames of initial metadata that a call may have.
 const MOST_HEADS: u8 = 64;
-const SLOT_BITS: u32 = 20;
-const SLOTS: u32 = 1 << SLOT_BITS;
-/// How many slots of cancelled calls rest before the oldest is used again. A slot has 4096 numbers. If such calls in a
-/// row all used one slot, the late reply to the first would be taken for that to the last of 4096 that the server has
-/// not even read. This many slots have eight million numbers, which no queue holds.
-const RESTING: usize = 2048;
-
-impl CallId {
-    /// The call of that number on the wire.
-    pub(super) fn of(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// The number on the wire.
-    #[must_use]
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    fn slot(self) -> usize {
-        (self.0 & (SLOTS - 1)) as usize
-    }
-}
-
-/// Who is to be told when something arrives for a call.
-#[derive(Debug)]
-pub(super) enum Waker {
-    /// Nobody: the caller looks by itself.
-    None,
-    /// Threads that sleep: one that takes what comes, and one that sends a stream and waits for credit.
-    Threads(SmallVec<[Thread; 1]>),
-    /// The event loop that owns the connection.
-    Loop,
-}
 
 #[derive(Debug)]
 pub(super) struct Call {
@@ -90,9 +50,7 @@ struct Left {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     calls: Vec<Call>,
-    free: Vec<u32>,
-    /// Slots of calls that were given up before their end had come, oldest first.
-    resting: VecDeque<u32>,
+    slots: Slots,
     live: usize,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
@@ -101,101 +59,11 @@ pub(super) struct Table {
     /// Set once, when the connection is lost: every call from then on fails with it.
     pub(super) dead: Option<Failure>,
     /// Threads to wake once the lock is free.
-    woken: Woken,
+    pub(super) woken: Woken,
     /// References in events that nobody will ever read.
     unread: Vec<NonZeroU64>,
     /// References that this side has given with calls that the peer has not read.
     refused: Vec<NonZeroU64>,
-}
-
-/// The table and its lock.
-#[derive(Debug, Default)]
-pub(super) struct SharedTable {
-    table: Mutex<Table>,
-    /// The leader has threads to wake.
-    owes: AtomicBool,
-}
-
-impl SharedTable {
-    #[inline]
-    pub(super) fn lock(&self) -> LockedTable<'_> {
-        LockedTable { table: self.table.lock(), woken: Woken::default() }
-    }
-
-    /// Runs `look` on the locked table, for the leader. Threads that are to be woken sleep on until the leader calls
-    /// [`wake`](SharedTable::wake): a thread woken in the middle of a batch takes the CPU, finds that somebody leads,
-    /// and sleeps again with its next call.
-    #[inline]
-    pub(super) fn leading<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.table.lock();
-        let result = look(&mut table);
-        if !table.woken.0.is_empty() {
-            // Relaxed: read by the leader itself.
-            self.owes.store(true, Ordering::Relaxed);
-        }
-        result
-    }
-
-    /// Wakes the threads for which something was delivered. To be called by the leader before it sleeps, and when it has
-    /// left the lead.
-    #[inline]
-    pub(super) fn wake(&self) {
-        // Relaxed: a later leader finds what an earlier one left, as it took the lock after it.
-        if self.owes() {
-            self.owes.store(false, Ordering::Relaxed);
-            drop(self.lock());
-        }
-    }
-
-    /// Whether there are threads to wake. For the leader.
-    #[inline]
-    pub(super) fn owes(&self) -> bool {
-        // Relaxed: see `wake`.
-        self.owes.load(Ordering::Relaxed)
-    }
-}
-
-/// The locked table. Threads are woken once the lock is free, because they take it themselves.
-pub(super) struct LockedTable<'a> {
-    // In this order: fields are dropped as they are declared.
-    table: MutexGuard<'a, Table>,
-    woken: Woken,
-}
-
-impl Deref for LockedTable<'_> {
-    type Target = Table;
-
-    #[inline]
-    fn deref(&self) -> &Table {
-        &self.table
-    }
-}
-
-impl DerefMut for LockedTable<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Table {
-        &mut self.table
-    }
-}
-
-impl Drop for LockedTable<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if !self.table.woken.0.is_empty() {
-            self.woken = std::mem::take(&mut self.table.woken);
-        }
-    }
-}
-
-/// Threads that are woken when it is dropped.
-#[derive(Debug, Default)]
-struct Woken(SmallVec<[Thread; 2]>);
-
-impl Drop for Woken {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.iter().for_each(Thread::unpark);
-    }
 }
 
 /// The calls with which the peer has certainly not begun when a connection ends.
@@ -223,7 +91,7 @@ impl Table {
             return Err(failure.clone());
         }
         self.live += 1;
-        if let Some(slot) = self.reusable() {
+        if let Some(slot) = self.slots.reusable() {
             let call = &mut self.calls[slot as usize];
             call.live = true;
             call.waker = waker;
@@ -236,16 +104,13 @@ impl Table {
             call.given.extend_from_slice(given);
             return Ok(call.id);
         }
-        let slot = self.calls.len() as u32;
-        // The last number is that of calls without a reply.
-        if slot == SLOTS - 1 {
+        let Some(id) = self.slots.unused() else {
             self.live -= 1;
             return Err(Failure::new(
                 Failure::RESOURCE_EXHAUSTED,
                 "over a million calls are under way on this connection",
             ));
-        }
-        let id = CallId(slot);
+        };
         let call = Call {
             id,
             live: true,
@@ -261,15 +126,6 @@ impl Table {
         };
         self.calls.push(call);
         Ok(id)
-    }
-
-    #[inline]
-    fn reusable(&mut self) -> Option<u32> {
-        let free = self.free.pop();
-        if free.is_none() && (self.resting.len() > RESTING || self.calls.len() as u32 == SLOTS - 1) {
-            return self.resting.pop_front();
-        }
-        free
     }
 
     /// The call, if it is still under way.
@@ -303,18 +159,12 @@ impl Table {
         }
         call.arrived.clear();
         let waker = std::mem::replace(&mut call.waker, Waker::None);
-        // The next use of the slot has another number.
-        call.id = CallId(call.id.0.wrapping_add(SLOTS));
+        call.id = id.next();
         if let Waker::Threads(threads) = waker {
             // Nothing will come for these threads.
             self.woken.0.extend(threads);
         }
-        let slot = id.slot() as u32;
-        if ended {
-            self.free.push(slot);
-        } else {
-            self.resting.push_back(slot);
-        }
+        self.slots.leave(id.slot() as u32, ended);
         self.live -= 1;
     }
 
@@ -363,7 +213,7 @@ impl Table {
     /// [`Malformed`] if the server sends more than it may.
     pub(super) fn deliver(&mut self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
         let Some(event) = arrived else { return Ok(false) };
-        let id = CallId(event.head.call);
+        let id = CallId::of(event.head.call);
         let ends = event.ends_call();
         // The call has ended here, which the peer could not know yet.
         let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else {
@@ -478,9 +328,9 @@ impl Table {
         self.dead = Some(failure.clone());
         let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
         for id in ids {
-            let end = if unbegun.has(id.0) { Incoming::refused } else { Incoming::local };
+            let end = if unbegun.has(id.number()) { Incoming::refused } else { Incoming::local };
             // A call that has ended keeps its own end.
-            let _ = self.deliver(&mut Some(end(id.0, failure)), None);
+            let _ = self.deliver(&mut Some(end(id.number(), failure)), None);
         }
     }
 }
@@ -489,6 +339,7 @@ impl Table {
 mod tests {
     use nearcall_wire::FrameHead;
 
+    use super::super::slots::RESTING;
     use super::*;
 
     #[test]
@@ -518,38 +369,6 @@ mod tests {
             table.end(id);
         }
         assert!(table.calls.len() <= RESTING + 2, "slots are used again");
-    }
-
-    #[test]
-    fn every_thread_that_waits_for_a_call_is_woken_and_no_earlier_than_the_table_is_free() {
-        let table = SharedTable::default();
-        let id = table.lock().begin(Waker::None, false, &[]).expect("alive");
-        let reader = std::thread::current();
-        std::thread::scope(|scope| {
-            let (waits, waiting) = std::sync::mpsc::channel();
-            let sender = scope.spawn({
-                let table = &table;
-                move || {
-                    table.lock().wait(&[id], &std::thread::current());
-                    waits.send(()).expect("the other thread waits for it");
-                    std::thread::park();
-                }
-            });
-            waiting.recv().expect("it waits");
-            let mut locked = table.lock();
-            locked.wait(&[id], &reader);
-            // Taken back, it is in the way of nobody else.
-            locked.wait(&[id], &std::thread::current());
-            locked.stop_waiting(&[id], std::thread::current().id());
-            locked.wait(&[id], &reader);
-            let credit = Incoming::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
-            assert_eq!(locked.deliver(&mut Some(credit), None), Ok(false));
-            assert_eq!(locked.table.woken.0.len(), 2);
-            drop(locked);
-            assert!(table.lock().table.woken.0.is_empty());
-            sender.join().expect("woken");
-        });
-        std::thread::park();
     }
 
     #[test]
