@@ -7,6 +7,7 @@
 
 mod bell;
 mod client;
+mod exchange;
 mod frames;
 mod held;
 mod inflow;
