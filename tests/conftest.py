@@ -31,7 +31,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All that was made until now stays to the end: tests that look for garbage need not look through it each time."""
+    _pass_over_what_stays()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After each file: of every test something is kept to the end, a hundred objects or so."""
+    if nextitem is None or nextitem.path != item.path:
+        _pass_over_what_stays()
+
+
+def _pass_over_what_stays() -> None:
+    """What was made until now stays to the end: tests that look for garbage need not look through it each time."""
     gc.collect()
     gc.freeze()
 
