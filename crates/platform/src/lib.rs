@@ -6,11 +6,13 @@
 //! - [`inheritance`]: descriptors that forked children must not hold;
 //! - [`descriptors`]: pollers, and event descriptors and alarms that wake threads that sleep in them;
 //! - [`sys`]: calls on sockets that the standard library lacks;
+//! - [`closing`] and [`peer_socket`]: letting go of descriptors that others have chosen, and of the sockets they came by;
 //! - [`clock`] and [`cpu`]: the time, the CPU that a thread runs on, and how long a thread has run;
 //! - [`memory`]: how much memory is left;
 //! - [`lifeline`]: lets a process end with another.
 
 pub mod clock;
+pub mod closing;
 pub mod cpu;
 pub mod descriptors;
 pub mod fork;
@@ -18,6 +20,7 @@ pub mod inheritance;
 pub mod lifeline;
 pub mod lock;
 pub mod memory;
+pub mod peer_socket;
 pub mod per_process;
 mod sync;
 pub mod sys;

@@ -11,19 +11,57 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, sockopt,
 };
 
+use crate::closing::close_aside;
+
 /// The most descriptors that are taken from one message. Further ones are closed.
 const MOST_FDS: usize = 4;
 
-/// The result of a read: bytes (0 is the end), and whether descriptors arrived for which this process had no room.
+/// The result of a read: bytes (0 is the end), and what became of descriptors that are not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
     /// Bytes read.
     pub bytes: usize,
     /// Descriptors arrived and were lost, because this process has as many as it may.
     pub lost_fds: bool,
+    /// Descriptors arrived that are no shared memory, and were not kept. Only [`receive_memory`] looks at that.
+    pub foreign_fds: bool,
 }
 
-/// Reads bytes, and the descriptors that were sent with them.
+/// The most descriptors that Linux carries beside one message.
+const MOST_CARRIED: usize = 253;
+
+/// Reads bytes, and the descriptors of shared memory that were sent with them by a peer that may mean harm. Others are
+/// [closed aside](close_aside), and `foreign_fds` says that there were some.
+pub fn receive_memory(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+    memory: &mut Vec<OwnedFd>,
+    flags: RecvFlags,
+) -> rustix::io::Result<Received> {
+    // Room for all of them: the system closes those that it finds no room for here and now.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
+    let before = memory.len();
+    let mut received = receive(socket, into, memory, &mut RecvAncillaryBuffer::new(&mut space), flags)?;
+    for fd in memory.extract_if(before.., |fd| rustix::fs::fcntl_get_seals(fd).is_err()) {
+        received.foreign_fds = true;
+        close_aside(fd);
+    }
+    Ok(received)
+}
+
+/// Has the system refuse whoever wants to send descriptors to this Unix socket, or to one accepted from it: so none has
+/// to be closed. Before Linux 6.16 they arrive.
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let no: libc::c_int = 0;
+    let len = size_of_val(&no) as libc::socklen_t;
+    // An error means that this system does not have the option.
+    // SAFETY: the pointer is to a live local of the size that `len` says.
+    let _ =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const no).cast(), len) };
+}
+
+/// Reads bytes, and the descriptors that were sent with them by a process that is trusted.
 pub fn receive_with_fds(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
@@ -31,15 +69,23 @@ pub fn receive_with_fds(
     flags: RecvFlags,
 ) -> rustix::io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got =
-        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(into)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
+    receive(socket, into, fds, &mut RecvAncillaryBuffer::new(&mut space), flags)
+}
+
+fn receive(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    control: &mut RecvAncillaryBuffer<'_>,
+    flags: RecvFlags,
+) -> rustix::io::Result<Received> {
+    let got = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(into)], control, flags | RecvFlags::CMSG_CLOEXEC)?;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = message {
             fds.extend(received);
         }
     }
-    Ok(Received { bytes: got.bytes, lost_fds: got.flags.contains(ReturnFlags::CTRUNC) })
+    Ok(Received { bytes: got.bytes, lost_fds: got.flags.contains(ReturnFlags::CTRUNC), foreign_fds: false })
 }
 
 /// Sends as many bytes as there is room for, with `fds` beside the first byte. Never waits, and raises no signal.

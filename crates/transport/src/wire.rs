@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nearcall_platform::peer_socket::PeerSocket;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::errors::LinkError;
@@ -33,9 +34,13 @@ pub(crate) trait Wire: Send + Sync + std::fmt::Debug {
 
 /// A socket without encryption.
 #[derive(Debug)]
-pub(crate) struct Plain(pub(crate) OwnedFd);
+pub(crate) struct Plain(pub(crate) PeerSocket);
 
 impl Plain {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self(PeerSocket::new(socket))
+    }
+
     fn flags(wait: bool) -> RecvFlags {
         if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT }
     }

@@ -64,12 +64,12 @@ pub(crate) async fn establish(
     }
     if speaks != Speaks::Nearcall {
         let peer = Peer::of(socket.as_fd());
-        let spoken = speak_http2(url, Plain(socket), peer, false, speaks, options, pace).await?;
+        let spoken = speak_http2(url, Plain::new(socket), peer, false, speaks, options, pace).await?;
         if matches!(spoken, Spoken::Http1) && speaks == Speaks::Http {
             // The server took the start of HTTP/2 for a bad request, and hangs up.
             let Dialled { socket, .. } = url.place().dial(options, pace).await?;
             let peer = Peer::of(socket.as_fd());
-            return pooled(url, http1(url, Plain(socket), peer, false, options)?, version, options);
+            return pooled(url, http1(url, Plain::new(socket), peer, false, options)?, version, options);
         }
         return spoken.connected(url, version);
     }
@@ -83,7 +83,7 @@ pub(crate) async fn establish(
         Some(made)
     };
     let fds: Vec<_> = segment.iter().map(|(_, fd)| fd.as_fd()).collect();
-    let wire = Plain(socket);
+    let wire = Plain::new(socket);
     let welcome = shake_hands(url, &wire, &hello, &fds, pace).await?;
     let peer = memory.peer_of(wire.fd());
     limit_sleep(wire.fd());
@@ -245,7 +245,7 @@ async fn establish_http1(url: &Url, options: &Options, pace: &Pace) -> Result<Ar
     let Dialled { socket, tls, .. } = url.place().dial(options, pace).await?;
     let Some((config, name)) = tls else {
         let peer = Peer::of(socket.as_fd());
-        return http1(url, Plain(socket), peer, false, options);
+        return http1(url, Plain::new(socket), peer, false, options);
     };
     let wire = TlsWire::client(socket, config, name)
         .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None))))?;

@@ -106,7 +106,7 @@ impl Handshake {
                 let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
                 (Carrier::Tls(Box::new(wire)), Stage::Unknown)
             }
-            None => (Carrier::Plain(Plain(socket)), Stage::Ready),
+            None => (Carrier::Plain(Plain::new(socket)), Stage::Ready),
         };
         Ok(Self {
             carrier,
@@ -285,6 +285,7 @@ impl Handshake {
                 Ok(Some(got)) => self.received.extend_from_slice(&into[..got]),
                 Ok(None) => return Ok(false),
                 Err(LinkError::Interrupted) => continue,
+                Err(LinkError::Broken(why)) if matches!(self.carrier, Carrier::Plain(_)) => return Err(Some(why)),
                 Err(error @ LinkError::Exhausted(_)) => return Err(Some(format!("of the server: {error}"))),
                 Err(_) => return Err(self.trouble()),
             }
@@ -295,9 +296,12 @@ impl Handshake {
     fn read(&mut self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
         match &self.carrier {
             Carrier::Tls(wire) => wire.read(into, false),
-            Carrier::Plain(wire) => match sys::receive_with_fds(wire.fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
+            Carrier::Plain(wire) => match sys::receive_memory(wire.fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
                 Ok(Received { lost_fds: true, .. }) if self.fds.is_empty() => {
                     Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
+                }
+                Ok(Received { foreign_fds: true, .. }) => {
+                    Err(LinkError::Broken("the client sent a descriptor that is not shared memory".into()))
                 }
                 Ok(Received { bytes, .. }) => Ok(Some(bytes)),
                 Err(rustix::io::Errno::AGAIN) => Ok(None),
@@ -458,8 +462,8 @@ impl Handshake {
         let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write);
         let mut unread = [0; 4096];
         for _ in 0..=LONGEST_HELLO / unread.len() {
-            match rustix::net::recv(self.fd(), &mut unread, RecvFlags::DONTWAIT) {
-                Ok((_, 1..)) => {}
+            match sys::receive_memory(self.fd(), &mut unread, &mut Vec::new(), RecvFlags::DONTWAIT) {
+                Ok(Received { bytes: 1.., .. }) => {}
                 _ => break,
             }
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_ring::{Mapping, Segment};
 use smallvec::SmallVec;
 
@@ -62,7 +63,7 @@ impl Borrowed {
         references: &[Reference],
         limit: u64,
         inbox: &mut Inbox,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
     ) -> Result<bool, LinkError> {
         if self.parts > 0 {
             // A peer that changes its note in between does not get more parts filled.
@@ -80,7 +81,7 @@ impl Borrowed {
         reference: &Reference,
         limit: u64,
         inbox: &mut Inbox,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
     ) -> Result<bool, LinkError> {
         let Reference { number, offset, len, .. } = *reference;
         if self.known.get(&index_of(number)).is_none_or(|known| known.debt.number() != number) {

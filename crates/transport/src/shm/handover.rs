@@ -2,9 +2,9 @@
 //! before.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nearcall_platform::peer_socket::PeerSocket;
 use smallvec::SmallVec;
 
 use super::lending::{Lending, Loan};
@@ -80,7 +80,7 @@ impl Handover {
         &self,
         payload: &[&'p [u8]],
         room: usize,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
     ) -> Result<Option<Plan<'_, 'p>>, LinkError> {
         if !self.lending.is_possible() || !memory::any() {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Handover {
         piece: &[u8],
         at: u64,
         plan: &mut Plan<'a, '_>,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
     ) -> Result<bool, LinkError> {
         let address = piece.as_ptr().addr();
         let (whose, number, offset) = match find(piece) {

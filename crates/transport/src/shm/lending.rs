@@ -1,10 +1,10 @@
 //! Buffers of this side that the peer has been shown, and those that it is lent now.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use nearcall_platform::fork;
 use nearcall_platform::lock::InnerMutex;
+use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_ring::Segment;
 
 use super::socket::show;
@@ -155,7 +155,7 @@ impl Lending {
     pub(super) fn lend(
         self: &Arc<Self>,
         buffer: &Arc<Buffer>,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
     ) -> Result<Option<Loan<'_>>, LinkError> {
         let memory = buffer.memory();
         let mut state = self.state.lock();
@@ -179,7 +179,7 @@ impl Lending {
         state: &mut State,
         buffer: &Arc<Buffer>,
         memory: &Arc<Memory>,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
     ) -> Result<Option<u32>, LinkError> {
         let size = memory.len() as u64;
         let known = state.index_of(memory);

@@ -1,10 +1,11 @@
 //! A connection over shared memory.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::{clock, fork, sys};
 use nearcall_ring::{Consumer, MappedLane, Record, Segment, SpinBudget, spin};
 use rustix::event::PollFlags;
@@ -94,7 +95,7 @@ pub(crate) fn rings_beyond_all(ring: usize) -> usize {
 impl ShmLink {
     /// `client`: whether the peer is a client.
     pub(crate) fn new(
-        socket: OwnedFd,
+        socket: PeerSocket,
         segment: Segment,
         peer: Peer,
         limits: PeerLimits,

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
 use nearcall_platform::lock::InnerMutex;
+use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_ring::Mapping;
 
 use super::socket::{Announced, Inbox, announce};
@@ -190,7 +191,7 @@ impl SentRegions {
     }
 
     /// Tells the peer of a region that it does not know yet. `false` if there is no room in the socket now.
-    pub(super) fn announce(&mut self, place: Spot, socket: &OwnedFd) -> Result<bool, LinkError> {
+    pub(super) fn announce(&mut self, place: Spot, socket: &PeerSocket) -> Result<bool, LinkError> {
         let region = &mut self.kept[place.at];
         let Some(fd) = &region.fd else { return Ok(true) };
         if !announce(socket, region.id, region.memory.mapping().len() as u64, fd)? {
@@ -274,7 +275,7 @@ impl Mapped {
         note: Note,
         limit: u64,
         inbox: &mut Inbox,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
     ) -> Result<Option<Lease>, LinkError> {
         if note.len > limit {
             return Err(LinkError::Broken(format!(

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::sys::{self, Received};
 use nearcall_ring::Segment;
 use rustix::net::{RecvFlags, SendFlags};
@@ -59,7 +60,7 @@ const MOST_READS_FOR_REGION: usize = 4096;
 
 impl Inbox {
     /// Reads what has arrived. Waits for something if `wait` is set.
-    pub(super) fn read(&mut self, socket: &OwnedFd, wait: bool) -> Result<(), LinkError> {
+    pub(super) fn read(&mut self, socket: &PeerSocket, wait: bool) -> Result<(), LinkError> {
         let mut left = self.read_once(socket, if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT })?;
         for _ in 1..MOST_READS {
             if left != Left::Perhaps {
@@ -75,13 +76,16 @@ impl Inbox {
     }
 
     /// One read.
-    fn read_once(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<Left, LinkError> {
+    fn read_once(&mut self, socket: &PeerSocket, flags: RecvFlags) -> Result<Left, LinkError> {
         let mut buffer = [0; 256];
         let fds = self.fds.len();
-        match sys::receive_with_fds(socket.as_fd(), &mut buffer, &mut self.fds, flags) {
+        match sys::receive_memory(socket.as_fd(), &mut buffer, &mut self.fds, flags) {
             Ok(Received { bytes: 0, .. }) => Err(LinkError::Closed),
             Ok(Received { lost_fds: true, .. }) if self.fds.is_empty() => {
                 Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
+            }
+            Ok(Received { foreign_fds: true, .. }) => {
+                Err(LinkError::Broken("the peer sent a descriptor that is not shared memory".into()))
             }
             Ok(Received { bytes, .. }) => {
                 // A read ends behind a message with a descriptor. Any other short read has emptied the socket.
@@ -130,18 +134,18 @@ impl Inbox {
 
     /// The announced region `id`. The peer sent the announcement before the record that uses the region, so it has
     /// arrived already, even if the peer has hung up since.
-    pub(super) fn region(&mut self, socket: &OwnedFd, id: u32) -> Result<Announced, LinkError> {
+    pub(super) fn region(&mut self, socket: &PeerSocket, id: u32) -> Result<Announced, LinkError> {
         self.find(socket, id, |inbox| &mut inbox.announced)
     }
 
     /// The buffer that was shown under this number. As for a [region](Inbox::region), it has arrived already.
-    pub(super) fn shown(&mut self, socket: &OwnedFd, number: u32) -> Result<Announced, LinkError> {
+    pub(super) fn shown(&mut self, socket: &PeerSocket, number: u32) -> Result<Announced, LinkError> {
         self.find(socket, number, |inbox| &mut inbox.shown)
     }
 
     fn find(
         &mut self,
-        socket: &OwnedFd,
+        socket: &PeerSocket,
         id: u32,
         list: impl Fn(&mut Self) -> &mut Vec<Announced>,
     ) -> Result<Announced, LinkError> {
@@ -158,22 +162,22 @@ impl Inbox {
 }
 
 /// Wakes the peer. If its socket is full of bells, it is being woken already.
-pub(super) fn ring_bell(socket: &OwnedFd) {
+pub(super) fn ring_bell(socket: &PeerSocket) {
     // An error means that the peer is gone, which every receiver notices by itself.
     let _ = rustix::net::send(socket, &[BELL], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Sends the descriptor of a region of `size` bytes to the peer. `false` if the socket is full.
-pub(super) fn announce(socket: &OwnedFd, id: u32, size: u64, region: &OwnedFd) -> Result<bool, LinkError> {
+pub(super) fn announce(socket: &PeerSocket, id: u32, size: u64, region: &OwnedFd) -> Result<bool, LinkError> {
     send_memory(socket, REGION, id, size, region.as_fd())
 }
 
 /// Shows the peer a buffer of `size` bytes under a number. `false` if the socket is full.
-pub(super) fn show(socket: &OwnedFd, number: u32, size: u64, buffer: BorrowedFd<'_>) -> Result<bool, LinkError> {
+pub(super) fn show(socket: &PeerSocket, number: u32, size: u64, buffer: BorrowedFd<'_>) -> Result<bool, LinkError> {
     send_memory(socket, SHOWN, number, size, buffer)
 }
 
-fn send_memory(socket: &OwnedFd, what: u8, id: u32, size: u64, fd: BorrowedFd<'_>) -> Result<bool, LinkError> {
+fn send_memory(socket: &PeerSocket, what: u8, id: u32, size: u64, fd: BorrowedFd<'_>) -> Result<bool, LinkError> {
     let mut note = [0; ANNOUNCEMENT];
     note[0] = what;
     note[1..5].copy_from_slice(&id.to_le_bytes());

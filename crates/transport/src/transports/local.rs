@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks};
-use super::rendezvous::{self, Rendezvous};
+use super::rendezvous::{self, Brings, Rendezvous};
 use crate::options::Options;
 use crate::pace::Pace;
 use crate::peer::Admission;
@@ -39,6 +39,11 @@ impl Local {
         }
     }
 
+    /// What connections bring besides bytes.
+    fn brings(&self) -> Brings {
+        if self.memory == SharedMemory::Never { Brings::Bytes } else { Brings::Descriptors }
+    }
+
     /// The users and groups that the options admit besides this user.
     fn admission(&self, options: &Options) -> Admission {
         if matches!(self.found, Found::At(_)) { options.admission.clone() } else { Admission::default() }
@@ -54,14 +59,14 @@ impl fmt::Display for Local {
 impl Place for Local {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
-            let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), pace).await?;
+            let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), self.brings(), pace).await?;
             Ok(Dialled { socket, memory: self.memory, tls: None, speaks: self.speaks })
         })
     }
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let admission = self.admission(options);
-        let clients = rendezvous::Listening::bind(self, self.meeting(), !admission.is_closed())?;
+        let clients = rendezvous::Listening::bind(self, self.meeting(), !admission.is_closed(), self.brings())?;
         Ok(Bound {
             clients: Box::new(clients),
             place: Arc::new(self.clone()),

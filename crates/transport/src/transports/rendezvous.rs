@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::fork;
-use nearcall_platform::sys::own_uid;
+use nearcall_platform::peer_socket::PeerSocket;
+use nearcall_platform::sys::{self, own_uid};
 use rustix::fs::{FlockOperation, flock};
 
 use super::clients::{Clients, ConnectionPermit, accept_from};
@@ -103,6 +104,24 @@ pub fn named_servers() -> io::Result<(PathBuf, Vec<String>)> {
     Ok((dir, names))
 }
 
+/// What the peer may send over a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Brings {
+    /// Bytes only: descriptors are refused where the system can.
+    Bytes,
+    /// Descriptors, too.
+    Descriptors,
+}
+
+impl Brings {
+    /// Before the socket listens or is connected.
+    fn settle(self, socket: BorrowedFd<'_>) {
+        if self == Self::Bytes {
+            sys::refuse_descriptors(socket);
+        }
+    }
+}
+
 /// A listening Unix socket, and the lock that shows that its server lives.
 #[derive(Debug)]
 pub(crate) struct Listening {
@@ -124,7 +143,12 @@ impl Clients for Listening {
 impl Listening {
     /// Listens at a place, on behalf of `url`. With `open`, all users may try to connect. Replaces the socket file of a
     /// dead server, but not that of a living one.
-    pub(crate) fn bind(url: &impl Display, place: io::Result<Rendezvous>, open: bool) -> io::Result<Self> {
+    pub(crate) fn bind(
+        url: &impl Display,
+        place: io::Result<Rendezvous>,
+        open: bool,
+        brings: Brings,
+    ) -> io::Result<Self> {
         let cannot = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
         let place = place.map_err(cannot)?;
         let mut lock = match &place {
@@ -158,6 +182,7 @@ impl Listening {
             };
             io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
         })?;
+        brings.settle(socket.as_fd());
         if let (Rendezvous::File(path), Some(lock)) = (&place, &mut lock) {
             lock.guards_socket = true;
             // Clients are checked when they connect. The mode only saves other users the attempt.
@@ -283,17 +308,22 @@ pub(crate) async fn dial(
     url: &(impl Display + Sync),
     place: io::Result<Rendezvous>,
     admission: &Admission,
+    brings: Brings,
     pace: &Pace,
 ) -> Result<OwnedFd, ConnectError> {
     let unavailable = |what: String| ConnectError::Unavailable(format!("cannot connect to {url}: {what}"));
     let place = place.map_err(|error| unavailable(error.to_string()))?;
     let connected = match place.address() {
-        Ok(address) => connect(&address, pace).await,
+        Ok(address) => connect(&address, brings, pace).await,
         Err(error) => Err(error),
     };
     match (connected, &place) {
         (Ok(socket), _) => {
-            check_server(url, &Peer::of(socket.as_fd()), socket.as_fd(), admission)?;
+            let checked = check_server(url, &Peer::of(socket.as_fd()), socket.as_fd(), admission);
+            if let Err(error) = checked {
+                drop(PeerSocket::new(socket));
+                return Err(error);
+            }
             Ok(socket)
         }
         (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut(format!(
@@ -346,7 +376,7 @@ fn check_server(
 }
 
 /// Connects, and waits for a place in the server's queue. `WouldBlock` if time ran out.
-async fn connect(address: &SocketAddr, pace: &Pace) -> io::Result<OwnedFd> {
+async fn connect(address: &SocketAddr, brings: Brings, pace: &Pace) -> io::Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
     let address = match (address.as_pathname(), address.as_abstract_name()) {
         (Some(path), _) => SocketAddrUnix::new(path)?,
@@ -354,6 +384,7 @@ async fn connect(address: &SocketAddr, pace: &Pace) -> io::Result<OwnedFd> {
         (None, None) => return Err(io::ErrorKind::InvalidInput.into()),
     };
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    brings.settle(socket.as_fd());
     let attempt = |end: Instant| {
         // The kernel limits the wait for a place in the queue by the timeout for sending.
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));

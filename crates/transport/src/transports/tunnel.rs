@@ -34,7 +34,7 @@ pub(super) async fn tunnel(
         request.push_str("\r\n");
     }
     request.push_str("\r\n");
-    let wire = Plain(socket);
+    let wire = Plain::new(socket);
     pace.send_all(&wire, request.as_bytes(), &[]).await.map_err(trouble)?;
     let mut answer = Vec::new();
     // Byte by byte: what follows the empty line comes from the server.
@@ -54,7 +54,7 @@ pub(super) async fn tunnel(
     let said = line.split_once(' ').map_or("", |(_, rest)| rest);
     let text = failed(&format!("it answered {}", shown(said)));
     match said.get(..3).and_then(|code| code.parse::<u16>().ok()) {
-        Some(200..=299) => Ok(wire.0),
+        Some(200..=299) => Ok(wire.0.into_socket()),
         Some(407) => Err(ConnectError::Untrusted(format!(
             "{text}; give it a user and a password: http://user:password@host:port"
         ))),
