@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 import struct
 import threading
@@ -20,10 +21,11 @@ import pytest
 import nearcall
 
 from ..survival.hostile import Echo
-from ..survival.raw_shm import End
+from ..survival.raw_shm import SHOWN_SEALS, End
 from ..survival.test_hostile_shm_server import Host
 from .frames import CALL, frame, hello
-from .raw import PAGE, RING, MemoryPeer, memfd
+from .raw import PAGE, PATIENCE, RING, MemoryPeer, memfd
+from .services import Target
 from .target import Attack, Scene, Table, every
 
 TABLE = Table(("shm", "unix"))
@@ -136,6 +138,28 @@ def closing_waits_for_many_beside_one_byte(scene: Scene) -> None:
     lingering(scene).give(peer.socket, b"B", *several)
     for fd in several:
         os.close(fd)
+
+
+@TABLE.add("shm")
+def descriptors_of_memory_that_nobody_uses(scene: Scene) -> None:
+    """As many as each connection may announce and show, until the server could have no other."""
+    server = scene.server.pid
+    before = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    scene.keep(lambda: resource.prlimit(server, resource.RLIMIT_NOFILE, before))
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (256, before[1]))
+    region, buffer = memfd(1 << 16), memfd(1 << 16, SHOWN_SEALS)
+    with nearcall.connect(scene.url, Target, timeout=PATIENCE) as honest:
+        for _ in range(20):
+            peer = scene.connect()
+            with contextlib.suppress(OSError):
+                for number in range(60):
+                    socket.send_fds(peer.socket, [struct.pack("<BIQ", ord("R"), number, 1 << 16)], [region])
+                for number in range(30):
+                    socket.send_fds(peer.socket, [struct.pack("<BIQ", ord("S"), number, 1 << 16)], [buffer])
+            # Its message needs a descriptor, too.
+            assert honest.length(memoryview(bytes(1 << 20))) == 1 << 20
+    os.close(region)
+    os.close(buffer)
 
 
 @every(TABLE)

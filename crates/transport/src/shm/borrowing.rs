@@ -160,7 +160,7 @@ impl Borrowed {
 
     /// The peer has shown a buffer. It replaces the buffer with the same number modulo [`Segment::BUFFERS`].
     fn learn(&mut self, shown: Announced) -> Result<(), LinkError> {
-        let Announced { id: number, size, fd } = shown;
+        let Announced { id: number, size, fd, .. } = shown;
         Mapping::check_shown(fd.as_fd(), size)?;
         let debt = Debt::new(self.segment.clone(), self.link, number);
         let known = Known { debt, size, fd: Some(fd), window: None, present: Vec::new() };

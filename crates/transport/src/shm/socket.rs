@@ -8,13 +8,16 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::LazyLock;
 
 use nearcall_platform::peer_socket::PeerSocket;
+use nearcall_platform::per_process::{Mine, PerProcess};
 use nearcall_platform::sys::{self, Received};
 use nearcall_ring::Segment;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::errors::{LinkError, NO_DESCRIPTOR};
+use crate::sync::{AtomicU64, Ordering};
 
 const BELL: u8 = b'B';
 const REGION: u8 = b'R';
@@ -24,12 +27,47 @@ const ANNOUNCEMENT: usize = 13;
 /// Regions that a peer may announce before it uses them.
 const MOST_ANNOUNCED: usize = 64;
 
+/// While peers' descriptors that no note has named yet are more than this part of those that this process may have, none
+/// of them may have more than [`FEW_ANNOUNCED`] of each kind.
+const PART_UNUSED: u64 = 4;
+const FEW_ANNOUNCED: usize = 4;
+
+/// Descriptors of all connections of this process that no note has named yet.
+static UNUSED: LazyLock<PerProcess<AtomicU64>> = LazyLock::new(|| PerProcess::new(AtomicU64::default));
+
+/// One of them.
+#[derive(Debug)]
+struct Unused(Mine<AtomicU64>);
+
+impl Unused {
+    fn new() -> Self {
+        let count = UNUSED.get();
+        // Relaxed: a number that nothing else follows from, here and below.
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+
+    /// Whether they leave too little room for others' descriptors.
+    fn are_many() -> bool {
+        // Asked anew: it may change while this process runs.
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        most.is_some_and(|most| UNUSED.get().load(Ordering::Relaxed) >= most / PART_UNUSED)
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A region that the peer has made, or a buffer that it shows, before it is mapped.
 #[derive(Debug)]
 pub(super) struct Announced {
     pub(super) id: u32,
     pub(super) size: u64,
     pub(super) fd: OwnedFd,
+    _unused: Unused,
 }
 
 /// The receiving half of the socket: sorts what arrives.
@@ -121,10 +159,10 @@ impl Inbox {
                         REGION => (&mut self.announced, MOST_ANNOUNCED),
                         _ => (&mut self.shown, Segment::BUFFERS),
                     };
-                    if list.len() >= most {
+                    if list.len() >= most || list.len() >= FEW_ANNOUNCED && Unused::are_many() {
                         return Err(LinkError::Broken("the peer announces shared memory that it does not use".into()));
                     }
-                    list.push(Announced { id, size, fd: self.fds.remove(0) });
+                    list.push(Announced { id, size, fd: self.fds.remove(0), _unused: Unused::new() });
                 }
                 _ => return Err(LinkError::Broken("the peer sent something unknown on the rendezvous socket".into())),
             }
