@@ -9,6 +9,9 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::LazyLock;
 use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt;
 
 use crate::lock::InnerMutex;
 use crate::per_process::PerProcess;
@@ -24,8 +27,11 @@ struct Closing {
     threads: usize,
 }
 
-/// Closes a descriptor on another thread, for that may take as long as its peer likes.
+/// Closes a descriptor on another thread, for that may take as long as its peer likes. A socket of the network is told to
+/// wait for nothing: so a peer would have to take more trouble to leave descriptors here than one for each.
 pub fn close_aside(fd: OwnedFd) {
+    // An error means that it is no socket.
+    let _ = sockopt::set_socket_linger(&fd, Some(Duration::ZERO));
     let closing = CLOSING.get();
     {
         let mut closing = closing.lock();
