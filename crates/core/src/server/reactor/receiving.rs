@@ -6,6 +6,7 @@ use std::sync::Arc;
 use nearcall_transport::{Incoming, LinkError};
 use nearcall_wire::Metadata;
 
+use super::readable::Readable;
 use super::{FRAMES_PER_POLL, PART, Reactor, flush};
 use crate::client::Awaited;
 use crate::server::inbound::{Inbound, Routed, StallReason};
@@ -166,21 +167,21 @@ impl Reactor {
 
     /// Looks at a client from now on. The caller has marked the client as listed.
     pub(super) fn list(&mut self, client: Arc<Inbound<Request>>) {
-        if client.connection.link.is_memory() {
-            self.memory.push(client);
-        } else {
-            self.sockets_active = true;
-            self.readable.push(client);
-        }
+        self.list_with(Readable::push, client);
     }
 
     /// The same, for a client that had nothing to read until now.
     pub(super) fn list_new(&mut self, client: Arc<Inbound<Request>>) {
+        self.list_with(Readable::push_new, client);
+    }
+
+    #[inline]
+    fn list_with(&mut self, push: fn(&mut Readable, Arc<Inbound<Request>>), client: Arc<Inbound<Request>>) {
         if client.connection.link.is_memory() {
             self.memory.push(client);
         } else {
             self.sockets_active = true;
-            self.readable.push_new(client);
+            push(&mut self.readable, client);
         }
     }
 

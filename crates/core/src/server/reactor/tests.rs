@@ -119,6 +119,14 @@ impl Scene {
         Self::spinning(calls, Duration::ZERO)
     }
 
+    /// A server whose client has read all and called nothing.
+    fn quiet() -> Self {
+        let scene = Self::new(0);
+        scene.read();
+        scene.server.reactor.lock().poll_events(Some(Duration::ZERO));
+        scene
+    }
+
     /// A server that spins for so long.
     fn spinning(calls: u32, time: Duration) -> Self {
         let options = Options { spin: SpinPolicy::Fixed(time), ..Options::default() };
@@ -245,10 +253,8 @@ fn calls_that_waited_do_not_keep_others_waiting() {
 /// Clients that had nothing to say until now, and those that say more and more, take turns.
 #[test]
 fn whoever_calls_now_and_then_waits_for_one_call_of_the_others() {
-    let scene = Scene::new(0);
-    scene.read();
+    let scene = Scene::quiet();
     let mut reactor = scene.server.reactor.lock();
-    reactor.poll_events(Some(Duration::ZERO));
     let others: Vec<_> = (1..=3).map(|_| Scene::new(0)).collect();
     for (token, other) in (TOKEN + 1..).zip(&others) {
         other.read();
@@ -267,10 +273,8 @@ fn whoever_calls_now_and_then_waits_for_one_call_of_the_others() {
 /// A thread that holds the interpreter comes back to let others have it, however much there is that is no request.
 #[test]
 fn a_look_ends_though_more_is_here() {
-    let scene = Scene::new(0);
-    scene.read();
+    let scene = Scene::quiet();
     let mut reactor = scene.server.reactor.lock();
-    reactor.poll_events(Some(Duration::ZERO));
     let cancel = || Incoming::new(FrameHead::new(Kind::Cancel, 1), &[]);
     scene.link.frames.lock().extend((0..3 * FRAMES_PER_POLL).map(|_| cancel()));
     scene.call(7);
@@ -341,10 +345,8 @@ const FOR_EVER: Duration = Duration::from_secs(3600);
 
 #[test]
 fn who_waits_for_a_reply_takes_it_from_its_connection_and_leaves_what_comes_behind_it() {
-    let scene = Scene::new(0);
-    scene.read();
+    let scene = Scene::quiet();
     let mut reactor = scene.server.reactor.lock();
-    reactor.poll_events(Some(Duration::ZERO));
     assert_eq!(number(reactor.poll()), None, "the client is not looked at any more");
     // The poller is told of nothing: both were read with one look.
     scene.link.frames.lock().extend([reply(3), call(4)]);

@@ -26,7 +26,7 @@ use crate::server::work::Work;
 const KEPT_STANDBY: usize = 2;
 
 /// How often a worker looks at the connections before it lets the caller see to what else there is.
-const MOST_LOOKS: u32 = 256;
+const MOST_ROUNDS: u32 = 256;
 
 /// How many calls for which nobody waits any more a worker takes out of the queue at once.
 const MOST_GIVEN_UP: u32 = 64;
@@ -101,15 +101,7 @@ impl Worker {
             self.waited = Some((work.client(), Instant::now()));
             return Some(work);
         }
-        if server.shared.leadership.is_mine() { self.look() } else { None }
-    }
-
-    /// One look at the connections, for a thread that holds the lead. Notes whether there may be more.
-    fn look(&mut self) -> Option<Work> {
-        let look = self.server.reactor.lock().look();
-        self.more = !matches!(look, Look::Nothing);
-        let Look::Work(work) = look else { return None };
-        self.server.accept(work)
+        if server.shared.leadership.is_mine() { server.look(&mut self.more) } else { None }
     }
 
     /// Call this when the handler of the last work has returned. `turn` is the turn of a one-way request: then this
@@ -126,8 +118,8 @@ impl Worker {
 
     /// Waits until there may be work for this worker. `spawn` starts one more worker thread.
     pub fn wait(&mut self, spawn: &dyn Fn()) -> Next {
-        let server = Arc::clone(&self.server);
-        for _ in 0..MOST_LOOKS {
+        let Self { server, more, .. } = self;
+        for _ in 0..MOST_ROUNDS {
             if server.is_stopped() {
                 server.release();
                 return Next::End;
@@ -143,15 +135,14 @@ impl Worker {
                 if server.may_dequeue() {
                     return Next::Look;
                 }
-                let work = if self.more { self.look() } else { self.wait_for() };
-                let Some(work) = work else {
-                    if self.more {
-                        continue;
+                match if *more { server.look(more) } else { server.wait_for(more) } {
+                    Some(work) => {
+                        server.shared.leadership.starting();
+                        return Next::Work(work);
                     }
-                    return Next::Look;
-                };
-                server.shared.leadership.starting();
-                return Next::Work(work);
+                    None if *more => continue,
+                    None => return Next::Look,
+                }
             }
             if server.shared.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
                 return Next::End;
@@ -166,23 +157,6 @@ impl Worker {
             server.shared.standby.fetch_sub(1, Ordering::AcqRel);
         }
         Next::Look
-    }
-
-    /// Sleeps until something comes, for a thread that holds the lead.
-    fn wait_for(&mut self) -> Option<Work> {
-        let server = &*self.server;
-        // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
-        let patience = server.lacks_workers().then_some(STUCK);
-        // Relaxed: see `leaves_to_caller`. The flag may be that of a thread that received before.
-        server.woke_caller.store(false, Ordering::Relaxed);
-        let work = server.reactor.lock().wait_for(patience);
-        server.tell_stuck();
-        if work.is_none() && server.leaves_to_caller() {
-            server.shared.leadership.offer();
-        }
-        let work = work?;
-        self.more = true;
-        server.accept(work)
     }
 }
 
@@ -200,6 +174,30 @@ pub(super) fn is_worker_of(server: *const Server) -> bool {
 }
 
 impl Server {
+    /// One look at the connections, for a worker that holds the lead. Notes whether there may be more.
+    fn look(&self, more: &mut bool) -> Option<Work> {
+        let look = self.reactor.lock().look();
+        *more = !matches!(look, Look::Nothing);
+        let Look::Work(work) = look else { return None };
+        self.accept(work)
+    }
+
+    /// Sleeps until something comes, for a worker that holds the lead. Notes whether there may be more.
+    fn wait_for(&self, more: &mut bool) -> Option<Work> {
+        // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
+        let patience = self.lacks_workers().then_some(STUCK);
+        // Relaxed: see `leaves_to_caller`. The flag may be that of a thread that received before.
+        self.woke_caller.store(false, Ordering::Relaxed);
+        let work = self.reactor.lock().wait_for(patience);
+        self.tell_stuck();
+        if work.is_none() && self.leaves_to_caller() {
+            self.shared.leadership.offer();
+        }
+        let work = work?;
+        *more = true;
+        self.accept(work)
+    }
+
     /// Takes in work that the calling worker has received. Returns work that the worker is to run at once; if as many
     /// handlers run as may, queues it instead. Hands requests for coroutines to the event loop, and lets native
     /// handlers answer theirs.
