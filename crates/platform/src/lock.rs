@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use lock_api::{GuardNoSend, RawMutex, RawMutexTimed};
 
-use crate::sync::{self, AtomicU32, Instant, Ordering, SPINS, YIELDS, held, sleep, wake};
+use crate::sync::{self, AtomicU32, Instant, Ordering, SPINS, YIELDS, held, outer, sleep, wake};
 
 /// A mutex. It is not poisoned: a panic is a bug in this project, and ends the call or the process anyway.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
 /// A mutex for threads that may hold another one, held no longer than some copying takes. A thread that waits for it
 /// keeps the interpreter, because a thread with a lock must not wait for the interpreter.
-pub type InnerMutex<T> = lock_api::Mutex<RawLock<true>, T>;
+pub type InnerMutex<T> = lock_api::Mutex<RawLock<INNER>, T>;
+/// A mutex under which a thread takes others that are a [`Mutex`] to threads without it. Such a thread waits for these
+/// as for an [`InnerMutex`].
+pub type OuterMutex<T> = lock_api::Mutex<RawLock<OUTER>, T>;
 /// Holds a [`Mutex`] until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
@@ -25,10 +28,25 @@ const HELD: u32 = 1;
 /// Held, and a thread may sleep until it is free.
 const AWAITED: u32 = 2;
 
-/// The state of a [`Mutex`], or of an [`InnerMutex`].
-pub struct RawLock<const INNER: bool = false>(AtomicU32);
+/// The kind of a [`Mutex`].
+const PLAIN: u8 = 0;
+/// The kind of an [`InnerMutex`].
+const INNER: u8 = 1;
+/// The kind of an [`OuterMutex`].
+const OUTER: u8 = 2;
 
-impl<const INNER: bool> RawLock<INNER> {
+/// The state of a mutex of one of the three kinds.
+pub struct RawLock<const KIND: u8 = PLAIN>(AtomicU32);
+
+impl<const KIND: u8> RawLock<KIND> {
+    #[inline]
+    fn note_taken() {
+        held::taken();
+        if KIND == OUTER {
+            outer::taken();
+        }
+    }
+
     #[cold]
     fn lock_contended(&self, until: Option<Instant>) -> bool {
         for look in 0..SPINS + YIELDS {
@@ -50,19 +68,19 @@ impl<const INNER: bool> RawLock<INNER> {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            if INNER {
+            if KIND == INNER || outer::here() {
                 sleep(&self.0, AWAITED, left);
             } else {
                 around_sleep(&mut || sleep(&self.0, AWAITED, left));
             }
         }
-        held::taken();
+        Self::note_taken();
         true
     }
 }
 
 // SAFETY: `lock` and `try_lock` succeed only when they change the word from FREE, and only `unlock` changes it to FREE.
-unsafe impl<const INNER: bool> RawMutex for RawLock<INNER> {
+unsafe impl<const KIND: u8> RawMutex for RawLock<KIND> {
     // lock_api asks for a constant. It is only ever copied into a new lock.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(AtomicU32::new(FREE));
@@ -80,7 +98,7 @@ unsafe impl<const INNER: bool> RawMutex for RawLock<INNER> {
         // Acquire: after the Release of `unlock`.
         let taken = self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if taken {
-            held::taken();
+            Self::note_taken();
         }
         taken
     }
@@ -88,6 +106,9 @@ unsafe impl<const INNER: bool> RawMutex for RawLock<INNER> {
     #[inline]
     unsafe fn unlock(&self) {
         held::freed();
+        if KIND == OUTER {
+            outer::freed();
+        }
         // Release: before the Acquire of `try_lock` and `lock_contended`.
         if self.0.swap(FREE, Ordering::Release) == AWAITED {
             wake(&self.0, 1);
@@ -102,7 +123,7 @@ unsafe impl<const INNER: bool> RawMutex for RawLock<INNER> {
 }
 
 // SAFETY: as for `RawMutex`.
-unsafe impl<const INNER: bool> RawMutexTimed for RawLock<INNER> {
+unsafe impl<const KIND: u8> RawMutexTimed for RawLock<KIND> {
     type Duration = Duration;
     type Instant = Instant;
 

@@ -66,3 +66,27 @@ pub(crate) mod held {
         0
     }
 }
+
+/// Whether this thread holds an outer lock.
+pub(crate) mod outer {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How many, since a thread may serve one server inside a handler of another.
+        static OUTER: Cell<u32> = const { Cell::new(0) };
+    }
+
+    #[inline]
+    pub(crate) fn taken() {
+        OUTER.set(OUTER.get() + 1);
+    }
+
+    #[inline]
+    pub(crate) fn freed() {
+        OUTER.set(OUTER.get() - 1);
+    }
+
+    pub(crate) fn here() -> bool {
+        OUTER.get() > 0
+    }
+}

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors;
-use nearcall_platform::lock::Mutex;
+use nearcall_platform::lock::{Mutex, OuterMutex};
 use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Limits, Welcome};
 
@@ -80,7 +80,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Server {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
-    reactor: Mutex<Reactor>,
+    reactor: OuterMutex<Reactor>,
     /// A hook has called [`Server::stop`], which does not wait for that hook.
     in_hook: AtomicBool,
     /// How many requests for the event loop have come since the last one for a worker.
@@ -155,7 +155,7 @@ impl Server {
         Ok(Self {
             shared,
             directory,
-            reactor: Mutex::new(reactor),
+            reactor: OuterMutex::new(reactor),
             in_hook: AtomicBool::new(false),
             loop_run: AtomicUsize::new(0),
             adoptions,
