@@ -142,15 +142,15 @@ def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
     if os.environ.get("NEARCALL_HOSTILE_SECONDS"):
         terminalreporter.line(
             f"{'attack':<58} {'over':<5} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'longest':>8} {'machine':>8} "
-            f"{'+ Python':>8} {'grown':>9}"
+            f"{'+ Python':>8} {'handlers':>8} {'grown':>9}"
         )
         for row in rows:
-            names = ("calls", "p50", "p99", "longest", "machine", "interpreter")
-            calls, p50, p99, longest, machine, interpreter = (row.get(name, 0) for name in names)
+            names = ("calls", "p50", "p99", "longest", "machine", "interpreter", "handlers")
+            calls, p50, p99, longest, machine, interpreter, handlers = (row.get(name, 0) for name in names)
             terminalreporter.line(
                 f"{row['attack']:<58} {row['transport']:<5} {calls:>6} {1000 * p50:>8.2f} {1000 * p99:>8.2f} "
                 f"{1000 * longest:>8.1f} {1000 * machine:>8.2f} {1000 * interpreter:>8.2f} "
-                f"{row.get('grown', 0) >> 20:>5} MiB"
+                f"{1000 * handlers:>8.2f} {row.get('grown', 0) >> 20:>5} MiB"
                 f"{'  ' + row['complaints'][0][:160] if row['complaints'] else ''}"
             )
     well = [row for row in rows if not row["complaints"]]
@@ -166,9 +166,11 @@ def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
     if slow:
         # A call needs the interpreter twice and the sleeping thread once.
         late = [row for row in slow if max(row["machine"], row["interpreter"]) >= row["p99"] / 2]
-        own = sorted(f"{row['attack']} over {row['transport']}" for row in slow if row not in late)
+        napped = [row for row in slow if row not in late and row["handlers"] >= row["p99"] / 2]
+        own = sorted(f"{row['attack']} over {row['transport']}" for row in slow if row not in late + napped)
         terminalreporter.line(
             f"the p99 was {1000 * _GOAL:g} ms or more beside {len(slow)} attacks; in {len(late)} of them a thread "
             "that only sleeps, in a process of its own or in the server's, was late by half as much or more (columns "
-            f"'machine' and '+ Python'); in {len(own)} it was not: {', '.join(own) or 'none'}"
+            f"'machine' and '+ Python'); in {len(napped)} more every worker of the server slept in a handler for as "
+            f"long ('handlers'); in {len(own)} neither: {', '.join(own) or 'none'}"
         )

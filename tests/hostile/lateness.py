@@ -26,17 +26,27 @@ _LENGTH = _COUNT.size + MOST * _LATE.size
 _PR_SET_PDEATHSIG = 1
 
 
+class Notes:
+    """A file of a :class:`Lateness`, for the process that writes it."""
+
+    def __init__(self, path: str) -> None:
+        with open(path, "r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), _LENGTH)
+        self._count = 0
+
+    def add(self, seconds: float) -> None:
+        _LATE.pack_into(self._memory, _COUNT.size + self._count % MOST * _LATE.size, seconds)
+        self._count += 1
+        _COUNT.pack_into(self._memory, 0, self._count)
+
+
 def record(path: str) -> None:
     """Sleeps and notes in a file how late it woke, in seconds, for as long as the process lives."""
-    with open(path, "r+b") as file:
-        memory = mmap.mmap(file.fileno(), _LENGTH)
-    count = 0
+    notes = Notes(path)
     while True:
         due = time.monotonic() + PACE
         time.sleep(PACE)
-        _LATE.pack_into(memory, _COUNT.size + count % MOST * _LATE.size, time.monotonic() - due)
-        count += 1
-        _COUNT.pack_into(memory, 0, count)
+        notes.add(time.monotonic() - due)
 
 
 def record_aside(path: str) -> None:
@@ -45,7 +55,7 @@ def record_aside(path: str) -> None:
 
 
 class Lateness:
-    """What such a thread has noted, as the tests read it."""
+    """What such a thread has noted, or handlers of their naps, as the tests read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,8 +73,8 @@ class Lateness:
         self._begun = self._count()
 
     def after(self, later: int) -> float:
-        """Seconds by which the latest look was late, since ``begin``, but for so many that were later still; 0 if there
-        were not so many looks.
+        """The most seconds that were noted since ``begin``, but for so many that were more still; 0 if there were no
+        more than those.
 
         Both the calls and the looks are fewer where they are held up, and not by the same share. So the honest client's
         p99, which so many calls exceed, stands beside this, and not beside a p99 of the looks.

@@ -11,9 +11,11 @@ import sys
 from typing import Any
 
 import nearcall
+from nearcall.server.server import DEFAULT_MAX_CONCURRENCY
 
 from ..e2e.process import serve_encrypted
 from .lateness import record_aside
+from .naps import record_naps
 from .services import TOKEN, served_at
 
 MAX_MEMORY = 96 << 20
@@ -34,8 +36,9 @@ def main() -> None:
     options = {"handshake_timeout": HANDSHAKE_TIMEOUT, **json.loads(sys.argv[1])}
     if knows_max_memory():
         options.setdefault("max_memory", MAX_MEMORY)
-    if lateness := options.pop("lateness", None):
-        record_aside(lateness)
+    if clocks := options.pop("clocks", None):
+        record_aside(clocks["interpreter"])
+        record_naps(clocks["handlers"], options.get("max_concurrency", DEFAULT_MAX_CONCURRENCY))
     if options.pop("token", False):
         options["interceptors"] = [nearcall.auth.token(TOKEN)]
 

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 import nearcall
 
+from .naps import nap
+
 SECRET = b"this-belongs-to-another-connection!"
 TOKEN = "let-me-in"
 
@@ -59,7 +61,7 @@ class Target:
 
     def nap(self, seconds: float) -> None:
         self._naps += 1
-        time.sleep(seconds)
+        nap(seconds)
 
     def naps_and_notes(self) -> tuple[int, int]:
         """How many of them were begun."""
@@ -165,7 +167,7 @@ class Target:
     @nearcall.oneway
     def slow_note(self, data: bytes) -> None:
         self._notes += 1
-        time.sleep(0.001)
+        nap(0.001)
 
     @nearcall.oneway
     def fail(self, text: str) -> None:
@@ -210,7 +212,7 @@ class Messages:
         return bytes(size)
 
     def nap(self, seconds: float) -> None:
-        time.sleep(seconds)
+        nap(seconds)
 
     async def hold(self, data: bytes, seconds: float) -> int:
         """Keeps its argument for a while, and no thread."""

@@ -54,11 +54,11 @@ class Server:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         self.options = options
         self._log = tempfile.NamedTemporaryFile(prefix="nc-hostile-", suffix=".log")  # noqa: SIM115 - as long as this
-        self.lateness: Lateness | None = None
+        self.clocks: dict[str, Lateness] = {}
         given = options
         if SECONDS:
-            self.lateness = Lateness(Path(f"{self._log.name}.late"))
-            given = options | {"lateness": str(self.lateness.path)}
+            self.clocks = {name: Lateness(Path(f"{self._log.name}.{name}")) for name in ("interpreter", "handlers")}
+            given = options | {"clocks": {name: str(clock.path) for name, clock in self.clocks.items()}}
         program = "from tests.hostile.server import main; main()"
         self._process = WarmProcess(program, json.dumps(given), url, stdin=subprocess.DEVNULL, stderr=self._log)
         try:
@@ -127,9 +127,8 @@ class Server:
         self._process.wait(10)
         if self._process.stdout is not None:
             self._process.stdout.close()
-        if self.lateness is not None:
-            self.lateness.close()
-            self.lateness = None
+        while self.clocks:
+            self.clocks.popitem()[1].close()
         self._log.close()
 
     def close(self) -> None:
@@ -305,7 +304,7 @@ class Trial:
         self.attack = attack
         self.server = server
         self.transport = transport
-        self.clocks = {"machine": machine, "interpreter": server.lateness}
+        self.clocks = server.clocks if machine is None else {"machine": machine} | server.clocks
         self.complaints: list[str] = []
         self.row: dict[str, Any] = {"attack": attack.name, "transport": transport}
 
@@ -320,8 +319,7 @@ class Trial:
         log = server.log_size()
         server.honest.begin()
         for clock in self.clocks.values():
-            if clock is not None:
-                clock.begin()
+            clock.begin()
         scene = Scene(server, self.transport)
         begun = time.monotonic()
         try:
@@ -370,7 +368,7 @@ class Trial:
             time.sleep(0.005)
         row |= {name: report[name] for name in ("calls", "p50", "p99", "longest", "failures")}
         later = report["later_than_p99"]
-        row |= {name: clock.after(later) for name, clock in self.clocks.items() if clock is not None}
+        row |= {name: clock.after(later) for name, clock in self.clocks.items()}
         row["grown"] = max(row.get("grown", 0), server.resident("VmHWM") - server.at_rest)
         if report["failures"]:
             self.complain(f"{when}: {report['failures']} honest calls failed: {report['first_failures']}", broken=True)
