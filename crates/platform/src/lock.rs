@@ -39,6 +39,15 @@ const OUTER: u8 = 2;
 pub struct RawLock<const KIND: u8 = PLAIN>(AtomicU32);
 
 impl<const KIND: u8> RawLock<KIND> {
+    /// To be called before the lock is waited for. In debug builds a thread that holds another lock is checked as if it
+    /// had to sleep now: mostly the lock is free, and no test would see what happens when it is not.
+    #[inline]
+    fn may_wait() {
+        if cfg!(debug_assertions) && KIND != INNER && held::here() > 0 && !outer::here() {
+            around_sleep(&mut || ());
+        }
+    }
+
     #[inline]
     fn note_taken() {
         held::taken();
@@ -88,6 +97,7 @@ unsafe impl<const KIND: u8> RawMutex for RawLock<KIND> {
 
     #[inline]
     fn lock(&self) {
+        Self::may_wait();
         if !self.try_lock() {
             self.lock_contended(None);
         }
@@ -129,11 +139,13 @@ unsafe impl<const KIND: u8> RawMutexTimed for RawLock<KIND> {
 
     #[inline]
     fn try_lock_for(&self, timeout: Duration) -> bool {
+        Self::may_wait();
         self.try_lock() || self.lock_contended(Instant::now().checked_add(timeout))
     }
 
     #[inline]
     fn try_lock_until(&self, timeout: Instant) -> bool {
+        Self::may_wait();
         self.try_lock() || self.lock_contended(Some(timeout))
     }
 }

@@ -170,20 +170,22 @@ impl LoopRequest {
         Self { state: Mutex::new(State::UnderWay(call)), key }
     }
 
+    /// The call, to be looked at outside the lock; its description if it is over.
+    fn look(&self) -> Result<Arc<LoopCall>, Call> {
+        match &*self.state.lock() {
+            State::UnderWay(call) => Ok(Arc::clone(call)),
+            State::Over(call) => Err(call.clone()),
+        }
+    }
+
     fn under_way(&self, py: Python<'_>) -> PyResult<Arc<LoopCall>> {
-        let name = match &*self.state.lock() {
-            State::UnderWay(call) => return Ok(Arc::clone(call)),
-            State::Over(call) => call.method().to_owned(),
-        };
-        Err(call_over(py, &name))
+        self.look().map_err(|call| call_over(py, call.method()))
     }
 
     /// The call is over: keeps its description in its place.
     pub(crate) fn let_go(&self) {
-        let over = match &*self.state.lock() {
-            State::UnderWay(call) => State::Over(call.described()),
-            State::Over(_) => return,
-        };
+        let Ok(call) = self.look() else { return };
+        let over = State::Over(call.described());
         let before = std::mem::replace(&mut *self.state.lock(), over);
         // Outside the lock: the client's session may end with it.
         drop(before);
@@ -215,26 +217,23 @@ impl LoopRequest {
     /// Whether the client gave the call up, or is gone.
     #[getter]
     fn cancelled(&self) -> bool {
-        match &*self.state.lock() {
-            State::UnderWay(call) => call.is_cancelled(),
-            State::Over(call) => call.cancelled(),
+        match self.look() {
+            Ok(call) => call.is_cancelled(),
+            Err(call) => call.cancelled(),
         }
     }
 
     /// The call, for `nearcall.context()`.
     fn call(&self) -> Call {
-        match &*self.state.lock() {
-            State::UnderWay(call) => call.described(),
-            State::Over(call) => call.clone(),
-        }
+        self.look().map_or_else(|call| call, |call| call.described())
     }
 
     /// Seconds until the caller stops waiting; `None` if it waits for ever.
     #[getter]
     fn time_left(&self) -> Option<f64> {
-        match &*self.state.lock() {
-            State::UnderWay(call) => call.request.deadline.map(seconds_left),
-            State::Over(call) => call.time_left(),
+        match self.look() {
+            Ok(call) => call.request.deadline.map(seconds_left),
+            Err(call) => call.time_left(),
         }
     }
 
@@ -248,13 +247,9 @@ impl LoopRequest {
 
     /// Calls `observer` with the status code of this call, once that has ended. Returns `False` if it is over.
     fn on_end(&self, observer: Py<PyAny>) -> bool {
-        match &*self.state.lock() {
-            State::UnderWay(call) => {
-                call.observers.get_or_init(Mutex::default).lock().push(observer);
-                true
-            }
-            State::Over(_) => false,
-        }
+        let Ok(call) = self.look() else { return false };
+        call.observers.get_or_init(Mutex::default).lock().push(observer);
+        true
     }
 
     /// The arguments, every parameter in order but the stream. To be asked once.

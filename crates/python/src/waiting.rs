@@ -469,7 +469,8 @@ impl Waiting {
 
     /// The client is closed: ends all connections, and wakes everything that waits.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        for Watch { core, .. } in std::mem::take(&mut *self.watched.lock()) {
+        let watched = std::mem::take(&mut *self.watched.lock());
+        for Watch { core, .. } in watched {
             core.close();
             core.pump();
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
 
 /// What is to be done about a call that has ended early.
 pub type Errand = Box<dyn Any + Send>;
@@ -47,7 +47,7 @@ impl State {
 
 /// The errands left for one call: where each was left, and its number there.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Mutex<Watchers>);
+pub(super) struct Watched(OuterMutex<Watchers>);
 
 #[derive(Debug)]
 enum Watchers {

@@ -257,9 +257,9 @@ impl Request {
         if let Some(context) = self.context.get() {
             // Before the frame is sent: a client that hangs up once it has its answer has not given the call up.
             context.dismiss_watchers(self.connection());
+            frame.compress = context.compress();
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
-            frame.compress = context.compress();
         }
         if frame.kind == Kind::Reply
             && self.call.as_ref().is_some_and(|call| call.is_in_loop())

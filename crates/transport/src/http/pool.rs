@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use nearcall_platform::lock::Mutex;
+use nearcall_platform::lock::{Mutex, OuterMutex};
 use nearcall_platform::sys;
 use nearcall_ring::SpinBudget;
 use nearcall_wire::{Failure, Kind};
@@ -46,7 +46,7 @@ pub(crate) struct Pool {
     this: Weak<Self>,
     peer: Peer,
     connect: Connect,
-    state: Mutex<State>,
+    state: OuterMutex<State>,
     /// What the receiving thread sleeps on: all connections, and the bell of threads that made a frame or a connection.
     bell: Bell,
     budget: Mutex<SpinBudget>,
@@ -149,7 +149,7 @@ impl Pool {
             this: this.clone(),
             peer,
             connect,
-            state: Mutex::new(state),
+            state: OuterMutex::new(state),
             bell,
             budget: Mutex::new(SpinBudget::new(options.spin)),
             closed: AtomicBool::new(false),

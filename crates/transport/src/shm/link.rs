@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
 use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::{clock, fork, sys};
 use nearcall_ring::{Consumer, MappedLane, Record, Segment, SpinBudget, spin};
@@ -42,7 +42,7 @@ pub(crate) struct ShmLink {
     shared: Arc<Shared>,
     peer: Peer,
     outbox: Outbox<Sender>,
-    receiver: Mutex<Receiver>,
+    receiver: OuterMutex<Receiver>,
     lending: Arc<Lending>,
     /// The longest messages that the peer and this side accept.
     peer_limit: u64,
@@ -119,7 +119,7 @@ impl ShmLink {
             shared,
             peer,
             outbox: Outbox::new(sender, Arc::clone(&account)),
-            receiver: Mutex::new(Receiver {
+            receiver: OuterMutex::new(Receiver {
                 consumer,
                 regions: Mapped::new(Arc::clone(&account), link),
                 borrowed: Borrowed::new(segment, link, Arc::clone(&account)),
