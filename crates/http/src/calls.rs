@@ -22,6 +22,11 @@ pub trait Connection: Debug + Send {
     fn unfinished(&self) -> usize;
     fn hold_credit(&mut self, hold: bool);
 
+    /// How large all lists of fields were together that have come. In HTTP/2 few bytes may stand for a long list.
+    fn listed(&self) -> u64 {
+        0
+    }
+
     /// Whether to read more now. HTTP/2 has windows for this.
     fn takes_more(&self) -> bool {
         true
@@ -121,6 +126,7 @@ impl Connection for Session {
         fn queued(&self) -> usize;
         fn held(&self) -> usize;
         fn unfinished(&self) -> usize;
+        fn listed(&self) -> u64;
     );
     delegate!(mut Session:
         fn space(&mut self) -> &mut [u8];

@@ -40,6 +40,12 @@ impl Fields {
         self.size > self.limit
     }
 
+    /// The size as RFC 9113 counts it, with the fields that were not kept.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Bytes of memory that the list takes.
     #[must_use]
     pub fn held(&self) -> usize {

@@ -60,6 +60,7 @@ impl Session {
 
     /// Handles a complete list of fields.
     fn list(&mut self, id: StreamId, ended: bool, depends_on_itself: bool) -> Result<Option<Ready>, Broken> {
+        self.listed += self.fields.size() as u64;
         if self.streams.contains_key(&id) {
             if depends_on_itself {
                 return self.fail_stream(id, Code::PROTOCOL_ERROR).map(|()| None);

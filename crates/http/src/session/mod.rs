@@ -66,6 +66,8 @@ pub struct Session {
     decoder: Decoder,
     encoder: Encoder,
     fields: Fields,
+    /// The sizes of all lists of fields that have come.
+    listed: u64,
     /// A header block that is not complete.
     block: Option<Block>,
     /// A DATA frame that is being handed out.
@@ -179,6 +181,7 @@ impl Session {
             decoder: Decoder::default(),
             encoder: Encoder::default(),
             fields: Fields::new(options.max_header_list),
+            listed: 0,
             block: None,
             arriving: None,
             peer: PeerSettings::default(),
@@ -374,6 +377,12 @@ impl Session {
     pub fn held(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         self.input.held() + self.assembling + block + self.fields.held() + self.decoder.held() + self.encoder.held()
+    }
+
+    /// How large all lists of fields were together that have come, as RFC 9113 counts it.
+    #[must_use]
+    pub fn listed(&self) -> u64 {
+        self.listed
     }
 
     /// Bytes of incomplete messages on all streams together.

@@ -32,8 +32,8 @@ const UNCOUNTED: usize = 128 << 10;
 /// not hold up those that it does.
 const IMPATIENCE: usize = 64 << 10;
 /// What is taken in, in a row, that is no frame for the core, before others have their turn. A request whose message has not
-/// come is such, and a few bytes of it may stand for headers of 64 KiB.
-const MOST_SILENT: usize = 64;
+/// come is such, and a few bytes of it may stand for headers of 64 KiB: each KiB of them counts as one more.
+const MOST_SILENT: u64 = 64;
 
 /// A socket, and what may be known of its session without the lock.
 #[derive(Debug)]
@@ -134,7 +134,10 @@ impl<W: Wire> Exchange<W> {
 
     /// The next frame in what has been read.
     fn next<R: Role>(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
-        for _ in 0..MOST_SILENT {
+        let listed = state.session.listed();
+        let mut silent = 0;
+        while silent + ((state.session.listed() - listed) >> 10) < MOST_SILENT {
+            silent += 1;
             if let Some(frame) = state.frames.pop_front() {
                 return Ok(Some(frame));
             }
@@ -153,7 +156,7 @@ impl<W: Wire> Exchange<W> {
                 }
             }
         }
-        Err(LinkError::Unfinished)
+        state.frames.pop_front().map(Some).ok_or(LinkError::Unfinished)
     }
 
     /// Reads once, without waiting. How many bytes; none if none are there.
