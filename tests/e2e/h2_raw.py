@@ -136,11 +136,16 @@ class RawClient:
             self.receive()
 
     _first = False
+    _ended = False
 
     def send(self, *frames: bytes) -> None:
+        if self._ended:
+            # TLS would take it for the rest of what could not be sent.
+            raise Gone
         try:
             self.socket.sendall(b"".join(frames))
         except ENDED as error:
+            self._ended = True
             raise Gone from error
 
     def push(self, payload: bytes, stream: int, seconds: float, *, ends: bool = False) -> int:

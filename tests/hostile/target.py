@@ -316,6 +316,7 @@ class Trial:
         """What was measured. Raises AssertionError."""
         server = self.server
         server.forget_peak()
+        self.row["kept"] = server.resident() - server.at_rest
         log = server.log_size()
         server.honest.begin()
         for clock in self.clocks.values():

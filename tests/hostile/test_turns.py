@@ -100,10 +100,14 @@ def test_a_ring_does_not_go_before_sockets(transport: str, runtime_dir: Path) ->
                 time.sleep(2 * NAP)
                 with nearcall.connect(sockets, Target) as newcomer:
                     seen.append(newcomer.naps_and_notes()[0])
+                time.sleep(2 * NAP)
                 seen.append(other.naps_and_notes()[0])
             begun = [after - before for before, after in itertools.pairwise(seen)]
             assert begun, "the whole batch went before"
-            assert sorted(begun)[len(begun) // 2] <= 16, begun
+            by_newcomers, by_other = begun[::2], begun[1::2]
+            assert sorted(by_other)[len(by_other) // 2] <= 16, begun
+            # A handshake takes several turns, and an encrypted one some more.
+            assert sorted(by_newcomers)[len(by_newcomers) // 2] <= 64, begun
 
 
 @pytest.mark.parametrize("transport", ALL)
