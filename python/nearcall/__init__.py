@@ -147,14 +147,17 @@ else:
 __version__ = _core.VERSION
 
 
-def _statuses() -> "tuple[Callable[[int, str, bytes], Exception], Callable[[BaseException], tuple[int, str, bytes]]]":
-    """The functions between statuses and exceptions; the core calls this with the first status or exception."""
+def _errors() -> (
+    "tuple[Callable[..., Exception], Callable[[BaseException], tuple[int, str, bytes]], Callable[..., Exception]]"
+):
+    """What makes exceptions, and statuses of them; the core calls this with the first status or exception."""
+    from .codec.explain import explain_no_stream
     from .codec.statuses import describe_error, make_error
 
-    return make_error, describe_error
+    return make_error, describe_error, explain_no_stream
 
 
-_core.install(_statuses)
+_core.install(_errors)
 _core.set_call_variables(current_deadline, current_metadata, current_compression, current_request)
 
 __all__ = [

@@ -74,14 +74,19 @@ VERSION: Final[str]
 """Version of the library, which is Cargo's."""
 
 def install(
-    statuses: Callable[
-        [], tuple[Callable[[int, str, bytes], BaseException], Callable[[BaseException], tuple[int, str, bytes]]]
+    errors: Callable[
+        [],
+        tuple[
+            Callable[[int, str, bytes], BaseException],
+            Callable[[BaseException], tuple[int, str, bytes]],
+            Callable[[str, object], BaseException],
+        ],
     ],
 ) -> None:
     """Sets the function that gives ``make_error`` and ``describe_error``, which turn a status into an exception, and
-    back.
+    back, and ``explain_no_stream``, which makes the exception for a handler that returned no stream.
 
-    The core calls ``statuses`` once, when it first needs one of the two. Only the first call of ``install`` counts.
+    The core calls ``errors`` once, when it first needs one of them. Only the first call of ``install`` counts.
     """
 
 @final

@@ -20,7 +20,7 @@ use crate::callback::Callback;
 use crate::calling::{Calling, Limits, Way};
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
-use crate::errors::raise;
+use crate::errors::{no_stream, raise};
 use crate::handler_turn::HandlerTurn;
 use crate::health::HealthMethod;
 use crate::interpreter::{Turns, attach, detach};
@@ -448,7 +448,7 @@ impl Server {
     fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<u8> {
         let call = tracked(request)?;
         let mut turns = Turns::new();
-        for item in items.items()? {
+        for item in items.items().map_err(|error| no_stream(&method.name, items, error))? {
             turns.give(py);
             let mut encoded = encode_reply(&self.core, &self.calling, method, request.connection(), item?)?;
             let sent = encoded.send(py, |body| self.core.send_item(&call, &request.item(body), request.deadline));

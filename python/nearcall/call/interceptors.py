@@ -11,10 +11,12 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from .._core import Subscription
+from ..codec.explain import explain_no_stream
 from ..errors import Internal, RpcError
 from ..options.checked import with_option
 from ..service.implementing import by_position
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, UNARY, MethodPlan
+from ..types.hints import describe_value
 from .context import Context, context
 from .metadata import Metadata, MetadataPairs, metadata
 from .variables import current_metadata
@@ -28,6 +30,7 @@ __all__ = [
     "Proceed",
     "ServerCall",
     "ServerInterceptor",
+    "check_call",
     "check_interceptors",
     "intercept_client",
     "intercept_handler",
@@ -163,13 +166,15 @@ def intercept_client(
         return function
     streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
 
-    def send(call: ClientCall) -> Any:
+    def send(call: Any = None) -> Any:
+        check_call(call)
         if not call.metadata:
             return function(*call.args, **call.kwargs)
         with _Added(call.metadata):
             return function(*call.args, **call.kwargs)
 
-    async def send_in_loop(call: ClientCall) -> Any:
+    async def send_in_loop(call: Any = None) -> Any:
+        check_call(call)
         if not call.metadata:
             return await function(*call.args, **call.kwargs)
         with _Added(call.metadata):
@@ -220,10 +225,16 @@ def _intercepted(of_server: Chain, plan: MethodPlan, handler: Function, leading:
     count = leading + sum(slot.by_position for slot in plan.slots)
     names = [slot.name for slot in plan.slots if not slot.by_position]
 
-    def run(call: ServerCall) -> Any:
-        return handler(*call._target, *call.args, **call.kwargs)
-
     interceptors, in_loop = of_server.interceptors, plan.handler_is_async
+
+    def run(call: Any = None) -> Any:
+        check_call(call)
+        result = handler(*call._target, *call.args, **call.kwargs)
+        if streams and not in_loop and not (hasattr(result, "__iter__") or hasattr(result, "__getitem__")):
+            # Said here, or it looks like a mistake of an interceptor's.
+            raise explain_no_stream(plan.full_name, result)
+        return result
+
     across = None if in_loop else of_server.across
     chain = _chain(interceptors, run, for_loop=in_loop, streams=streams, across=across)
     kept = _blame(interceptors, plan, chain, "the server", for_loop=in_loop)
@@ -236,7 +247,11 @@ def _intercepted(of_server: Chain, plan: MethodPlan, handler: Function, leading:
 
 
 def _names_of(interceptors: Iterable[Any]) -> str:
-    return ", ".join(getattr(one, "__name__", type(one).__name__) for one in interceptors)
+    return ", ".join(map(_name_of, interceptors))
+
+
+def _name_of(interceptor: Any) -> str:
+    return str(getattr(interceptor, "__name__", type(interceptor).__name__))
 
 
 def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function, whose: str, *, for_loop: bool) -> Function:
@@ -276,27 +291,42 @@ def _chain(
 ) -> Function:
     """All functions as one, which takes the call and returns the result."""
     wrap = (_stream_of if streams else _awaitable_of) if for_loop else _same
-    chain = wrap(last)
+    chain = wrap(last, "")
     for interceptor in reversed(tuple(interceptors)):
         if across is not None and is_awaited(interceptor):
             chain = across(interceptor, chain, streams=streams)
         else:
-            chain = wrap(_step(interceptor, chain))
+            chain = wrap(_step(interceptor, chain), _name_of(interceptor))
     return chain
 
 
+def check_call(call: object) -> None:
+    """Refuses what an interceptor gives to ``proceed`` if that is no call.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(call, CallInfo):
+        given = "" if call is None else f", and not {describe_value(call)}"
+        raise TypeError(f"proceed takes the call that the interceptor got{given}: write proceed(call)")
+
+
 def _step(interceptor: Any, proceed: Proceed) -> Proceed:
-    return lambda call: interceptor(call, proceed)
+    def step(call: Any = None) -> Any:
+        check_call(call)
+        return interceptor(call, proceed)
+
+    return step
 
 
-def _same(function: Proceed) -> Proceed:
+def _same(function: Proceed, _interceptor: str) -> Proceed:
     return function
 
 
-def _awaitable_of(function: Proceed) -> Proceed:
+def _awaitable_of(function: Proceed, _interceptor: str) -> Proceed:
     """The same function with a result that can be awaited, whether ``function`` is ``async def`` or not."""
 
-    async def proceed(call: Any) -> Any:
+    async def proceed(call: Any = None) -> Any:
         result = function(call)
         # It takes two rounds if an `async def` returns something that it did not await. A subscription can be awaited
         # as well, but gives itself, so this loop would never end.
@@ -307,11 +337,11 @@ def _awaitable_of(function: Proceed) -> Proceed:
     return proceed
 
 
-def _stream_of(function: Proceed) -> Proceed:
-    def proceed(call: Any) -> Any:
+def _stream_of(function: Proceed, interceptor: str) -> Proceed:
+    def proceed(call: Any = None) -> Any:
         given = function(call)
         # The server takes a subscription as it is: it cannot be iterated over.
-        return given if isinstance(given, Subscription) else InterceptedReplies(given)
+        return given if isinstance(given, Subscription) else InterceptedReplies(given, call.method, interceptor)
 
     return proceed
 
@@ -322,20 +352,32 @@ class InterceptedReplies:
     That lets an interceptor be ``def``, ``async def`` or an asynchronous generator.
     """
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, method: str, interceptor: str = "") -> None:
         self._given = given
+        self._method = method
+        self._interceptor = interceptor
+        """Who has returned ``given``; empty if that was the handler."""
         self._items: AsyncIterator[Any] | None = given.__aiter__() if hasattr(given, "__aiter__") else None
 
     async def opened(self) -> AsyncIterator[Any]:
         """The stream that this stands for, once it is there."""
         if self._items is None:
-            given, self._given = self._given, None
-            if given is None:
-                raise RuntimeError(
-                    "this stream was closed, is opened by another task, or an interceptor forgot to return it"
-                )
-            self._items = cast("AsyncIterator[Any]", (await given).__aiter__())
+            given, self._given = self._given, _TAKEN
+            if given is _TAKEN:
+                raise RuntimeError("this stream was closed, or is opened by another task")
+            found = await given if hasattr(given, "__await__") else given
+            if not hasattr(found, "__aiter__"):
+                raise self._no_stream(found)
+            self._items = cast("AsyncIterator[Any]", found.__aiter__())
         return self._items
+
+    def _no_stream(self, found: object) -> RpcError:
+        if not self._interceptor:
+            return explain_no_stream(self._method, found, in_loop=True)
+        return Internal(
+            f"{self._method}(): the interceptor {self._interceptor} must return what proceed(call) returns, or another "
+            f"asynchronous iterator, and has returned {describe_value(found)}"
+        )
 
     async def subscription(self) -> Subscription | None:
         """The subscription that the handler has returned in place of items, if it did: the server takes it as it is."""
@@ -362,11 +404,11 @@ class InterceptedReplies:
 
     async def aclose(self) -> None:
         """Gives the call up; the server stops. Harmless when it has ended."""
-        given, self._given = self._given, None
+        given, self._given = self._given, _TAKEN
         close = getattr(self._items, "aclose", None)
         if close is not None:
             await close()
-        elif self._items is None and given is not None and hasattr(given, "close"):
+        elif self._items is None and hasattr(given, "close"):
             given.close()  # a coroutine that was never begun
 
     async def __aenter__(self) -> InterceptedReplies:
@@ -395,5 +437,7 @@ class _Added(metadata):
             self.trailing = Metadata(pairs)
 
 
+_TAKEN: Any = object()
+"""Stands for a stream that was opened already, or closed."""
 _NAMES = "__nearcall_interceptors__"
 """Where a method keeps the names of what is around it."""

@@ -8,11 +8,18 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidArgument, ResourceExhausted, RpcError
+from ..errors import Internal, InvalidArgument, ResourceExhausted, RpcError
+from ..types.hints import describe_value
 from .msgpack.functions import encode_parts
 from .senders import MisfitError
 
-__all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
+__all__ = [
+    "explain_decode_error",
+    "explain_encode_error",
+    "explain_no_stream",
+    "explain_value_decode_error",
+    "explain_value_encode_error",
+]
 
 # Compiled where they are used, because compiling takes longer than importing this file.
 _PATH = r" - at `(?:key in )?\$(?P<path>.*)`$"
@@ -119,6 +126,22 @@ def explain_value_decode_error(
         return failure(f"{what} must be {type_name}{where}: {message}")
 
     return explain
+
+
+def explain_no_stream(method: str, result: object, *, in_loop: bool = False) -> RpcError:
+    """The error for a handler that is to give a stream and has returned something else.
+
+    Args:
+        method: The method's full name.
+        result: What the handler has returned.
+        in_loop: Whether an event loop runs the handler.
+    """
+    problem = f"{method}(): the result must be a stream, got {describe_value(result)}"
+    if in_loop:
+        return Internal(f"{problem}: yield the items, or return an asynchronous iterator")
+    if hasattr(result, "__aiter__"):
+        return Internal(f"{problem}: annotate the method with AsyncIterator")
+    return Internal(f"{problem}: yield the items, or return an iterable")
 
 
 def reason(error: BaseException) -> str:

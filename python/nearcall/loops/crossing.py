@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .._core import Subscription, current_call
 from ..call.deadline import timeout
 from ..call.early_ends import watch_early_end
-from ..call.interceptors import InterceptedReplies, Proceed, ServerCall, ServerInterceptor
+from ..call.interceptors import InterceptedReplies, Proceed, ServerCall, ServerInterceptor, check_call
 from ..call.variables import LentCall, current_request
 from ..errors import Cancelled, DeadlineExceeded, Unavailable
 from .handlers import LoopThread
@@ -80,7 +80,8 @@ class _Crossing:
     def single(self, interceptor: ServerInterceptor, proceed: Proceed) -> Any:
         """The result of a call without a stream of results."""
 
-        async def proceed_in_thread(call: ServerCall) -> Any:
+        async def proceed_in_thread(call: Any = None) -> Any:
+            check_call(call)
             return await self.here(_handlers_context(), partial(proceed, call))
 
         async def result() -> Any:
@@ -106,8 +107,12 @@ class _Crossing:
             self._given.append(items)
             return items
 
+        def proceed_in_loop(call: Any = None) -> InterceptedReplies:
+            check_call(call)
+            return InterceptedReplies(opened(call), call.method)
+
         async def result() -> Any:
-            given: Any = interceptor(self._call, lambda call: InterceptedReplies(opened(call)))
+            given: Any = interceptor(self._call, proceed_in_loop)
             while not isinstance(given, Subscription):
                 if isinstance(given, InterceptedReplies):
                     given = await given.opened()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .. import _core
 from ..call.interceptors import InterceptedReplies
 from ..call.variables import outside
+from ..codec.explain import explain_no_stream
 from ..errors import Unavailable, Unknown
 from ..log import ERROR, log
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
@@ -350,6 +351,8 @@ class LoopThread:
             if isinstance(returned, _core.Subscription):
                 request.subscribe(returned)
                 return
+            if not hasattr(replies, "__aiter__"):
+                raise explain_no_stream(plan.full_name, replies, in_loop=True)
             async for item in replies:
                 if not await _send(request, item, changed):
                     running.ending = True
