@@ -34,10 +34,12 @@ def is_logged(level: int) -> bool:
     return _logger().isEnabledFor(level) if "logging" in sys.modules else level >= WARNING
 
 
-def log(level: int, text: str, *args: object, error: BaseException | None = None) -> None:
+def log(
+    level: int, text: str, *args: object, error: BaseException | None = None, begin_with_user: bool = False
+) -> None:
     """Writes to the logger ``nearcall``; see :func:`write`."""
     if is_logged(level):
-        write(_logger(), level, text, *args, error=error)
+        write(_logger(), level, text, *args, error=error, begin_with_user=begin_with_user)
 
 
 def write(
@@ -47,6 +49,7 @@ def write(
     *args: object,
     error: BaseException | None = None,
     extra: Mapping[str, Any] | None = None,
+    begin_with_user: bool = False,
 ) -> None:
     """Writes a line. Whatever the logging system raises must not end a thread, a loop or a call, so it is reported on
     stderr.
@@ -58,6 +61,7 @@ def write(
         args: Its arguments; text is escaped, and cut.
         error: An exception whose traceback follows, escaped and cut.
         extra: Attributes of the record.
+        begin_with_user: The traceback begins with the user's code, unless the logger writes lines for debugging.
     """
     try:
         if not logger.isEnabledFor(level):
@@ -67,7 +71,7 @@ def write(
         record = logger.makeRecord(logger.name, level, __file__, 0, text, fit, exc_info, None, extra)
         if error is not None:
             # Formatters use this text; tools that report exceptions use the exception itself.
-            record.exc_text = traceback_text(error)
+            record.exc_text = traceback_text(error, begin_with_user=begin_with_user and not logger.isEnabledFor(DEBUG))
         logger.handle(record)
     except (Exception, SystemExit) as problem:
         _complain(problem, text)

@@ -143,6 +143,53 @@ def test_a_fault_is_logged(faulty: Any, records: pytest.LogCaptureFixture, metho
     assert faulty.alive()
 
 
+def _passes(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+    return proceed(call)
+
+
+async def _awaits(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+    return await proceed(call)
+
+
+def _first_frame(traceback: str) -> str:
+    return traceback.partition("Traceback (most recent call last):\n")[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize("around", [(), (_passes,), (_awaits,)])
+@pytest.mark.parametrize("method", CALLS)
+def test_a_traceback_begins_with_code_of_the_users(
+    key: str, records: pytest.LogCaptureFixture, method: str, around: tuple[Any, ...]
+) -> None:
+    options: Any = {"interceptors": around, "tracebacks": True}
+    with (
+        nearcall.Server(Faulty(), f"inproc://{key}", **options) as server,
+        nearcall.connect(server.urls[0], Faulty) as client,
+    ):
+        sent: str | None = None
+        if method in ONE_WAY:
+            CALLS[method](client, "fault")
+        else:
+            with pytest.raises(nearcall.Unknown) as caught:
+                CALLS[method](client, "fault")
+            sent = caught.value.remote_traceback
+        (record,) = until(lambda: told(records))
+        texts = [logging.Formatter().format(record), *([sent] if sent else [])]
+        for text in texts:
+            assert __file__ in _first_frame(text), text
+
+
+def test_a_traceback_is_whole_for_debugging(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "nearcall")
+    with (
+        nearcall.Server(Faulty(), f"inproc://{key}", interceptors=[_passes]) as server,
+        nearcall.connect(server.urls[0], Faulty) as client,
+    ):
+        with pytest.raises(nearcall.Unknown):
+            client.unary("fault")
+        (record,) = until(lambda: told(caplog))
+        assert "/nearcall/call/interceptors.py" in _first_frame(logging.Formatter().format(record))
+
+
 @pytest.mark.parametrize("method", [method for method in CALLS if method not in ONE_WAY])
 def test_a_result_of_the_wrong_type_is_logged(faulty: Any, records: pytest.LogCaptureFixture, method: str) -> None:
     with pytest.raises(nearcall.Internal, match="must be int, got str"):

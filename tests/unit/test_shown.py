@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,16 @@ def test_tracebacks_are_bounded_whatever_the_exception_is() -> None:
     text = traceback_text(chain(100))
     assert len(text) < 40_000
     assert "\x1b" not in text
+
+
+def test_a_traceback_of_nearcall_alone_is_whole() -> None:
+    nothing: Any = None
+    with pytest.raises(TypeError) as caught:
+        shown(nothing)
+    error = caught.value
+    assert error.__traceback__ is not None
+    error.__traceback__ = error.__traceback__.tb_next
+    assert "shown.py" in traceback_text(error, begin_with_user=True)
 
 
 def test_a_formatter_shows_the_text_that_is_fit(caplog: pytest.LogCaptureFixture) -> None:

@@ -97,7 +97,7 @@ class Failures:
             text += "; it is one-way, so no client learns of it"
         if left_out:
             text += f" (and {left_out} times more since the last line of it)"
-        log(level, text, plan.full_name, name, known_peer(call.peer), error=error)
+        log(level, text, plan.full_name, name, known_peer(call.peer), error=error, begin_with_user=True)
 
     def tell(self, what: str, error: BaseException, peer: dict[str, Any]) -> None:
         """Logs what a function of the server's user raised that is no handler: ``on_connect``, for instance."""
@@ -107,7 +107,7 @@ class Failures:
             text = "%s raised %s" + (", for the client %s" if peer else "%s")
             if left_out:
                 text += f" (and {left_out} times more since the last line of it)"
-            log(ERROR, text, what, name, known_peer(peer), error=error)
+            log(ERROR, text, what, name, known_peer(peer), error=error, begin_with_user=True)
 
     def _count(self, method: str, name: str, place: str) -> int | None:
         """How many lines were left out before this one; ``None`` if this one is to be left out, too."""

@@ -13,6 +13,7 @@ import msgspec
 from .._core import check_keys
 from ..errors import RpcError, error_class
 from ..status import StatusCode
+from ..types.shown import traceback_of
 from .hashed import ANYTHING
 from .msgpack.functions import decode_any, encode_plainly
 
@@ -158,9 +159,7 @@ def _travels(key: Any) -> bool:
 
 def _traceback(error: BaseException) -> str:
     try:
-        import traceback
-
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        text = "".join(traceback_of(error, begin_with_user=True).format())
     except Exception as problem:
         return f"(the traceback could not be made: {type(problem).__name__})"
     if len(text) > _LONGEST_TRACEBACK:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-__all__ = ["shown", "shown_json", "traceback_text"]
+if TYPE_CHECKING:
+    from traceback import TracebackException
+
+__all__ = ["shown", "shown_json", "traceback_of", "traceback_text"]
 
 LONGEST = 2000
 """Characters of one text."""
 _LONGEST_TRACEBACK = 32_000
 """Characters of a traceback; each part of it has at most :data:`LONGEST`."""
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+"""What the files of nearcall begin with."""
 
 
 def shown(text: str, longest: int = LONGEST, *, keep: str = "") -> str:
@@ -54,17 +61,36 @@ def _escaped_json(char: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def traceback_text(error: BaseException) -> str:
-    """The traceback of an exception as Python prints it, fit to be shown. Never raises."""
-    try:
-        # Imported only when something has failed: importing it takes as long as the whole room of types.
-        import traceback
+def traceback_text(error: BaseException, *, begin_with_user: bool = False) -> str:
+    """The traceback of an exception as Python prints it, fit to be shown. Never raises.
 
-        lines = traceback.TracebackException(type(error), error, error.__traceback__).format()
-        text = _joined(lines)
+    Args:
+        error: The exception.
+        begin_with_user: See :func:`traceback_of`.
+    """
+    try:
+        text = _joined(traceback_of(error, begin_with_user=begin_with_user).format())
     except Exception as problem:
         return f"(the traceback could not be made: {type(problem).__name__})"
     return text
+
+
+def traceback_of(error: BaseException, *, begin_with_user: bool = False) -> TracebackException:
+    """The traceback of an exception.
+
+    Args:
+        error: The exception.
+        begin_with_user: Leave out the frames of nearcall before the first one of other code. If there are only frames
+            of nearcall, all are kept.
+    """
+    # Imported only when something has failed: importing it takes as long as the whole room of types.
+    from traceback import TracebackException
+
+    found = TracebackException(type(error), error, error.__traceback__)
+    if begin_with_user:
+        others = (place for place, frame in enumerate(found.stack) if not frame.filename.startswith(_PACKAGE))
+        del found.stack[: next(others, 0)]
+    return found
 
 
 def _joined(parts: Iterable[str]) -> str:
