@@ -71,9 +71,9 @@ class Statistics(msgspec.Struct, frozen=True):
     """Connections whose clients watch."""
     connections: int
     """Connections open, those of watchers included."""
-    workers: int
+    threads: int
     """Threads that receive calls and run handlers."""
-    idle_workers: int
+    idle_threads: int
     """Threads among these that are idle."""
     queued: int
     """Calls that wait because ``max_concurrency`` handlers run."""

@@ -199,7 +199,7 @@ def test_calls_under_way(own_url: str, key: str) -> None:
         now = watcher.read()
         # The first began before anybody watched: it is under way all the same, but is not measured.
         assert (now.in_flight, counted(now, "Waiting.hold").in_flight) == (3, 2)
-        assert now.workers - now.idle_workers >= 3
+        assert now.threads - now.idle_threads >= 3
         for number in range(3):
             waiting.release(f"{key}-{number}")
         for thread in threads:

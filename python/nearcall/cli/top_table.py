@@ -68,7 +68,7 @@ def _summary(view: View) -> list[str]:
         f"{view.queued:,} waiting",
         f"{view.connections:,} connection{'' if view.connections == 1 else 's'}",
         f"{_size(view.memory)} of {_size(view.max_memory)} kept for clients",
-        f"{view.workers:,} worker{'' if view.workers == 1 else 's'}, {view.idle_workers:,} idle",
+        f"{view.threads:,} thread{'' if view.threads == 1 else 's'}, {view.idle_threads:,} idle",
         f"measured for {view.measured_seconds:.0f} s",
     ]
 

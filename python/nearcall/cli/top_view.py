@@ -45,8 +45,8 @@ class View(msgspec.Struct, frozen=True):
     """Seconds since the last reading; the rows' rates and times are of this time."""
     watchers: int
     connections: int
-    workers: int
-    idle_workers: int
+    threads: int
+    idle_threads: int
     queued: int
     in_flight: int
     memory: int
@@ -67,8 +67,8 @@ def compare(url: str, last: Statistics, now: Statistics) -> View:
         seconds=seconds,
         watchers=now.watchers,
         connections=now.connections,
-        workers=now.workers,
-        idle_workers=now.idle_workers,
+        threads=now.threads,
+        idle_threads=now.idle_threads,
         queued=now.queued,
         in_flight=now.in_flight,
         memory=now.memory,

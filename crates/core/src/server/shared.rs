@@ -150,8 +150,8 @@ impl Shared {
             pid: std::process::id(),
             version: crate::VERSION,
             connections: self.connections.load(Ordering::Relaxed),
-            workers: self.workers.load(Ordering::Relaxed),
-            idle_workers: self.standby.load(Ordering::Relaxed),
+            threads: self.workers.load(Ordering::Relaxed),
+            idle_threads: self.standby.load(Ordering::Relaxed),
             queued: self.queued.load(Ordering::Relaxed),
             // Without the call that asks.
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),

@@ -105,10 +105,10 @@ pub struct Snapshot {
     pub watchers: usize,
     /// Connections open.
     pub connections: usize,
-    /// Worker threads alive.
-    pub workers: usize,
+    /// Worker threads alive. "Workers" are processes to those who read this.
+    pub threads: usize,
     /// Worker threads that wait for something to do.
-    pub idle_workers: usize,
+    pub idle_threads: usize,
     /// Calls that wait for a worker, because as many handlers run as may.
     pub queued: usize,
     /// Calls received and not finished, also those that came before measuring began.
