@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import enum
 import json
 import os
 import re
@@ -11,12 +13,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nearcall
+from nearcall import cli
 
 from .conftest import TRANSPORTS
 from .process import ROOT
@@ -288,6 +292,91 @@ def test_ping_that_is_interrupted_sums_up(directory: Path, urls: list[str]) -> N
         process.send_signal(signal.SIGINT)
         assert process.stdout.read().startswith("min ")
         assert process.wait(20) == 130
+
+
+class Kind(enum.Enum):
+    NEW = "new"
+
+
+@dataclass
+class Size:
+    width: float
+    parts: list[Size] = field(default_factory=list)
+
+
+@dataclass
+class Item:
+    name: str
+    count: int
+    kind: Kind
+    size: Size | None = None
+    made: datetime.date | None = None
+    notes: dict[str, bytes] = field(default_factory=dict)
+
+
+@nearcall.service
+class Stock:
+    def put(self, item: Item) -> int:
+        if item.count < 0:
+            raise nearcall.InvalidArgument("less than nothing")
+        return item.count
+
+    def put_first(self, item: Item, /) -> int:
+        return item.count
+
+    def put_two(self, item: Item, place: int) -> int:
+        return item.count
+
+
+def test_the_fields_of_the_only_argument_are_shown(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An object with its fields, without the argument's name around it, is easily given in its place."""
+    with nearcall.Server(Stock(), f"inproc://{key}") as server:
+
+        def call(method: str, text: str) -> tuple[int, str]:
+            status = cli.main(["call", server.urls[0], method, text])
+            out, err = capsys.readouterr()
+            return status, out + err
+
+        item = (
+            '{"name":"...","count":0,"kind":"new","size":{"width":0.0,"parts":[]},"made":"2026-01-31",'
+            '"notes":{"...":"..."}}'
+        )
+        for method, shape in (("put", f'{{"item":{item}}}'), ("put_first", f"[{item}]")):
+            advice = f"; write for example '{shape}'\n"
+            for wrong in ('{"name": "pen", "count": 3, "kind": "new"}', "{}", "[]", '[{"name": "pen", "count": "3"}]'):
+                status, told = call(method, wrong)
+                assert status == 1
+                assert told.startswith(f"nearcall: INVALID_ARGUMENT: Stock.{method}(): "), told
+                assert told.endswith(advice), told
+            assert call(method, shape) == (0, "0\n")
+        assert call("put", '[{"name": "pen", "count": -1, "kind": "new"}]') == (
+            1,
+            "nearcall: INVALID_ARGUMENT: less than nothing\n",
+        )
+        assert "write for example" not in call("put_two", "{}")[1]
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+from nearcall.cli import main
+sys.meta_path.insert(0, Interrupts())
+sys.exit(main(["list", "shm://never"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["argparse", "nearcall.errors", "nearcall.cli.parsing", "nearcall.cli.call", "msgspec"]
+)
+def test_ctrl_c_while_the_command_starts(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, module]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

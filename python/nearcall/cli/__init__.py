@@ -2,17 +2,16 @@
 server, compare two versions of a class, convert to and from .proto, make certificates, and handle plugins.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
+
+Nearly all is imported in :func:`main`, which knows what to do about Ctrl-C: the imports take longer than many commands.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from collections.abc import Sequence
-
-from ..errors import RpcError
-from ..types.shown import shown
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 __all__ = ["UsageError", "main"]
 
@@ -38,11 +37,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for a failed call or a check that found something, 2 for wrong usage, 130
         after Ctrl-C.
     """
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    import os
+    import sys
+
+    from ..errors import RpcError
+    from ..types.shown import shown
+
     options = _parser().parse_args(argv)
     try:
         return int(options.run(options) or 0)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output, such as head, has gone. Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -59,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _message(error: Exception) -> str:
+    from ..errors import RpcError
+
     if isinstance(error, RpcError):
         details = "" if error.details is None else f" (details: {error.details!r})"
         return f"{error.code.name}: {error.message}{details}"
@@ -75,6 +87,8 @@ nearcall COMMAND --help says what a command does, its options, and an example.""
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse
+
     from . import call, check, dev_certs, listing, ping, plugin, proto, serve, stub, top
     from .parsing import CommandParser
 

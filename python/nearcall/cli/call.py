@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
@@ -21,7 +22,7 @@ from ..types.shown import shown_json
 from . import UsageError
 from .flags import add_client_options
 from .remote import connected, find_method, remote_method
-from .values import from_json, to_json
+from .values import example, from_json, has_fields, to_json
 
 __all__ = ["add_to", "run"]
 
@@ -73,7 +74,13 @@ def run(options: argparse.Namespace) -> None:
         if options.timeout is not None:
             limit = cast(Any, nearcall).timeout(options.timeout)
         with limit, nearcall.metadata(metadata) if metadata else contextlib.nullcontext():
-            result = function(*args, **kwargs)
+            try:
+                result = function(*args, **kwargs)
+            except nearcall.InvalidArgument as error:
+                # What the handler itself refuses is no matter of the shape.
+                if (hint := _shape(service, method)) and f"{method.name}(): " in error.message:
+                    raise nearcall.InvalidArgument(f"{error.message}; {hint}", details=error.details) from error
+                raise
             if method.kind in (SERVER_STREAM, BIDI_STREAM):
                 for item in result:
                     _print(item, raw=options.raw)
@@ -153,6 +160,18 @@ def _convert(
     by_name = {cast(str, name): value for (name, _), value in zip(given, values, strict=True)}
     leading = [by_name.pop(name) for name in positional_only if name in by_name]
     return leading, by_name
+
+
+def _shape(service: ServiceInfo, method: MethodInfo) -> str:
+    """How to write the only argument of a method, if it has fields: these are easily taken for arguments."""
+    if method.stream is not None or len(method.parameters) != 1:
+        return ""
+    (parameter,) = method.parameters
+    if not has_fields(parameter.schema):
+        return ""
+    value = example(parameter.schema, service.types)
+    written: Any = {parameter.name: value} if parameter.by_name else [value]
+    return f"write for example {shlex.quote(msgspec.json.encode(written).decode())}"
 
 
 def _stream(stream: StreamInfo, value: Any, service: ServiceInfo) -> Iterator[Any]:

@@ -16,7 +16,25 @@ import msgspec
 
 from ..types.guards import is_dict, is_list
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["example", "from_json", "has_fields", "to_json"]
+
+_DEEPEST = 3
+"""Types within types that an example shows."""
+_MOST_FIELDS = 12
+"""Fields of one type that an example shows."""
+_EXAMPLES: dict[str, Any] = {
+    "bool": False,
+    "int": 0,
+    "float": 0.0,
+    "str": "...",
+    "bytes": "...",
+    "datetime": "2026-01-31T12:00:00Z",
+    "date": "2026-01-31",
+    "time": "12:00:00",
+    "timedelta": "PT1S",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+    "decimal": "0.5",
+}
 
 
 def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
@@ -47,6 +65,55 @@ def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
         pairs = value.items()
         return {_to_key(key, inner[0]): from_json(item, inner[1], types) for key, item in pairs}
     return value
+
+
+def has_fields(schema: Any) -> bool:
+    """Whether values of a schema are objects with fields, or lists of them."""
+    if not is_dict(schema):
+        return False
+    (kind, inner), *_ = schema.items()
+    if kind == "union":
+        return any(has_fields(member) for member in inner)
+    return kind == "ref" or (kind == "list" and has_fields(inner))
+
+
+def example(schema: Any, types: Mapping[str, Any], within: tuple[str, ...] = ()) -> Any:
+    """A value in JSON that fits a schema, with values that show their types.
+
+    Args:
+        schema: The schema.
+        types: The types with fields, by name.
+        within: Those around the value.
+    """
+    if not is_dict(schema):
+        return _EXAMPLES.get(schema) if isinstance(schema, str) else None
+    (kind, inner), *_ = schema.items()
+    if kind == "ref":
+        return _example_of_fields(inner, types, within)
+    if kind in ("list", "set"):
+        item = example(inner, types, within)
+        return [] if item == {} else [item]
+    if kind == "tuple":
+        return [example(part, types, within) for part in inner[:_MOST_FIELDS]]
+    if kind == "dict":
+        return {_key(example(inner[0], types, within)): example(inner[1], types, within)}
+    if kind == "union":
+        return next((example(member, types, within) for member in inner if member != "none"), None)
+    if kind == "array":
+        return [0]
+    return inner[0] if kind == "values" and inner else None
+
+
+def _example_of_fields(name: str, types: Mapping[str, Any], within: tuple[str, ...]) -> dict[str, Any]:
+    if name in within or len(within) == _DEEPEST:
+        return {}
+    described: dict[str, Any] = types.get(name) or {}
+    fields: list[Any] = described.get("fields") or []
+    # Those that must be there come first.
+    shown = sorted(fields, key=lambda field: not field["required"])[:_MOST_FIELDS]
+    tag: list[Any] = described.get("tag") or []
+    found: dict[str, Any] = {tag[0]: tag[1]} if tag else {}
+    return found | {field["name"]: example(field["type"], types, (*within, name)) for field in shown}
 
 
 def to_json(value: Any) -> bytes:
