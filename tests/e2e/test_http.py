@@ -63,19 +63,25 @@ def server() -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def post(server: ServerProcess) -> Iterator[Any]:
-    """What a person gets who posts text, by any content type, or none."""
+def ask(server: ServerProcess) -> Iterator[Any]:
+    """What a person gets who posts text to a path, by any content type, or none."""
     connection = Connection(server.url)
 
-    def post(method: str, text: str, **headers: str) -> tuple[int, Any]:
+    def ask(path: str, text: str, **headers: str) -> tuple[int, Any]:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request("POST", f"/shop.v1.Shop/{method}", text.encode(), fields)
+        connection.request("POST", path, text.encode(), fields)
         response = connection.getresponse()
         body = response.read().decode()
         return response.status, json.loads(body) if response.getheader("content-type") == "application/json" else body
 
-    yield post
+    yield ask
     connection.close()
+
+
+@pytest.fixture
+def post(ask: Any) -> Any:
+    """The same for a method."""
+    return lambda method, text, **headers: ask(f"/shop.v1.Shop/{method}", text, **headers)
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", ""])
@@ -102,6 +108,26 @@ def test_what_people_get_wrong_is_said_to_them(post: Any) -> None:
     assert (status, error["message"].partition(": ")[2]) == (404, "did you mean /shop.v1.Shop/Price?")
     status, error = post("Buy", "{}", content_type="application/json")
     assert (status, error["code"]) == (404, "unimplemented")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/shop.v1.Shop/PRICE",
+        "/shop.v1.shop/price",
+        "/shop.v1.Shop/Prise",
+        "/shop.v1.Shop/prcie",
+        "/shop.v1.Shop.Price",
+        "/Shop/Price",
+        "/shop/price",
+        "/Shop.price",
+        "/api/shop.v1.Shop/Price",
+        "/price",
+    ],
+)
+def test_a_path_that_is_nearly_that_of_a_method(ask: Any, path: str) -> None:
+    status, error = ask(path, "{}", content_type="application/json")
+    assert (status, error["message"]) == (404, f"the server has no method {path}: did you mean /shop.v1.Shop/Price?")
 
 
 def test_programs_leave_zeros_out_and_may_know_more(post: Any) -> None:

@@ -66,31 +66,116 @@ impl Paths {
         self.0.get(&codec)?.get(path).copied()
     }
 
-    /// The known path that an unknown one probably means: `/Calculator/Add` for `/Calculator/add`.
+    /// The known path that an unknown one probably means: `/shop.Shop/FindAll` for `/shop.Shop/find_all`,
+    /// `/Shop/FindAll`, `/shop.Shop.findAll` or `/shop.Shop/FindAl`.
     #[must_use]
     pub fn meant(&self, codec: Codec, path: &str) -> Option<&str> {
-        let meant = |known: &&String| letters(known).eq(letters(path));
-        self.0.get(&codec)?.keys().filter(meant).min().map(String::as_str)
+        let known = self.0.get(&codec)?.keys();
+        let (_, meant) = known.filter_map(|known| Some((Likeness::of(known, path)?, known))).min()?;
+        Some(meant)
     }
 }
 
-/// The letters that a name's spellings in Python and in Protobuf have in common.
-fn letters(path: &str) -> impl Iterator<Item = u8> + '_ {
-    path.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
+/// In what an unknown path is like a known one, the most telling first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    /// All letters are the same: it is spelled as in Python, for instance.
+    Letters,
+    /// Service and method are the same, with another package, or with something before them.
+    WithoutPackage,
+    /// It is the name of the method.
+    Method,
+    /// One letter is missing, too many or another one, or two are swapped.
+    Misspelled,
+}
+
+impl Likeness {
+    fn of(known: &str, path: &str) -> Option<Self> {
+        let same = |known: &str, asked: &str| letters(known).eq(letters(asked));
+        let (mut of_known, mut asked) = (parts(known), parts(path));
+        let mut next_is_same = || Some(same(of_known.next()?, asked.next()?));
+        if same(known, path) {
+            Some(Self::Letters)
+        } else if next_is_same() == Some(true) && next_is_same() != Some(false) {
+            Some(if parts(path).count() > 1 { Self::WithoutPackage } else { Self::Method })
+        } else {
+            // Nobody means something of another length.
+            let near = known.len().abs_diff(path.len()) <= FURTHEST && misspelled(known, path);
+            near.then_some(Self::Misspelled)
+        }
+    }
+}
+
+/// The parts of a path, from the last one on: method, service, package.
+fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.rsplit(['/', '.']).filter(|part| !part.is_empty())
+}
+
+/// The most by which the lengths of two paths may differ of which one is the other misspelled, underscores included.
+const FURTHEST: usize = 8;
+
+/// Whether one letter of a path is missing, too many or another one, or two are swapped.
+fn misspelled(known: &str, path: &str) -> bool {
+    let (known, path): (Vec<u8>, Vec<u8>) = (letters(known).collect(), letters(path).collect());
+    let same = |(known, asked): &(&u8, &u8)| known == asked;
+    let begin = known.iter().zip(&path).take_while(same).count();
+    let (known, path) = (&known[begin..], &path[begin..]);
+    let end = known.iter().rev().zip(path.iter().rev()).take_while(same).count();
+    match (&known[..known.len() - end], &path[..path.len() - end]) {
+        ([] | [_], [] | [_]) => true,
+        ([first, second], [other, another]) => (first, second) == (another, other),
+        _ => false,
+    }
+}
+
+/// The letters that all spellings of a name have in common: in Python, in Protobuf and in JSON.
+fn letters(path: &str) -> impl DoubleEndedIterator<Item = u8> + '_ {
+    path.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn paths() -> Paths {
+        let path = Path { entry: 0, messages: Messages::One, streams_out: false, is_safe: false };
+        let known = ["/shop.v1.Shop/FindAll", "/shop.v1.Shop/Find", "/shop.v1.Till/Close", "/Till/Find"];
+        Paths::new(HashMap::from([(Codec::Proto, HashMap::from(known.map(|name| (name.to_owned(), path))))]))
+    }
+
     #[test]
     fn a_path_is_known_by_its_letters() {
-        let path = Path { entry: 0, messages: Messages::One, streams_out: false, is_safe: false };
-        let known = ["/shop.Shop/FindAll", "/shop.Shop/Find"].map(|name| (name.to_owned(), path));
-        let paths = Paths::new(HashMap::from([(Codec::Proto, HashMap::from(known))]));
-        assert_eq!(paths.meant(Codec::Proto, "/shop.Shop/find_all"), Some("/shop.Shop/FindAll"));
-        assert_eq!(paths.meant(Codec::Proto, "/Shop.shop/find"), Some("/shop.Shop/Find"));
-        assert_eq!(paths.meant(Codec::Proto, "/shop.Shop/Findall2"), None);
-        assert_eq!(paths.meant(Codec::Json, "/shop.Shop/find"), None);
+        let paths = paths();
+        for spelled in
+            ["/shop.v1.Shop/find_all", "/SHOP.V1.SHOP/FINDALL", "/shop.v1.Shop.findAll", "/shop/v1/shop/find-all"]
+        {
+            assert_eq!(paths.meant(Codec::Proto, spelled), Some("/shop.v1.Shop/FindAll"), "{spelled}");
+        }
+        assert_eq!(paths.meant(Codec::Json, "/shop.v1.Shop/find_all"), None);
+    }
+
+    #[test]
+    fn a_path_is_known_without_its_package() {
+        let paths = paths();
+        for short in
+            ["/Shop/FindAll", "/shop/find_all", "/Shop.FindAll", "/api/shop.v1.Shop/FindAll", "/find_all", "FindAll"]
+        {
+            assert_eq!(paths.meant(Codec::Proto, short), Some("/shop.v1.Shop/FindAll"), "{short}");
+        }
+        assert_eq!(paths.meant(Codec::Proto, "/till/find"), Some("/Till/Find"));
+        assert_eq!(paths.meant(Codec::Proto, "/v2.Till/Close"), Some("/shop.v1.Till/Close"));
+    }
+
+    #[test]
+    fn a_path_is_known_by_all_letters_but_one() {
+        let paths = paths();
+        for wrong in ["FindAl", "FindAlll", "FindOll", "FnidAll", "find_al"] {
+            let meant = paths.meant(Codec::Proto, &format!("/shop.v1.Shop/{wrong}"));
+            assert_eq!(meant, Some("/shop.v1.Shop/FindAll"), "{wrong}");
+        }
+        let long = "/".repeat(1 << 20);
+        for other in ["/shop.v1.Shop/Buy", "/shop.v1.Shop/FindAll23", "/other.Bank/FindAll", "/", "", &long] {
+            assert_eq!(paths.meant(Codec::Proto, other), None, "{other:.30}");
+        }
     }
 }
