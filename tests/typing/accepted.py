@@ -81,7 +81,20 @@ def servers() -> None:
     assert_type(server.stop(grace=1), bool)
 
 
+@nearcall.service
+class Bracketed:
+    @nearcall.oneway()
+    def log(self, line: str) -> None: ...
+
+    @nearcall.idempotent()
+    def get(self, key: str) -> bytes | None: ...
+
+    @nearcall.no_side_effects()
+    def look(self, key: str) -> str | None: ...
+
+
 def decorators() -> None:
+    assert_type(Bracketed().look("x"), str | None)
     assert_type(Calculator(), Calculator)
     assert_type(Calculator().add(1, 2), int)
     assert_type(Calculator().get("x"), bytes | None)

@@ -351,6 +351,29 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
             service(type("Bad", (), {"m": function}))
 
 
+def test_marks_may_be_written_with_brackets() -> None:
+    @service
+    class Bracketed:
+        @oneway()
+        def log(self, line: str) -> None: ...
+
+        @idempotent()
+        def get(self, key: str) -> str: ...
+
+        @no_side_effects()
+        def look(self, key: str) -> str: ...
+
+    log, get, look = plan_of(Bracketed).methods
+    assert log.kind == "oneway"
+    assert get.idempotent
+    assert not get.no_side_effects
+    assert look.idempotent
+    assert look.no_side_effects
+    for mark in (oneway, idempotent, no_side_effects):
+        with pytest.raises(TypeError, match=rf"@nearcall.{mark.__name__} decorates a method, not 3"):
+            mark()(3)
+
+
 def test_what_is_not_a_service_is_told_so() -> None:
     with pytest.raises(TypeError, match=r"Unknown is not a service: decorate the class with @nearcall\.service"):
         plan_of(Unknown)

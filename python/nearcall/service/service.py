@@ -121,33 +121,50 @@ def _shown(target: object) -> str:
     return f"{target!r}; write @nearcall.service(name={target!r})" if isinstance(target, str) else repr(target)
 
 
-def _mark(decorator: str, method: F, *marks: str) -> F:
-    if not callable(cast(object, method)):
-        raise TypeError(f"@nearcall.{decorator} decorates a method, not {method!r}: write it right above 'def'")
-    for mark in marks:
-        setattr(method, mark, True)
-    return method
+def _marked(decorator: str, method: Any, *marks: str) -> Any:
+    """The method with its marks; without a method, what marks one: the decorator was written with brackets."""
+
+    def mark(method: Any) -> Any:
+        if not callable(method):
+            raise TypeError(f"@nearcall.{decorator} decorates a method, not {method!r}: write it right above 'def'")
+        for each in marks:
+            setattr(method, each, True)
+        return method
+
+    return mark if method is None else mark(method)
 
 
-def oneway(method: F) -> F:
+@overload
+def oneway(method: F) -> F: ...
+@overload
+def oneway() -> Callable[[F], F]: ...
+def oneway(method: Any = None) -> Any:
     """Marks a method as one-way: the call returns when it is sent, and nothing comes back, not even an error.
 
-    The method's result must be annotated ``-> None``.
+    The method's result must be annotated ``-> None``. ``@nearcall.oneway()`` is the same.
     """
-    return _mark("oneway", method, ONEWAY_MARK)
+    return _marked("oneway", method, ONEWAY_MARK)
 
 
-def idempotent(method: F) -> F:
+@overload
+def idempotent(method: F) -> F: ...
+@overload
+def idempotent() -> Callable[[F], F]: ...
+def idempotent(method: Any = None) -> Any:
     """Marks a method that may be called twice with the effect of once, so that a broken call can be repeated."""
-    return _mark("idempotent", method, IDEMPOTENT_MARK)
+    return _marked("idempotent", method, IDEMPOTENT_MARK)
 
 
-def no_side_effects(method: F) -> F:
+@overload
+def no_side_effects(method: F) -> F: ...
+@overload
+def no_side_effects() -> Callable[[F], F]: ...
+def no_side_effects(method: Any = None) -> Any:
     """Marks a method that changes nothing: it is :func:`idempotent`, and at ``http://`` URLs it can be called by GET.
 
     Anything that follows links may call such a method, such as a browser without asking, and caches may keep answers.
     """
-    return _mark("no_side_effects", method, NO_SIDE_EFFECTS_MARK, IDEMPOTENT_MARK)
+    return _marked("no_side_effects", method, NO_SIDE_EFFECTS_MARK, IDEMPOTENT_MARK)
 
 
 def plan_of(cls: type) -> ServicePlan:
@@ -228,7 +245,17 @@ def _build(cls: type) -> ServicePlan:
             plan = _implementation(plan, written, implementer, builder)
         methods.append(plan)
     if not methods:
-        raise TypeError(f"{cls.__name__} has no public methods to serve; write some, or remove @nearcall.service")
+        others = [
+            key
+            for key, value in vars(cls).items()
+            if not key.startswith("_") and isinstance(value, (classmethod, staticmethod, property))
+        ]
+        if others:
+            kind = "a property" if isinstance(vars(cls)[others[0]], property) else "a class or static method"
+            why = f"'{others[0]}' is {kind}, which is not served: make it an ordinary method"
+        else:
+            why = "write some, or remove @nearcall.service"
+        raise TypeError(f"{cls.__name__} has no public methods to serve; {why}")
     doc = next((base.__doc__ for base in (cls, root) if base.__dict__.get("__doc__")), None)
     errors = tuple(dict.fromkeys(error for base in above for error in declared[base].errors))
     for error in errors:
