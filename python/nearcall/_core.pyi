@@ -425,7 +425,7 @@ class Connection:
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
         make_passage: Callable[[References], object],
-        explain: Callable[[str], str] | None = None,
+        explain: Callable[[str, bool], str | None] | None = None,
         shown: str | None = None,
         by_item: bool = False,
     ) -> Connection:
@@ -447,7 +447,8 @@ class Connection:
 
         ``make_passage`` makes the object that is ``References.held`` for a connection.
 
-        ``explain`` is called with the reason why there is no server, and returns the text that users read in its place.
+        ``explain`` is called with the reason why there is no server, and whether that is because this was closed; it
+        returns the text that users read in its place, or ``None``.
         ``shown`` is how errors name the server, if not by its URL.
         """
 
@@ -540,8 +541,8 @@ class Connection:
         Never waits.
         """
 
-    def close(self) -> None:
-        """Ends the connection; calls under way fail with ``CANCELLED``."""
+    def close(self, why: str | None = None) -> None:
+        """Ends the connection; calls under way fail with ``CANCELLED``, or with ``UNAVAILABLE`` and the reason."""
 
     def ping(self, timeout: float | None = None) -> float:
         """Seconds that a round trip takes which no handler sees."""

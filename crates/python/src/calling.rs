@@ -8,7 +8,7 @@ use nearcall_core::client::{COMEBACK, Cause, Channel, Connection as Core, Patien
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Incoming, Kind, Metadata};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBool, PyString};
 
 use crate::callback::Callback;
 use crate::errors::{describe, invalid, raise};
@@ -97,7 +97,8 @@ pub(crate) struct Calling {
     pub(crate) serves: bool,
     /// Makes the object that Python keeps with a connection, for the references that cross it.
     pub(crate) make_passage: Arc<Py<PyAny>>,
-    /// Takes the reason why there is no server, and returns the text that users read instead.
+    /// Takes the reason why there is no server, and whether that is because the connection was closed. Returns the text
+    /// that users read instead, if there is a better one.
     pub(crate) explain: Option<Arc<Py<PyAny>>>,
     /// Which failed calls are sent again, if the user set a policy.
     pub(crate) retries: Option<Arc<Retries>>,
@@ -236,16 +237,20 @@ impl Calling {
     }
 
     /// The exception for why there is no connection.
-    pub(crate) fn failed(&self, py: Python<'_>, mut failure: Failure) -> PyErr {
-        if failure.code == Failure::UNAVAILABLE
-            && let Some(explain) = &self.explain
-        {
-            match explain.bind(py).run([PyString::new(py, &failure.message).as_any()]).and_then(|text| text.extract()) {
-                Ok(text) => failure.message = text,
-                Err(error) => return error,
-            }
+    pub(crate) fn failed(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        let closed = failure.code == Failure::CANCELLED && matches!(&self.way, Way::Channel(way) if way.is_closed());
+        let explained = match &self.explain {
+            Some(explain) if closed || failure.code == Failure::UNAVAILABLE => explain
+                .bind(py)
+                .run([PyString::new(py, &failure.message).as_any(), PyBool::new(py, closed).as_any()])
+                .and_then(|text| text.extract::<Option<String>>()),
+            _ => Ok(None),
+        };
+        match explained {
+            Ok(Some(text)) => raise(py, &Failure::new(Failure::UNAVAILABLE, text)),
+            Ok(None) => raise(py, failure),
+            Err(error) => error,
         }
-        raise(py, &failure)
     }
 
     /// Returns a usable connection. Handles signals such as Ctrl-C while it waits.
@@ -273,7 +278,7 @@ impl Calling {
                 let what = format!("there was no connection to {url} before the deadline: the server does not answer");
                 Err(raise(py, &Failure::new(Failure::DEADLINE_EXCEEDED, what)))
             }
-            (Err(failure), None) => Err(self.failed(py, failure)),
+            (Err(failure), None) => Err(self.failed(py, &failure)),
         }
     }
 }

@@ -47,7 +47,8 @@ impl Connection {
     /// `on_change` is called with the description of a later server that describes itself differently; it gives the
     /// methods their successors, or raises. `on_drop` is called now and then with the numbers of one-way calls that
     /// were dropped. `make_passage` makes the object that is kept with a connection, from the connection's references.
-    /// `explain` is called with the reason why there is no server, and returns the text that users read instead.
+    /// `explain` is called with the reason why there is no server, and whether that is because the connection was closed;
+    /// it returns the text that users read instead, or `None`.
     /// `shown` is how errors name the server, if not by its URL. `timeout` limits each call, also one with streams; with
     /// `by_item`, it limits the wait for the next item of a stream instead.
     #[new]
@@ -131,14 +132,14 @@ impl Connection {
         match connected {
             Ok(connected) => Ok(connected.is_some()),
             Err(failure) if patient && may_pass(&failure) => Ok(false),
-            Err(failure) => Err(self.calling.failed(py, failure)),
+            Err(failure) => Err(self.calling.failed(py, &failure)),
         }
     }
 
     /// Raises what a call without patience ends with in the pause after a failed attempt to connect. Never waits.
     fn check_pause(&self, py: Python<'_>) -> PyResult<()> {
         match detach(py, || self.channel.pausing(Patience::FailFast)) {
-            Some(failure) => Err(self.calling.failed(py, failure)),
+            Some(failure) => Err(self.calling.failed(py, &failure)),
             None => Ok(()),
         }
     }
@@ -255,8 +256,11 @@ impl Connection {
         self.calling.waiting.check_loop(py)
     }
 
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let complete = detach(py, || self.channel.close());
+    /// Ends the connection for good. `why` is what calls under way are told, if the server has ended.
+    #[pyo3(signature = (why=None))]
+    fn close(&self, py: Python<'_>, why: Option<String>) -> PyResult<()> {
+        let failure = why.map(|why| Failure::new(Failure::UNAVAILABLE, why));
+        let complete = detach(py, || self.channel.close(failure.as_ref()));
         self.calling.when_full.close(py, complete)?;
         let woken = self.calling.waiting.close(py);
         self.calling.waiting.leave_loop();

@@ -471,7 +471,7 @@ impl Waiting {
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let watched = std::mem::take(&mut *self.watched.lock());
         for Watch { core, .. } in watched {
-            core.close();
+            core.close(None);
             core.pump();
         }
         let due = std::mem::take(&mut *self.due.lock());

@@ -95,7 +95,7 @@ class Channel(Caller, ChannelBase, ForLoops):
                 for watched in self._watched:
                     self._running().remove_reader(watched.fileno())
             self._watched.clear()
-            self._connection.close()
+            self._connection.close(self._why_closed())
         return Closing()
 
     async def __aenter__(self) -> Self:

@@ -68,7 +68,7 @@ class _ChildChannel(Channel):
     """A channel to a spawned process, which no other server can replace."""
 
     def __init__(self, child: ChildProcess, **options: Unpack[ChannelOptions]) -> None:
-        self._explain = lambda _: child.explain()
+        self._explain = lambda _, closed: None if closed else child.explain()
         self._shown = child.shown
         super().__init__(child.url, **options)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
@@ -28,9 +28,13 @@ from .references import Passages
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Channel", "ChannelBase", "check_service", "connect"]
+__all__ = ["Channel", "ChannelBase", "Explain", "check_service", "connect"]
 
 T = TypeVar("T")
+Explain: TypeAlias = "Callable[[str, bool], str | None]"
+"""Takes the reason why there is no server, and whether that is because the channel was closed. Returns what users read
+in its place, in :class:`~nearcall.Unavailable`; ``None``: the reason itself.
+"""
 
 
 class ChannelBase(Connected):
@@ -41,8 +45,7 @@ class ChannelBase(Connected):
     _for_loops = "async with nearcall.aio.Channel(...)"
     _around: Around | None = None
     """Wraps the methods, so that they can be awaited in another event loop than the channel's own."""
-    _explain: Callable[[str], str] | None = None
-    """Takes the reason why there is no server, and returns what users read in its place."""
+    _explain: Explain | None = None
 
     _shown = ""
     """How messages name the server; by its URL, if nothing better is known before."""
@@ -70,6 +73,10 @@ class ChannelBase(Connected):
             by_item=self._by_item,
             **self._settings.of_connection,
         )
+
+    def _why_closed(self) -> str | None:
+        """What calls under way are told when this is closed, if that is because the server has ended."""
+        return None
 
     def _check_open(self) -> None:
         if self.closed:
@@ -240,7 +247,7 @@ class Channel(ChannelBase, ForThreads):
         return Client(self, check_service(service), owns_channel=False)
 
     def close(self) -> None:  # noqa: D102 - inherited
-        self._connection.close()
+        self._connection.close(self._why_closed())
 
     def __enter__(self) -> Channel:
         self._check_open()

@@ -108,6 +108,8 @@ def offer(service: object) -> None:
         TypeError: the object's class is no service.
         RuntimeError: the plugin is imported already.
     """
+    if isinstance(service, type):
+        raise TypeError(f"plugin.offer() takes an object, not the class: write plugin.offer({service.__name__}())")
     plan_of(type(service))
     registry.check_open(f"plugin.offer({type(service).__name__})")
     registry.offered.append(service)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from ..call.deadline import timeout
-from ..client.channel import Channel
+from ..client.channel import Channel, Explain
 from ..log import INFO, WARNING, log
 from ..service.service import plan_of
 from .asking import Handler, begin, run
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from .settings import HostOptions
 
-__all__ = ["Directory", "Extension", "Plugin", "PluginBase", "PluginHost", "PluginHostBase"]
+__all__ = ["Directory", "Extension", "Plugin", "PluginBase", "PluginHost", "PluginHostBase", "Plugins"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -152,14 +153,27 @@ class Extension(Generic[P, R]):
         return self._call(*args, **kwargs)
 
 
+class Plugins(dict[str, T]):
+    """The plugins of a host, by their ids."""
+
+    def __init__(self, found: Mapping[str, T], mistakes: Mapping[str, ManifestError]) -> None:
+        super().__init__(found)
+        self._mistakes = mistakes
+
+    def __missing__(self, name: str) -> T:
+        known = f"there are {', '.join(self)}" if self else "there are none"
+        wrong = f", and manifests with mistakes in {', '.join(self._mistakes)}" if self._mistakes else ""
+        raise KeyError(f"there is no plugin {name}: {known}{wrong}")
+
+
 class PluginHostBase(ABC):
     """The base of plugin hosts for threads and for event loops."""
 
     def __init__(self, directory: Directory, settings: Settings) -> None:
         if isinstance(directory, (str, Path)):
-            self._directories = sorted(path.parent for path in Path(directory).glob(f"*/{MANIFEST}"))
+            self._directories = _plugins_in(Path(directory))
         else:
-            self._directories = [Path(each) for each in directory]
+            self._directories = _paths(directory)
         self._settings = settings
         self._watch = Watch()
         self._by_id: dict[str, Supervised] = {}
@@ -254,7 +268,7 @@ class PluginHostBase(ABC):
         self._deliver(event)
 
     @abstractmethod
-    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Any:
+    def open(self, url: str, shown: str, explain: Explain, **options: Any) -> Any:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
 
     @abstractmethod
@@ -273,15 +287,58 @@ class PluginHostBase(ABC):
         return f"<{'closed ' if self._closed else ''}host of {len(self._by_id)} plugins>"
 
 
+def _paths(directories: object) -> list[Path]:
+    """The directories of plugins, as they were listed.
+
+    Raises:
+        TypeError: it is no such list.
+    """
+    if isinstance(directories, Sequence):
+        listed = cast("Sequence[object]", directories)
+        if all(isinstance(each, (str, os.PathLike)) for each in listed):
+            return [Path(each) for each in cast("Sequence[str]", listed)]
+    raise TypeError(f"the directory must be a path, or a list of paths, not {directories!r}")
+
+
+def _plugins_in(directory: Path) -> list[Path]:
+    """The directories of plugins in a directory. If there is none, the log says so.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is no such directory.
+    """
+    where = directory.absolute()
+    if not directory.exists():
+        raise FileNotFoundError(
+            f"there is no directory {where}: a plugin host takes the directory in which each plugin has one of its own"
+        )
+    if not directory.is_dir():
+        raise NotADirectoryError(
+            f"{where} is no directory: a plugin host takes the directory in which each plugin has one of its own"
+        )
+    found = sorted(path.parent for path in directory.glob(f"*/{MANIFEST}"))
+    if not found:
+        is_one = (directory / MANIFEST).exists()
+        todo = (
+            f"it is a plugin itself: write [{str(directory)!r}], or the directory around it"
+            if is_one
+            else f"a plugin is a directory in it that has a {MANIFEST}"
+        )
+        log(WARNING, "there are no plugins in %s: %s", str(where), todo)
+    return found
+
+
 class _PluginChannel(Channel):
     """A channel to a plugin, which no other server can replace."""
 
     _by_item = True
 
-    def __init__(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> None:
+    def __init__(self, url: str, shown: str, explain: Explain, **options: Any) -> None:
         self._shown = shown
         self._explain = explain
         super().__init__(url, **options)
+
+    def _why_closed(self) -> str | None:
+        return None if self._explain is None else self._explain("", True)
 
 
 class PluginHost(PluginHostBase):
@@ -295,7 +352,7 @@ class PluginHost(PluginHostBase):
 
     Args:
         directory: Where the plugins are, each in a directory of its own that has a ``plugin.toml``; or a list of such
-            directories.
+            directories. The directory must exist; the log warns if there is no plugin in it.
         options: The options below, by name.
         name: The host's name, for plugins and messages; the program's if not given.
         api: The version of the interface that it gives to plugins; ``"1.0"``.
@@ -338,6 +395,7 @@ class PluginHost(PluginHostBase):
         longest_line: Characters of a printed line; the rest of it is dropped; 2000.
 
     Raises:
+        FileNotFoundError, NotADirectoryError: there is no such directory.
         TypeError, ValueError: an option does not fit.
     """
 
@@ -345,7 +403,7 @@ class PluginHost(PluginHostBase):
         settings = check_settings(**options)
         self._teller = None if settings.on_event is None else Teller(settings.on_event)
         super().__init__(directory, settings)
-        self._plugins = {name: Plugin(each) for name, each in self._by_id.items()}
+        self._plugins = Plugins({name: Plugin(each) for name, each in self._by_id.items()}, self.mistakes)
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
@@ -379,7 +437,7 @@ class PluginHost(PluginHostBase):
 
         return Extension(point, call)
 
-    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Channel:
+    def open(self, url: str, shown: str, explain: Explain, **options: Any) -> Channel:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
         return _PluginChannel(url, shown, explain, **options)
 
@@ -406,3 +464,13 @@ class PluginHost(PluginHostBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            raise TypeError(
+                "this plugin host is for threads: write 'with PluginHost(...)', or 'async with AsyncPluginHost(...)' "
+                "in an event loop"
+            )
+
+        __aexit__ = __aenter__

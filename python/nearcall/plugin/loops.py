@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..aio.channel import Channel
 from ..call.deadline import timeout
+from ..client.channel import Explain
 from ..errors import Unavailable
 from .asking import begin, run_in_loop
-from .host import Directory, Extension, PluginBase, PluginHostBase
+from .host import Directory, Extension, PluginBase, PluginHostBase, Plugins
 from .points import ExtensionPoint
 from .settings import PluginEvent, check_settings
 from .telling import call_safely
@@ -62,10 +63,13 @@ class _PluginChannel(Channel):
 
     _by_item = True
 
-    def __init__(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> None:
+    def __init__(self, url: str, shown: str, explain: Explain, **options: Any) -> None:
         self._shown = shown
         self._explain = explain
         super().__init__(url, **options)
+
+    def _why_closed(self) -> str | None:
+        return None if self._explain is None else self._explain("", True)
 
 
 class AsyncPluginHost(PluginHostBase):
@@ -81,7 +85,7 @@ class AsyncPluginHost(PluginHostBase):
 
     def __init__(self, directory: Directory, **options: Unpack[HostOptions]) -> None:
         super().__init__(directory, check_settings(**options))
-        self._plugins = {name: AsyncPlugin(each) for name, each in self._by_id.items()}
+        self._plugins = Plugins({name: AsyncPlugin(each) for name, each in self._by_id.items()}, self.mistakes)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -117,7 +121,7 @@ class AsyncPluginHost(PluginHostBase):
             raise Unavailable("the event loop of the plugin host is closed, or the host was not started in one")
         return self._loop
 
-    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Channel:
+    def open(self, url: str, shown: str, explain: Explain, **options: Any) -> Channel:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
         return _PluginChannel(url, shown, explain, **options)
 
@@ -151,3 +155,13 @@ class AsyncPluginHost(PluginHostBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __enter__(self) -> Any:
+            raise TypeError(
+                "this plugin host is for an event loop: write 'async with AsyncPluginHost(...)', or 'with "
+                "PluginHost(...)' in a thread"
+            )
+
+        __exit__ = __enter__

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 from packaging.specifiers import SpecifierSet
 
+from ..client.channel import Explain
 from ..errors import FailedPrecondition
 from ..log import INFO, WARNING
 from ..types.shown import shown
@@ -31,7 +32,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from threading import Event
 
-__all__ = ["Connecting", "Decided", "HopelessError", "Run", "command", "decide", "make_ready", "storage_of"]
+__all__ = ["Connecting", "Decided", "HopelessError", "Lives", "Run", "command", "decide", "make_ready", "storage_of"]
 
 
 _MOST_LAYERS = 50
@@ -49,7 +50,7 @@ class HopelessError(Exception):
 class Connecting(Protocol):
     """Makes and uses a host's connections, in threads or in an event loop."""
 
-    def open(self, url: str, shown: str, explain: Callable[[str], str], **options: Any) -> Any:
+    def open(self, url: str, shown: str, explain: Explain, **options: Any) -> Any:
         """Connects, and returns a channel."""
         ...
 
@@ -70,13 +71,35 @@ class Decided(NamedTuple):
     """The refused permissions, and why."""
 
 
-class End:
-    """How a process ended. The connection refers to this object, so it must not refer to the connection, directly or
-    not.
+class Lives:
+    """The processes that a plugin has had. Their connections refer to this object, so it must not refer to them,
+    directly or not.
     """
 
     def __init__(self) -> None:
+        self.running: End | None = None
+        """That of the process that runs now."""
+
+
+class End:
+    """How a process ended. The connection refers to this object, too.
+
+    Args:
+        plugin: The plugin's id.
+        lives: All processes of the plugin.
+    """
+
+    def __init__(self, plugin: str, lives: Lives) -> None:
         self.text = ""
+        self._plugin = plugin
+        self._lives = lives
+
+    def explain(self, _reason: str, _closed: bool) -> str:
+        """Why the process cannot be called any more, and what to call in its place."""
+        again = f"host.plugins['{self._plugin}'].service(...)"
+        if self._lives.running not in (None, self):
+            return f"the plugin {self._plugin} was restarted, and this is of its process before: ask again with {again}"
+        return f"the plugin {self._plugin} {self.text or 'has stopped'}: when it runs again, ask with {again}"
 
 
 class Run:
@@ -88,10 +111,17 @@ class Run:
         plugin: The plugin's id.
         over: Set when the process has ended.
         storage: Its directory for files, if it has one.
+        lives: All processes of the plugin.
     """
 
     def __init__(
-        self, process: PluginProcess, settings: Settings, plugin: str, over: Event, storage: Storage | None
+        self,
+        process: PluginProcess,
+        settings: Settings,
+        plugin: str,
+        over: Event,
+        storage: Storage | None,
+        lives: Lives,
     ) -> None:
         self.process = process
         self.storage = storage
@@ -115,7 +145,7 @@ class Run:
         """Why the host has killed it, if it has."""
         self.hopeless = False
         """Whether it would end in the same way if it was started again."""
-        self.end = End()
+        self.end = End(plugin, lives)
 
     def give_up(self, why: str, *, hopeless: bool = False) -> None:
         """Kills the process. The host learns of its end in the same way as of any other."""
@@ -252,17 +282,12 @@ def make_ready(
     def client(service: type) -> Any:
         return do(lambda: run.channel.client(service).service)
 
-    end, name = run.end, manifest.id
-
-    def explain(_reason: str) -> str:
-        return f"the plugin {name} {end.text or 'has hung up'}: ask for it again when it is started again"
-
     options = {
         "timeout": settings.call_timeout,
         "handshake_timeout": settings.handshake_timeout,
         "max_message_size": settings.max_message_size,
     }
-    run.channel = do(lambda: connecting.open(run.process.url, f"the plugin {name}", explain, **options))
+    run.channel = do(lambda: connecting.open(run.process.url, f"the plugin {manifest.id}", run.end.explain, **options))
     run.process.connection.close()
     try:
         run.runtime = client(Runtime)

@@ -22,7 +22,7 @@ from .load import Load
 from .manifest import Manifest, ManifestError, read_manifest
 from .process import PluginProcess, environment
 from .settings import PluginEvent, Settings, State
-from .starting import Connecting, HopelessError, Run, command, decide, hand_over, make_ready, storage_of
+from .starting import Connecting, HopelessError, Lives, Run, command, decide, hand_over, make_ready, storage_of
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -83,6 +83,7 @@ class Supervised:
         self._tell = tell
         self._changed = changed
         self._wanted = False
+        self._lives = Lives()
         self._crashes: deque[float] = deque(maxlen=settings.restarts + 1)
         self._change = threading.RLock()
         self._last_error = 0.0
@@ -168,7 +169,8 @@ class Supervised:
                         return
                     directory = str(self.manifest.directory)
                     process = PluginProcess(words, directory, environment())
-                    run = self.run = Run(process, self._settings, self.id, threading.Event(), storage)
+                    run = Run(process, self._settings, self.id, threading.Event(), storage, self._lives)
+                    self.run = run
                 self._follow(run)
                 done.set_result(run)
             except BaseException as error:
@@ -185,6 +187,7 @@ class Supervised:
             if run.over.is_set() or not self._wanted:
                 return
             self.state = "running"
+            self._lives.running = run.end
         self._changed()
         self._say("started", f"is running as process {run.process.pid}")
         if self._settings.cpu_share is not None:
@@ -262,6 +265,8 @@ class Supervised:
         if ended.status == NOT_CONFINED and not run.fault:
             run.fault, run.hopeless = f"cannot be started: {shown(' '.join(run.last)) or said}", True
         run.end.text = run.fault or said
+        if self._lives.running is run.end:
+            self._lives.running = None
         if run.channel is not None:
             self._connecting.close(run.channel)
         with self._change:
@@ -436,7 +441,13 @@ class Supervised:
                 self._say("late", f"did not answer {handler.point.name} within {handler.budget:g} s, and is left out")
                 self._watch.later(pause, lambda: self._probe_aside(run))
         else:
-            self._say_error(f"failed in {handler.point.name}: {_message(error)}")
+            self._say_error(f"failed in {handler.point.name}: {_message(error)}{self._permissions(error)}")
+
+    def _permissions(self, error: BaseException) -> str:
+        """Where a plugin asks for what its sandbox may have refused."""
+        if self._settings.sandbox == "off" or "PermissionError: " not in str(error):
+            return ""
+        return ": its sandbox allows what is granted of [permissions] in plugin.toml: files, network, programs"
 
     def _say_error(self, text: str) -> None:
         now = time.monotonic()

@@ -15,6 +15,7 @@ use nearcall_platform::per_process::PerProcess;
 use nearcall_transport::{Options, Url, servers};
 use nearcall_wire::Failure;
 
+use super::connection::closed;
 use super::patience::{OnChange, Patience, SLICE};
 use super::subchannel::{Subchannel, connect_failure, may_pass, remembered};
 use super::{Adopter, Connection};
@@ -148,7 +149,7 @@ impl Balancer {
     ) -> Result<Option<Arc<Connection>>, Failure> {
         loop {
             if self.is_closed() {
-                return Err(Failure::new(Failure::CANCELLED, format!("the connection to {} was closed", self.url)));
+                return Err(closed(&self.url));
             }
             // `ready` also starts the dials that are due.
             if let Some(connection) = self.ready() {
@@ -257,7 +258,7 @@ impl Balancer {
         self.endpoints.store(Arc::new(endpoints));
         // The new endpoints have missed an earlier `close` or `serve_with`: repeat it for them.
         if self.is_closed() {
-            self.close();
+            self.close(None);
         }
         if let Some(adopter) = self.adopter.get() {
             self.adopt(adopter);
@@ -343,11 +344,12 @@ impl Balancer {
         }
     }
 
-    pub(super) fn close(&self) -> bool {
+    pub(super) fn close(&self, failure: Option<&Failure>) -> bool {
         // SeqCst, like the list: either `look_up` sees the flag after it has stored its list, or `close` sees that
         // list.
         self.closed.store(true, Ordering::SeqCst);
-        let cut_short = self.endpoints.load_full().iter().filter(|endpoint| !endpoint.subchannel.close()).count();
+        let cut_short =
+            self.endpoints.load_full().iter().filter(|endpoint| !endpoint.subchannel.close(failure)).count();
         self.progress.get().changed.notify_all();
         cut_short == 0
     }

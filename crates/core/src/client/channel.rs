@@ -131,11 +131,12 @@ impl Channel {
         }
     }
 
-    /// Ends all connections and dials for good. Returns whether everything accepted was sent.
-    pub fn close(&self) -> bool {
+    /// Ends all connections and dials for good; calls under way fail with `CANCELLED`, or with `failure`. Returns whether
+    /// everything accepted was sent.
+    pub fn close(&self, failure: Option<&Failure>) -> bool {
         match &self.servers {
-            Servers::One(one) => one.close(),
-            Servers::All(all) => all.close(),
+            Servers::One(one) => one.close(failure),
+            Servers::All(all) => all.close(failure),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::sync::{AtomicBool, Ordering};
 use std::any::Any;
+use std::fmt::Display;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -286,15 +287,17 @@ impl Connection {
         self.generation == fork::generation()
     }
 
-    /// Ends the connection; calls under way fail with `CANCELLED`. The rest of a long one-way message gets a moment.
-    /// Returns whether everything accepted was sent.
-    pub fn close(&self) -> bool {
+    /// Ends the connection; calls under way fail with `CANCELLED`, or with `failure`. The rest of a long one-way message
+    /// gets a moment. Returns whether everything accepted was sent.
+    pub fn close(&self, failure: Option<&Failure>) -> bool {
         if !self.is_ours() {
             return true;
         }
         let complete = self.await_flush();
-        let failure = Failure::new(Failure::CANCELLED, format!("the connection to {} was closed", self.name));
-        self.end(&failure);
+        match failure {
+            Some(failure) => self.end(failure),
+            None => self.end(&closed(&self.name)),
+        }
         complete
     }
 
@@ -514,6 +517,11 @@ impl Connection {
             _ => Err(Err(Failure::new(Failure::INTERNAL, "the server answered a ping with something else"))),
         }
     }
+}
+
+/// The failure of calls over a connection that this side has closed.
+pub(super) fn closed(name: &dyn Display) -> Failure {
+    Failure::new(Failure::CANCELLED, format!("the connection to {name} was closed on this side: connect again"))
 }
 
 impl Drop for Connection {

@@ -14,6 +14,7 @@ use nearcall_platform::per_process::PerProcess;
 use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
+use super::connection::closed;
 use super::patience::{COMEBACK, Patience, SLICE};
 use super::pauses::vary;
 use super::{Adopter, Connection};
@@ -157,7 +158,7 @@ impl Subchannel {
                 let left = state.leave();
                 drop(state);
                 drop(left);
-                return Err(Failure::new(Failure::CANCELLED, format!("the connection to {} was closed", self.url)));
+                return Err(closed(&self.url));
             }
             if let Some(connection) = self.ready() {
                 return Ok(Some(connection));
@@ -240,7 +241,7 @@ impl Subchannel {
             // Closed meanwhile: nobody else would end this connection.
             Ok(connection) if self.is_closed() => {
                 drop(state);
-                connection.close();
+                connection.close(None);
             }
             Ok(connection) => {
                 state.failure = None;
@@ -292,8 +293,9 @@ impl Subchannel {
         }
     }
 
-    /// Ends the connection and a dial for good. Returns whether everything accepted was sent.
-    pub(super) fn close(&self) -> bool {
+    /// Ends the connection and a dial for good; calls under way fail with `CANCELLED`, or with `failure`. Returns whether
+    /// everything accepted was sent.
+    pub(super) fn close(&self, failure: Option<&Failure>) -> bool {
         let renewal = self.renewal.get();
         let abandoned = {
             let mut state = renewal.state.lock();
@@ -304,7 +306,7 @@ impl Subchannel {
         };
         drop(abandoned);
         renewal.changed.notify_all();
-        self.current().is_none_or(|connection| connection.close())
+        self.current().is_none_or(|connection| connection.close(failure))
     }
 
     /// Whether [`Subchannel::close`] was called. Never waits.
