@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _core
 
@@ -50,3 +50,11 @@ class Block(ABC, Generic[V]):
         if self._token is not None:
             self._variable.reset(self._token)
             self._token = None
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            name = f"nearcall.{type(self).__name__}"
+            raise TypeError(f"{name} is used with an ordinary 'with', in an event loop too: write 'with {name}(...):'")
+
+        __aexit__ = __aenter__

@@ -44,7 +44,7 @@ def check_given(value: Any, cls: type) -> Any:
         raise MisfitError(f"expected an object of the service {name}, got a class: write {value.__name__}()")
     elif is_described(cls):
         return _with_methods(value, cls)
-    elif issubclass(kind, cls):
+    elif cls in kind.__mro__:  # a Protocol takes classes for its own that have its methods by chance
         try:
             plan_of(kind)
         except TypeError as problem:

@@ -96,7 +96,7 @@ def own_entries(own: Sequence[Served], chain: Chain) -> list[Entry]:
     from ..codec.protobuf.service import Protobuf  # only where it is needed
 
     def handler(each: Served, method: MethodPlan) -> Any:
-        found: Any = handler_of(each, method.name)
+        found: Any = handler_of(each, method)
         return found if isinstance(found, HealthMethod) else intercept_handler(chain, method, found)
 
     handlers = [(method, handler(each, method)) for each in own for method in each.plan.methods]

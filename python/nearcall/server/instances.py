@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..call.context import context
 from ..call.session import ServerConnection
-from ..service.plan import ServicePlan
+from ..errors import Unimplemented
+from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import is_service, plan_of
 
 __all__ = ["Served", "end_of", "handler_of", "is_made_per_client", "look_at"]
@@ -37,18 +39,45 @@ def end_of(instance: object) -> Any:
     return getattr(instance, "aclose", None) or getattr(instance, "close", None)
 
 
-def handler_of(served: Served, method: str) -> Callable[..., Any]:
-    """The handler of a method: the served object's own, or that of the calling client's object."""
-    make = served.make
+def handler_of(served: Served, method: MethodPlan) -> Callable[..., Any]:
+    """The handler of a method: the served object's own, or that of the calling client's object. One that the object's
+    class has from an interface, and does not implement, says so.
+    """
+    make, name = served.make, method.name
     if make is None:
-        handler: Callable[..., Any] = getattr(served.instance, method)
-        return handler
+        handler: Callable[..., Any] = getattr(served.instance, name)
+        return _unimplemented(served, method) if _is_missing(handler, method) else handler
+    if _is_missing(getattr(served.cls, name), method):
+        return _unimplemented(served, method)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         connection: ServerConnection = context()._call.belongings(ServerConnection)
-        return getattr(connection._instance(make), method)(*args, **kwargs)
+        return getattr(connection._instance(make), name)(*args, **kwargs)
 
     return call
+
+
+def _is_missing(handler: object, method: MethodPlan) -> bool:
+    """Whether a handler does nothing, as the methods of an interface, and is to return something."""
+    function = getattr(handler, "__func__", handler)
+    if not isinstance(function, types.FunctionType) or _body_of(function) not in _NOTHING:
+        return False
+    return not method.takes_none
+
+
+def _body_of(function: types.FunctionType) -> tuple[object, ...]:
+    # The code alone is not enough: that of a function which returns `True` differs in its constants only.
+    text = function.__doc__
+    constants = ["its text" if text is not None and each == text else each for each in function.__code__.co_consts]
+    return function.__code__.co_code, text is None, *constants
+
+
+def _unimplemented(served: Served, method: MethodPlan) -> Callable[..., Any]:
+    def missing(*_args: Any, **_kwargs: Any) -> Any:
+        what = f"{served.cls.__name__}.{method.name} does nothing, as in an interface, and is to return something"
+        raise Unimplemented(f"{method.full_name} is not implemented: {what}")
+
+    return missing
 
 
 def look_at(item: object) -> Served:
@@ -135,3 +164,23 @@ def _made_by(item: object) -> type | None:
 
 def _what(item: object) -> str:
     return "the class" if isinstance(item, type) else "a function"
+
+
+def _nothing() -> None: ...
+
+
+def _described() -> None:
+    """It has a text, which makes it another code."""
+
+
+async def _nothing_in_loop() -> None: ...
+
+
+async def _described_in_loop() -> None:
+    """The same."""
+
+
+_NOTHING = [
+    _body_of(cast("types.FunctionType", each)) for each in (_nothing, _described, _nothing_in_loop, _described_in_loop)
+]
+"""Functions without a body. A list, because constants of others may have no hash."""

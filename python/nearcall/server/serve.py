@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -56,9 +57,11 @@ def serve(
 
     Raises:
         WorkerFailed: a worker could not begin to serve, or workers die at once again and again.
+        RuntimeError: it is called in the thread of a running event loop.
         Exception: what the ``lifespan`` has raised, once the server has stopped.
     """
     check_names(options, (*option_names(serve), *option_names(Server.__init__)))
+    _refuse_in_loop()
     if workers is not None:
         serve_with_workers(services_and_urls, workers=workers, grace=grace, on_ready=on_ready, **options)
         return
@@ -80,6 +83,25 @@ def serve(
         server.stop(grace)
     if server.failure is not None:
         raise server.failure
+
+
+def _refuse_in_loop() -> None:
+    """Refuses to serve in the thread of a running event loop, which could neither go on nor hear of Ctrl-C.
+
+    Raises:
+        RuntimeError: a loop runs here.
+    """
+    asyncio: Any = sys.modules.get("asyncio")
+    if asyncio is None:  # who has not imported it has no loop
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "nearcall.serve() would hold up the event loop that runs here: write 'with nearcall.Server(...):' and await "
+        "what ends it, or call serve() where no loop runs; coroutine handlers have one of their own"
+    )
 
 
 def serve_with_workers(

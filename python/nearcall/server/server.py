@@ -200,7 +200,7 @@ class Server:
         def add(each: Served) -> None:
             for method in each.plan.methods:
                 describer = self._failures.describer(method, each.plan.errors, tracebacks)
-                handler = injector.around(method, handler_of(each, method.name))
+                handler = injector.around(method, handler_of(each, method))
                 handler = intercept_handler(chain, method, handler)
                 methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
                 self._handlers.append((method, handler))

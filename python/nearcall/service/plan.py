@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from ..codec.protocol import ArgumentsCoding, MethodTypes, Parts, ValueCoding
+from ..errors import RpcError
 from .depends import Dependency
 
 __all__ = [
@@ -138,6 +139,18 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     def full_name(self) -> str:
         """``"Calculator.add"``."""
         return f"{self.service}.{self.name}"
+
+    @property
+    def takes_none(self) -> bool:
+        """Whether a handler may return ``None``."""
+        if self.kind in (SERVER_STREAM, BIDI_STREAM):
+            return False
+        try:
+            if self.reply.check is not None:
+                self.reply.check(None)
+        except RpcError:
+            return False
+        return True
 
 
 class ServicePlan(msgspec.Struct, frozen=True, eq=False):

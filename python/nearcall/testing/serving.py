@@ -51,6 +51,13 @@ class Serving(Generic[T]):
         """Where it is served; inside the block."""
         return self.server.urls[0]
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"serving(...) is no client, and has no '{name}': write 'with serving(...) as service'"
+            )
+
     def connect(self, url: str | None = None) -> Client[T]:
         """Another client; close it, or use it in a ``with`` statement."""
         return cast("Client[T]", connect(url or self.url, self._cls, **self._client_options))

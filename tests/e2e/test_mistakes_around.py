@@ -1,0 +1,218 @@
+"""What a newcomer gets wrong around a call, and what is said then: interfaces, interceptors, blocks, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol
+
+import pytest
+
+import nearcall
+from nearcall.testing import serving
+
+
+@nearcall.service
+class Listener(Protocol):
+    def said(self, text: str) -> None: ...
+
+
+@nearcall.service
+class Room(Protocol):
+    def join(self, listener: Listener) -> None: ...
+    def name(self) -> str: ...
+    def seats(self) -> Iterator[int]:
+        """With a text."""
+        ...
+
+    async def later(self) -> int: ...
+    def items(self) -> AsyncIterator[int]: ...
+    def found(self) -> str | None: ...
+    def nothing(self) -> None: ...
+    def yes(self) -> bool:
+        return True
+
+    def text(self) -> str:
+        """With a text."""
+        return "With a text."
+
+
+class Hall(Room):
+    def join(self, listener: Listener) -> None:
+        listener.said("hello")
+
+
+@nearcall.service(instance="session")
+class Own:
+    def name(self) -> str: ...
+
+
+AROUND: list[list[Any]] = [[], [lambda call, proceed: proceed(call)]]
+
+
+@pytest.mark.parametrize("interceptors", AROUND)
+def test_what_an_interface_s_class_does_not_implement(key: str, interceptors: list[Any]) -> None:
+    """As with gRPC: such a method is unimplemented, where it seemed to return ``None``."""
+    with (
+        nearcall.Server(Hall(), f"inproc://{key}", interceptors=interceptors) as server,
+        nearcall.connect(server.urls[0]) as hall,
+    ):
+        for name, call in (
+            ("name", hall.name),
+            ("seats", lambda: list(hall.seats())),
+            ("later", hall.later),
+            ("items", lambda: list(hall.items())),
+        ):
+            problem = f"Room.{name} is not implemented: Hall.{name} does nothing, as in an interface, and is to return"
+            with pytest.raises(nearcall.Unimplemented, match=f"^{re.escape(problem)} something$"):
+                call()
+        assert hall.found() is None
+        assert (hall.yes(), hall.text()) == (True, "With a text.")
+        hall.nothing()
+    with serving(Own) as own, pytest.raises(nearcall.Unimplemented, match=r"^Own\.name is not implemented: Own\.name"):
+        own.name()
+
+
+def test_an_object_that_only_has_the_methods(key: str) -> None:
+    class Ear:
+        def said(self, text: str) -> None: ...
+
+    with nearcall.Server(Hall(), f"inproc://{key}") as server, nearcall.connect(server.urls[0], Room) as hall:
+        wrong: Any = Ear()
+        with pytest.raises(nearcall.InvalidArgument, match=r"got .*Ear: derive its class from Listener$"):
+            hall.join(wrong)
+
+
+def test_class_methods_alone_are_no_service() -> None:
+    class Made:
+        @classmethod
+        def make(cls) -> int:
+            return 1
+
+    class Read:
+        @property
+        def size(self) -> int:
+            return 1
+
+    with pytest.raises(TypeError, match=r"serve; 'make' is a class or static method, which is not served: make it an"):
+        nearcall.service(Made)
+    with pytest.raises(TypeError, match=r"to serve; 'size' is a property, which is not served: make it an ordinary"):
+        nearcall.service(Read)
+
+
+@nearcall.service
+class Numbers:
+    def one(self) -> int:
+        return 1
+
+    def all(self) -> Iterator[int]:
+        yield 1
+
+
+@nearcall.service
+class NumbersInLoop:
+    async def one(self) -> int:
+        return 1
+
+    async def all(self) -> AsyncIterator[int]:
+        yield 1
+
+
+def _nothing(call: Any, proceed: Any) -> Any:
+    return proceed()
+
+
+def _arguments(call: Any, proceed: Any) -> Any:
+    return proceed(call.args)
+
+
+async def _nothing_awaited(call: Any, proceed: Any) -> Any:
+    return await proceed()
+
+
+def _passes(call: Any, proceed: Any) -> Any:
+    return proceed(call)
+
+
+WITHOUT = r"proceed takes the call that the interceptor got: write proceed\(call\)$"
+WITH = r"proceed takes the call that the interceptor got, and not tuple: write proceed\(call\)$"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [(_nothing, WITHOUT), (_arguments, WITH), (_nothing_awaited, WITHOUT)],
+    ids=["nothing", "arguments", "awaited"],
+)
+@pytest.mark.parametrize("inner", [[], [_passes]])
+def test_an_interceptor_that_passes_something_else_on(key: str, wrong: Any, advice: str, inner: list[Any]) -> None:
+    for number, served in enumerate((Numbers(), NumbersInLoop())):
+        with (
+            nearcall.Server(
+                served, f"inproc://{key}-{number}", interceptors=[wrong, *inner], introspection=False
+            ) as server,
+            nearcall.connect(server.urls[0]) as numbers,
+        ):
+            for call in (numbers.one, lambda numbers=numbers: list(numbers.all())):
+                with pytest.raises(nearcall.Unknown, match=f"^TypeError: {advice}"):
+                    call()
+    with nearcall.Server(Numbers(), f"inproc://{key}") as server:
+        if wrong is not _nothing_awaited:
+            with nearcall.connect(server.urls[0], Numbers, interceptors=[wrong, *inner]) as numbers:
+                for call in (numbers.one, lambda numbers=numbers: list(numbers.all())):
+                    with pytest.raises(TypeError, match=f"^{advice}"):
+                        call()
+
+        async def main() -> None:
+            async with nearcall.aio.connect(server.urls[0], Numbers, interceptors=[wrong, *inner]) as numbers:
+                with pytest.raises(TypeError, match=f"^{advice}"):
+                    await numbers.one()
+
+        asyncio.run(main())
+
+
+def test_blocks_in_async_with() -> None:
+    async def main() -> None:
+        for name, block in (
+            ("timeout", nearcall.timeout(1)),
+            ("metadata", nearcall.metadata({"a": "b"})),
+            ("compression", nearcall.compression("gzip")),
+        ):
+            wrong: Any = block
+            with pytest.raises(
+                TypeError, match=rf"^nearcall\.{name} is used with an ordinary 'with', in an event loop"
+            ):
+                async with wrong:
+                    pass
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 2}])
+def test_serve_in_an_event_loop(key: str, options: dict[str, Any]) -> None:
+    served: Any = Numbers if options else Numbers()
+
+    async def main() -> None:
+        with pytest.raises(
+            RuntimeError, match=r"^nearcall\.serve\(\) would hold up the event loop that runs here: write"
+        ):
+            nearcall.serve(served, f"inproc://{key}", **options)
+
+    asyncio.run(main())
+
+
+def test_a_service_in_memory_without_with() -> None:
+    served: Any = serving(Numbers())
+    with pytest.raises(
+        AttributeError, match=r"is no client, and has no 'one': write 'with serving\(\.\.\.\) as service'"
+    ):
+        served.one()
+
+
+def test_a_client_that_was_closed_says_what_to_do(key: str) -> None:
+    with nearcall.Server(Numbers(), f"inproc://{key}") as server:
+        with nearcall.connect(server.urls[0], Numbers) as numbers:
+            pass
+        for call in (numbers.one, lambda: list(numbers.all())):
+            with pytest.raises(nearcall.Cancelled, match=r"was closed on this side: connect again$"):
+                call()
