@@ -43,14 +43,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options. Ctrl-C ends the process here and raises nothing: in the middle of an import it reaches code that
+    does not expect it. msgspec 0.22 crashes where it is interrupted while it makes a decoder.
+    """
+    import os
+    import signal
+    import threading
+
+    interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not interrupts or threading.current_thread() is not threading.main_thread():
+        return _parser().parse_args(argv)
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+    try:
+        return _parser().parse_args(argv)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _run(argv: Sequence[str] | None) -> int:
     import os
     import sys
 
+    options = _parse(argv)
     from ..errors import RpcError
     from ..types.shown import shown
 
-    options = _parser().parse_args(argv)
     try:
         return int(options.run(options) or 0)
     except BrokenPipeError:
