@@ -59,6 +59,11 @@ class Machine:
         """CPUs this process may use."""
         return sorted(os.sched_getaffinity(0))
 
+    def others(self) -> list[psutil.Process]:
+        """The processes beside this one and its parent."""
+        own = {os.getpid(), os.getppid()}
+        return [process for process in psutil.process_iter() if process.pid not in own]
+
 
 def cpus(machine: Machine) -> Iterator[Finding]:
     usable = machine.cpus()
@@ -230,9 +235,7 @@ def peers(entrants: Sequence[Entrant]) -> Iterator[Finding]:
 
 def quiet(machine: Machine, seconds: float = LOOK_S) -> Iterator[Finding]:
     """Observes for some time which processes use the CPUs, and how much of them a hypervisor takes."""
-    own = {os.getpid(), os.getppid()}
-    processes = [p for p in psutil.process_iter() if p.pid not in own]
-    before = {p: _cpu_seconds(p) for p in processes}
+    before = {p: _cpu_seconds(p) for p in machine.others()}
     before_ticks, begin = _ticks(machine), time.monotonic()
     time.sleep(seconds)
     length = time.monotonic() - begin
