@@ -1,4 +1,4 @@
-"""Shared helpers: workers find the test adapters, and no test may leave a process behind."""
+"""Shared helpers: workers start warm and find the test adapters, and no test may leave a process behind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # the test adapters are looked up while the tests are collected
 
+import warm  # noqa: E402
 from family import children  # noqa: E402
 from nearcall_lab import checked  # noqa: E402
+from nearcall_lab.workers import worker  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_process_is_warm() -> None:
+    """Before a test counts its processes."""
+    warm.warm_up()
+
+
+@pytest.fixture(autouse=True)
+def _workers_are_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "start", warm.start)
 
 
 @pytest.fixture(autouse=True)

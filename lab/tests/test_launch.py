@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from family import children
 from nearcall_lab.engine import launch as launch_module
 from nearcall_lab.engine.launch import CellRun, crew_of, measure
@@ -20,6 +21,7 @@ from nearcall_lab.registry import Entrant, entrants_of
 from nearcall_lab.results.histogram import histogram_of
 from nearcall_lab.results.model import Launch
 from nearcall_lab.scenario.cell import Cell, Mode, ModeKind, Work
+from nearcall_lab.workers import worker
 from nearcall_lab.workers.worker import LaunchFailed, Unsupported
 
 ABLE = {entrant.mechanism.name: entrant for entrant in [*entrants_of("able"), *entrants_of("liars")]}
@@ -307,7 +309,8 @@ def test_a_process_that_is_left_behind_is_named_and_ended() -> None:
     assert launch.left_behind[0].startswith("process ")
 
 
-def test_the_secret_is_where_no_other_process_of_the_same_user_looks() -> None:
+def test_the_secret_is_where_no_other_process_of_the_same_user_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "start", warm.start_cold)
     with crew_of([Cell("able", ECHO, _mode())], ABLE["able"]) as crew:
         assert crew.server is not None
         assert crew.secret > 0

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -35,6 +35,21 @@ class LaunchFailed(Exception):
 
 class Unsupported(LaunchFailed):
     """Not a failure: the mechanism does not claim to be able to do this."""
+
+
+def start(
+    command: Sequence[str], log: IO[bytes], descriptors: tuple[int, ...], directory: str | None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, which gets these descriptors under the numbers that they have here."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=descriptors,
+        start_new_session=True,
+        cwd=directory,
+    )
 
 
 class Worker:
@@ -70,14 +85,8 @@ class Worker:
         program = entrant.program or (sys.executable, "-m", "nearcall_lab.workers")
         with self.log.open("wb") as log:
             try:
-                self.process = subprocess.Popen(
-                    [*program, role, json.dumps(config)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(to_child, from_child),
-                    start_new_session=True,
-                    cwd=entrant.directory or None,
+                self.process = start(
+                    [*program, role, json.dumps(config)], log, (to_child, from_child), entrant.directory or None
                 )
             except OSError as error:
                 for descriptor in (from_parent, to_parent):
