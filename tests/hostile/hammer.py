@@ -1,5 +1,6 @@
 """One client and many threads that use all of it at once, beside attackers: ``python -m tests.hostile.hammer URL
-SECONDS``. Prints how often each thing was done, as JSON; shows where all threads are and ends if one does not get on.
+SECONDS DEADLINE``. Prints how often each thing was done, as JSON; shows where all threads are and ends if one does not
+get on.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ import nearcall
 
 from .services import Target
 
-DEADLINE = 5.0
-HUNG = 15.0
-"""Seconds without a step after which a thread hangs: three times what its longest step may take."""
+HUNG = 3
+"""Deadlines without a step after which a thread hangs: three times what its longest step may take."""
 _PR_SET_PDEATHSIG = 1
 
 
 class Hammer:
     """What the threads share."""
 
-    def __init__(self, url: str, seconds: float) -> None:
+    def __init__(self, url: str, seconds: float, deadline: float) -> None:
         self.url = url
+        self.deadline = deadline
         self.end = time.monotonic() + seconds
         self.client: Any = self.connect()
         self.done: Counter[str] = Counter()
@@ -41,7 +42,7 @@ class Hammer:
         self.steps: dict[str, float] = {}
 
     def connect(self) -> Any:
-        return nearcall.connect(self.url, Target, timeout=DEADLINE, handshake_timeout=DEADLINE)
+        return nearcall.connect(self.url, Target, timeout=self.deadline, handshake_timeout=self.deadline)
 
     def thread(self, number: int, name: str, step: Callable[[random.Random], None]) -> threading.Thread:
         """Repeats a step until the end, or until it was done once: after the end nobody closes the client."""
@@ -84,7 +85,7 @@ class Hammer:
         assert list(self.client.service.mirrored(iter(blocks))) == blocks
 
     def pings(self, chance: random.Random) -> None:
-        assert self.client.ping(DEADLINE) < DEADLINE
+        assert self.client.ping(self.deadline) < self.deadline
 
     def looks(self, chance: random.Random) -> None:
         client = self.client
@@ -119,7 +120,7 @@ class Hammer:
         while any(thread.is_alive() for thread in threads):
             time.sleep(0.05)
             now = time.monotonic()
-            hung = [key for key, since in list(self.steps.items()) if now - since > HUNG]
+            hung = [key for key, since in list(self.steps.items()) if now - since > HUNG * self.deadline]
             if hung:
                 print(json.dumps({"hung": hung, "wrong": self.wrong[:10]}), flush=True)
                 faulthandler.dump_traceback(all_threads=True)
@@ -131,7 +132,7 @@ class Hammer:
 
 def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    status = Hammer(sys.argv[1], float(sys.argv[2])).run()
+    status = Hammer(sys.argv[1], float(sys.argv[2]), float(sys.argv[3])).run()
     sys.stdout.flush()
     os._exit(status)
 
