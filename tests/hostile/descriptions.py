@@ -45,7 +45,8 @@ def types_within_types() -> str:
     return json.dumps(copy)
 
 
-def _wrong() -> list[str]:
+@functools.cache
+def wrong() -> list[str]:
     good = json.loads(GOOD)
 
     def changed(change: Callable[[dict[str, Any]], object]) -> str:
@@ -59,26 +60,23 @@ def _wrong() -> list[str]:
     deep: Any = "int"
     for _ in range(400):
         deep = {"list": deep}
-    wrong: list[Any] = [None, 5, "x", [], {}, [None], [{}], {"x": 1}, -1, 1e300, True, "\x1b[2J", "\0"]
+    values: list[Any] = [None, 5, "x", [], {}, [None], [{}], {"x": 1}, -1, 1e300, True, "\x1b[2J", "\0"]
     found = ["", "{", "null", "[]", "5", '"x"', "[" * 100_000, '{"a":' * 50_000, "\0", '{"nearcall": 99}', "{}"]
     found += [changed(lambda copy, one=one: copy.update(nearcall=one)) for one in (None, 2, -1, "1", [])]
-    found += [changed(lambda copy, one=one: copy.update(services=one)) for one in wrong]
-    found += [changed(lambda copy, one=one: copy.update(introspection=one)) for one in wrong]
+    found += [changed(lambda copy, one=one: copy.update(services=one)) for one in values]
+    found += [changed(lambda copy, one=one: copy.update(introspection=one)) for one in values]
     for key in ("name", "methods", "types", "doc"):
-        found += [changed(lambda copy, k=key, one=one: copy["services"][0].update({k: one})) for one in wrong]
+        found += [changed(lambda copy, k=key, one=one: copy["services"][0].update({k: one})) for one in values]
     for key in ("name", "kind", "signature", "parameters", "stream", "returns", "doc", "idempotent"):
-        found += [method(**{key: one}) for one in wrong]
+        found += [method(**{key: one}) for one in values]
     parameter = good["services"][0]["methods"][3]["parameters"][0]
     for key in parameter:
-        found += [method(parameters=[parameter | {key: one}]) for one in wrong]
-    for schema in (*wrong, deep, {"ref": "Nobody"}, {"ref": 5}, {"array": "S0"}, {"union": []}, {"dict": ["int"]}):
+        found += [method(parameters=[parameter | {key: one}]) for one in values]
+    for schema in (*values, deep, {"ref": "Nobody"}, {"ref": 5}, {"array": "S0"}, {"union": []}, {"dict": ["int"]}):
         found.append(method(parameters=[parameter | {"schema": schema}]))
         found.append(method(returns={"type": "x", "form": "coded", "schema": schema}))
-    for types in ({"A": {"layout": "map", "fields": [{"name": "x", "required": True, "type": {"ref": "A"}}]}}, *wrong):
+    for types in ({"A": {"layout": "map", "fields": [{"name": "x", "required": True, "type": {"ref": "A"}}]}}, *values):
         found.append(changed(lambda copy, t=types: copy["services"][0].update(types=t)))
     found.append(changed(lambda copy: copy["services"].extend(copy["services"] * 3)))
     found.append(changed(lambda copy: copy["services"][0]["methods"].extend(copy["services"][0]["methods"] * 3000)))
     return found
-
-
-WRONG = _wrong()

@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 from .colliding import ints, packed_map
-from .descriptions import GOOD, WRONG, as_many_methods_as_may_be, thirty_thousand_methods, types_within_types
+from .descriptions import GOOD, as_many_methods_as_may_be, thirty_thousand_methods, types_within_types
+from .descriptions import wrong as wrong_descriptions
 from .frames import (
     CALL,
     CREDIT,
@@ -547,12 +548,12 @@ def test_whatever_a_server_does_calls_end_in_time(
 def test_a_description_may_be_anything(victims: Queue[Victims], stalls: Machine, runtime_dir: Path) -> None:
     """All over one transport: what comes after the handshake is the same code."""
     stalls.begin()
-    wrong = []
-    for first in range(0, len(WRONG), MANY):
+    descriptions, wrong = wrong_descriptions(), []
+    for first in range(0, len(descriptions), MANY):
 
         def greeting(host: Host, connection: Any, first: int = first) -> bytes:
             # Each is met by a client with an interface and by one without.
-            return welcome(WRONG[min(first + (host.number - 1) // 2, len(WRONG) - 1)])
+            return welcome(descriptions[min(first + (host.number - 1) // 2, len(descriptions) - 1)])
 
         case = Case("", None, (), greeting)
         if complaint := meet(case, "connects_many_times", "unix", victims, stalls, runtime_dir):

@@ -44,16 +44,22 @@ def decoder(method: str) -> Callable[[bytes, int], Any]:
     return decode
 
 
+def nested(message: bytes) -> bytes:
+    """As the field with number 1."""
+    return b"\x0a" + varint(len(message)) + message
+
+
 @pytest.mark.usefixtures("without_collector")
 @pytest.mark.parametrize(
-    ("method", "message"),
+    ("method", "make"),
     [
-        ("add", b"\x0a\x00" * 300_000),
-        ("number", b"".join(b"\x0a" + varint(len(one)) + one for one in (b"\x08" + varint(n) for n in range(100_000)))),
+        ("add", lambda: b"\x0a\x00" * 300_000),
+        ("number", lambda: b"".join(nested(b"\x08" + varint(number)) for number in range(100_000))),
     ],
+    ids=["add", "number"],
 )
-def test_other_threads_have_turns(method: str, message: bytes) -> None:
-    decode, turns, is_over = decoder(method), 0, threading.Event()
+def test_other_threads_have_turns(method: str, make: Callable[[], bytes]) -> None:
+    decode, message, turns, is_over = decoder(method), make(), 0, threading.Event()
 
     def count() -> None:
         nonlocal turns
