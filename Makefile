@@ -8,7 +8,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
 VERSIONS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 FUZZ_SECONDS ?= 30
 SOAK_SECONDS ?= 1200
 HOSTILE_SECONDS ?= 5
@@ -54,7 +54,7 @@ test-rust: tools-present  ## run the Rust tests
 	@cargo test -q $(RUST_TESTED)
 
 # Files take turns in WORKERS processes; a process that a test has ended is not started again to end once more.
-test-python: setup  ## run the Python tests, WORKERS (3) files at a time (ARGS="-k name" chooses)
+test-python: setup  ## run the Python tests, WORKERS (4) files at a time (ARGS="-k name" chooses)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
 
 test-versions: tools-present  ## run the short tests on every Python that is promised and here (VERSIONS="3.10 3.13" chooses)
