@@ -91,6 +91,7 @@ class Work:
     def __init__(self, tracers: TracerProvider | None = None) -> None:
         self.tracer = (tracers or TracerProvider()).get_tracer("work")
         self.release = threading.Event()
+        self.waits = 0
 
     def add(self, a: int, b: int) -> int:
         with self.tracer.start_as_current_span("inside"):
@@ -131,7 +132,12 @@ class Work:
     def crash(self) -> int:
         raise ValueError("a fault")
 
+    def waiting(self) -> int:
+        """How many calls of the next method have come here."""
+        return self.waits
+
     async def wait_in_loop(self) -> int:
+        self.waits += 1
         await asyncio.Event().wait()
         return 1
 
@@ -198,7 +204,8 @@ def test_spans_of_every_kind_from_an_event_loop(telemetry: Telemetry, traced: st
             with pytest.raises(nearcall.NotFound):
                 await work.fail(5)
             task = asyncio.create_task(work.wait_in_loop())
-            await asyncio.sleep(0.01)
+            while not await work.waiting():
+                pass
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
