@@ -393,7 +393,7 @@ def test_the_architecture_names_what_is_there() -> None:
     assert len(named) > 40
     for path, name in named:
         code = (ROOT / path).read_text(encoding="utf-8")
-        assert re.search(rf"\b(?:fn|struct|enum|trait|const|class|def) {name}\b", code), f"{path}: {name}"
+        assert re.search(rf"\b(?:fn|struct|enum|trait|type|const|class|def) {name}\b", code), f"{path}: {name}"
 
 
 # The lab's pages.
