@@ -264,6 +264,28 @@ def reads_slowly(url: str, diary: Diary) -> None:
     _closed(client, diary)
 
 
+def reads_all(url: str, diary: Diary) -> None:
+    """Takes the items of a stream for as long as there are any."""
+    client = _connected(url, diary)
+    if client is None:
+        return
+    with diary.trying("items"):
+        for _ in client.service.blocks(1):
+            pass
+    _closed(client, diary)
+
+
+def reads_all_in_a_loop(url: str, diary: Diary) -> None:
+    async def main() -> None:
+        with diary.trying("connect"):
+            async with _connect_in_loop(url) as target:
+                with diary.trying("items in a task"):
+                    async for _ in target.blocks(1):
+                        pass
+
+    asyncio.run(main())
+
+
 SCRIPTS: dict[str, Callable[[str, Diary], None]] = {
     one.__name__: one
     for one in (
@@ -277,6 +299,8 @@ SCRIPTS: dict[str, Callable[[str, Diary], None]] = {
         sends_much,
         uploads_much,
         reads_slowly,
+        reads_all,
+        reads_all_in_a_loop,
     )
 }
 

@@ -82,7 +82,11 @@ impl Stream {
                 let item = self.decode(py, event)?;
                 // The credit is sent without the lock: sending may wait, and other threads need the lock meanwhile.
                 let credit = self.state.lock().account.count(len);
-                if let Some(credit) = credit {
+                // After the deadline no credit is given: what has come by then is the caller's, and a server that sends
+                // without end has no room for more.
+                if let Some(credit) = credit
+                    && !is_past(self.until)
+                {
                     let leg = self.leg();
                     leg.core.grant(leg.id, credit, self.until);
                     self.calling.waiting.stirred(py)?;
