@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import stat
 import zipfile
 from pathlib import Path
@@ -100,6 +101,32 @@ def test_each_mistake_is_named(old: str, new: str, said: str, folder: Path) -> N
         read_manifest(folder)
     lines = str(caught.value).splitlines()
     assert any(line.startswith(f"{path}: {said}") for line in lines), lines
+
+
+def test_what_people_see_of_it_cannot_control_a_terminal(folder: Path) -> None:
+    text = '"\\u001b[2J\\u009b31m\\u202e\\r\\nforged"'
+    path = folder / "plugin.toml"
+    path.write_text(
+        f'id = "a"\nname = {text}\nversion = "1"\nsummary = {text}\nauthor = {text}\nentry = "shout"\n'
+        f'[host]\napi = ">=1.0"\n[permissions]\nspeech = {text}\n'
+    )
+    manifest = read_manifest(folder)
+    seen = [manifest.name, manifest.summary, manifest.author, manifest.permissions[0].why]
+    assert seen == ["\\x1b[2J\\x9b31m\\u202e\\r\\nforged"] * 4
+    for line in ('version = "1\\u0085"', 'version = "1\\n"'):
+        path.write_text(GOOD.replace('version = "1.2.0"', line))
+        with pytest.raises(ManifestError, match="without characters that cannot be seen"):
+            read_manifest(folder)
+    path.write_text(GOOD.replace("/usr/share/dict", "/\\u001b[2J"))
+    with pytest.raises(ManifestError, match="without characters that cannot be seen"):
+        read_manifest(folder)
+
+
+def test_a_pipe_is_no_manifest_and_nobody_waits_for_it(folder: Path) -> None:
+    (folder / "plugin.toml").unlink()
+    os.mkfifo(folder / "plugin.toml")
+    with pytest.raises(ManifestError, match="is no ordinary file"):
+        read_manifest(folder)
 
 
 def test_all_mistakes_are_named_at_once(folder: Path) -> None:

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..types.shown import shown
 from . import UsageError, plugin_shim
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _list(options: argparse.Namespace) -> int:
             wrong += 1
             count = len(error.mistakes)
             text = f"{count} mistake{'s' if count > 1 else ''}: see nearcall plugin check {path.parent}"
-            rows.append((path.parent.name, "-", text))
+            rows.append((shown(path.parent.name), "-", shown(text)))
     widths = [max(len(row[at]) for row in rows) for at in (0, 1)]
     for name, version, text in rows:
         print(f"{name:{widths[0]}}  {version:{widths[1]}}  {text}")

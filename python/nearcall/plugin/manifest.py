@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
@@ -137,11 +138,15 @@ def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
     directory = Path(directory)
     path = directory / MANIFEST
     try:
-        with path.open("rb") as file:
-            text = file.read(_LARGEST + 1)
+        # To open a pipe would wait for a writer, and there may be none.
+        with open(path, "rb", opener=_without_waiting) as file:
+            ordinary = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            text = file.read(_LARGEST + 1) if ordinary else b""
     except OSError as error:
         hint = f"write one, or begin with 'nearcall plugin new {directory.name}'"
         raise ManifestError([Mistake(str(path), "", f"cannot be read ({error.strerror})", hint)]) from None
+    if not ordinary:
+        raise ManifestError([Mistake(str(path), "", "is no ordinary file", "write one in its place")])
     if len(text) > _LARGEST:
         raise ManifestError([Mistake(str(path), "", f"is longer than {_LARGEST} bytes", "make it shorter")])
     try:
@@ -149,6 +154,10 @@ def read_manifest(directory: str | os.PathLike[str]) -> Manifest:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ManifestError([Mistake(str(path), "", "is no TOML", str(error) or "look at its brackets")]) from None
     return _Reader(path, table).manifest()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _Reader:
@@ -246,7 +255,11 @@ class _Reader:
             what = "is empty" if value == "" else f"must be a text of at most {_LONGEST} characters, not {value!r:.80}"
             self._wrong(key, what, required or "leave it out, or write one")
             return ""
-        if check is not None and (todo := check(value)):
+        if check is None:
+            # For people, who may see it in a terminal just when they are asked what the plugin may do.
+            return shown(value, _LONGEST)
+        todo = check(value) if value.isprintable() else "write it without characters that cannot be seen"
+        if todo:
             self._wrong(key, f"{value!r} does not fit", todo)
             return ""
         return value
