@@ -96,6 +96,22 @@ for at in range(5):
 """
 
 
+DEEP = """
+import os
+os.chdir(plugin.storage())
+for _ in range(25):
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+for at in range(5):
+    with open(f"part{at}", "wb") as file: file.write(bytes(1 << 20))
+"""
+UNREADABLE = """
+folder = plugin.storage() / "unreadable"
+folder.mkdir(0o300)
+for at in range(5): (folder / f"part{at}").write_bytes(bytes(1 << 20))
+"""
+
+
 def with_storage(directory: Path, name: str, code: str, *, entry: str = "") -> Path:
     return write_plugin(directory, name, KEEPS + code, permissions={"storage": "It keeps words."}, entry=entry)
 
@@ -114,6 +130,18 @@ def test_one_that_fills_the_disk_is_stopped(code: str, tmp_path: Path, speech: S
         assert host.plugins["one"].state == "failed"
         assert host.extension(menu)(1) == ["word"]
         assert events.of("one", "died") == []
+
+
+@pytest.mark.parametrize("code", [DEEP, UNREADABLE], ids=["deep", "unreadable"])
+def test_what_it_keeps_cannot_be_hidden(code: str, tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    with_storage(tmp_path / "plugins", "one", "def start():\n" + textwrap.indent(code, "  "), entry=":start")
+    with_storage(tmp_path / "plugins", "honest", "plugin.storage().joinpath('word').touch()")
+    with keeping(tmp_path, speech, events) as host:
+        text = events.wait_for("one", "failed").text
+        # The superuser looks into any directory.
+        assert "cannot add up (disk=)" in text or "keeps more than" in text
+        assert host.plugins["one"].state == "failed"
+        assert host.extension(menu)(1) == ["word"]
 
 
 def test_what_it_keeps_is_there_at_its_next_start_and_must_leave_room(

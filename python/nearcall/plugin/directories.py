@@ -7,6 +7,7 @@ up.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -22,6 +23,28 @@ _BLOCK = 512
 """Bytes of a block; see stat(2)."""
 _LEAST = 4096
 """Least bytes that a file counts as: even an empty file takes an inode, and room for its name."""
+_HIDDEN = frozenset({errno.ENAMETOOLONG, errno.EACCES})
+"""Why the host cannot look at a file, though it is there: a path of thousands of characters, or a directory that its
+owner may write to and not read.
+"""
+
+
+class _HiddenError(Exception):
+    """There are files that the host cannot add up."""
+
+
+@contextlib.contextmanager
+def _there() -> Iterator[None]:
+    """Passes over files that are removed meanwhile. New files count the next time.
+
+    Raises:
+        _HiddenError: a file is there, but cannot be looked at.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _HIDDEN:
+            raise _HiddenError(error.strerror) from None
 
 
 def make_directory(parent: Path, plugin: str) -> str:
@@ -52,7 +75,7 @@ class Storage:
         """Seconds until the next measurement."""
 
     def too_much(self, pid: int | None = None) -> str | None:
-        """If the files take more than the limit, a text that says so and what to do.
+        """If the files take more than the limit, or cannot be added up, a text that says so and what to do.
 
         Args:
             pid: The plugin's process, if it runs. It must not have been waited for, or its id could be another's.
@@ -60,12 +83,18 @@ class Storage:
         began = time.monotonic()
         taken = 0
         seen: set[tuple[int, int]] = set()
-        for found in self._files(pid):
-            if (found.st_dev, found.st_ino) not in seen:  # hard links are one file
-                seen.add((found.st_dev, found.st_ino))
-                taken += max(found.st_blocks * _BLOCK, _LEAST)
-                if taken > self._limit:
-                    break
+        try:
+            for found in self._files(pid):
+                if (found.st_dev, found.st_ino) not in seen:  # hard links are one file
+                    seen.add((found.st_dev, found.st_ino))
+                    taken += max(found.st_blocks * _BLOCK, _LEAST)
+                    if taken > self._limit:
+                        break
+        except _HiddenError as error:
+            return (
+                f"keeps files in {self._directory} that the host cannot add up (disk=), as their directory cannot be "
+                f"looked into ({error}): remove it, and start it again"
+            )
         self.pause = max(_EVERY, (time.monotonic() - began) / _SHARE)
         if taken <= self._limit:
             return None
@@ -77,10 +106,9 @@ class Storage:
     def _files(self, pid: int | None) -> Iterator[os.stat_result]:
         folders = [self._directory]
         while folders:
-            # Files that are removed meanwhile do not count; new files count the next time.
-            with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            with _there(), os.scandir(folders.pop()) as entries:
                 for entry in entries:
-                    with contextlib.suppress(OSError):
+                    with _there():
                         yield entry.stat(follow_symlinks=False)
                         if entry.is_dir(follow_symlinks=False):
                             folders.append(entry.path)
