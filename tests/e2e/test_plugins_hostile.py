@@ -50,6 +50,18 @@ def fails(key): raise KeyboardInterrupt(key) if key == "k" else RuntimeError("\\
 """
 
 
+@pytest.mark.parametrize("error", ["Unavailable", "Cancelled"])
+def test_one_that_is_there_and_says_that_it_is_not_is_told_of(
+    error: str, plugins: Path, speech: SpokenWords, events: Events
+) -> None:
+    code = f"import nearcall\n@spoken_text.handler\ndef absent(text): raise nearcall.{error}('not at home')\n"
+    write_plugin(plugins, "bad", code)
+    with make_host(plugins, speech, events) as host:
+        assert host.extension(spoken_text)("hi") == "hi."
+        assert events.wait_for("bad", "error").text.startswith(f"failed in spoken_text: {error}: ")
+        assert host.plugins["bad"].state == "running"
+
+
 def test_wrong_huge_and_failing_answers_are_left_out(plugins: Path, speech: SpokenWords, events: Events) -> None:
     write_plugin(plugins, "bad", WRONG)
     with make_host(plugins, speech, events, max_message_size=1 << 20) as host:

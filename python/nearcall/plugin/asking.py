@@ -128,9 +128,9 @@ class Handler:
             if arguments.encode_named is not None:
                 arguments.encode_named(arguments.bind(args, kwargs))
         if isinstance(error, (Cancelled, Unavailable)):
-            self.given_up()  # the plugin is being stopped, or has ended, which the host learns otherwise
-            return True
-        self.answered()
+            self.given_up()  # perhaps the plugin is being stopped, or has ended
+        else:
+            self.answered()
         self._report(self, error)
         return True
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FailedPrecondition, RpcError, Unavailable
+from ..errors import Cancelled, FailedPrecondition, RpcError, Unavailable
 from ..service.service import plan_of
 from ..types.shown import shown
 from . import load, sandboxing
@@ -41,6 +41,8 @@ _SETTLED = 60.0
 """Seconds of running after which a plugin's earlier crashes are forgotten."""
 _ERRORS_EVERY = 1.0
 """Least seconds between two reports of errors of one plugin."""
+_ENDING = 1.0
+"""Seconds in which a plugin that is about to end has ended."""
 _PROBE = 1.0
 """Seconds that a late plugin has to answer a probe."""
 _LAST_WORDS = 1.0
@@ -88,6 +90,8 @@ class Supervised:
         self._change = threading.RLock()
         self._last_error = 0.0
         self._errors_left_out = 0
+        self._doubts = False
+        """Whether a failed call is looked at later, because its plugin may be about to end."""
 
     @property
     def id(self) -> str:
@@ -441,7 +445,19 @@ class Supervised:
                 self._say("late", f"did not answer {handler.point.name} within {handler.budget:g} s, and is left out")
                 self._watch.later(pause, lambda: self._probe_aside(run))
         else:
-            self._say_error(f"failed in {handler.point.name}: {_message(error)}{self._permissions(error)}")
+            said = f"failed in {handler.point.name}: {_message(error)}{self._permissions(error)}"
+            if not isinstance(error, (Cancelled, Unavailable)):
+                self._say_error(said)
+            elif not self._doubts:
+                # So are calls answered of a plugin that ends, which the host is told anyway. One that is there later
+                # has said so itself.
+                self._doubts = True
+                self._watch.later(_ENDING, lambda: self._say_if_there(run, said))
+
+    def _say_if_there(self, run: Run, said: str) -> None:
+        self._doubts = False
+        if self.run is run and self._wanted and not run.over.is_set():
+            self._say_error(said)
 
     def _permissions(self, error: BaseException) -> str:
         """Where a plugin asks for what its sandbox may have refused."""
