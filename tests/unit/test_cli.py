@@ -444,8 +444,17 @@ def test_what_cannot_be_served(run: Any, module: str, target: str, message: str)
 
 def test_debug_shows_the_traceback(run: Any) -> None:
     for argv in (["--debug", "list", "shm://x"], ["list", "--debug", "shm://x"], ["list", "shm://x", "--debug"]):
-        with pytest.raises(Unavailable):
-            run(*argv)
+        status, out, err = run(*argv)
+        assert (status, out) == (1, "")
+        assert err.startswith("Traceback (most recent call last):\n")
+        assert "nearcall.errors.Unavailable: " in err
+
+
+def test_a_traceback_cannot_control_a_terminal(run: Any) -> None:
+    status, out, err = run("--debug", "list", "shm://\x1b[2J\x9b31m\u202e\r\nforged")
+    assert (status, out) == (1, "")
+    assert "\\x1b[2J\\x9b31m\\u202e\\r\n    forged" in err
+    assert all(line.isprintable() for line in err.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
     options = _parse(argv)
     from ..errors import RpcError
-    from ..types.shown import shown
+    from ..types.shown import shown, traceback_text
 
     try:
         return int(options.run(options) or 0)
@@ -77,12 +77,14 @@ def _run(argv: Sequence[str] | None) -> int:
         return FAILED
     except (UsageError, RpcError, OSError, TypeError, ValueError, RuntimeError) as error:
         if options.debug:
-            raise
-        from .flags import where_to_set
+            # Not by Python itself: the texts in it may be a server's.
+            print(traceback_text(error), file=sys.stderr)
+        else:
+            from .flags import where_to_set
 
-        message = shown(" ".join(_message(error).split()))
-        message += where_to_set(error, message, options)
-        print(f"nearcall: {message}", file=sys.stderr)
+            message = shown(" ".join(_message(error).split()))
+            message += where_to_set(error, message, options)
+            print(f"nearcall: {message}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else FAILED
 
 
