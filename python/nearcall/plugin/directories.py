@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 __all__ = ["Storage", "make_directory"]
@@ -34,7 +34,7 @@ class _HiddenError(Exception):
 
 
 @contextlib.contextmanager
-def _there() -> Iterator[None]:
+def _there() -> Generator[None, None, None]:
     """Passes over files that are removed meanwhile. New files count the next time.
 
     Raises:
