@@ -316,7 +316,7 @@ def never_reads(connection: Connection) -> None:
     connection.closed.wait(20)
 
 
-@server("reads_slowly", "reads_all", "reads_all_in_a_loop")
+@server("reads_slowly", "reads_all", "reads_all_in_a_loop", "reads_in_a_loop_beside_others")
 def sends_items_without_end(connection: Connection) -> None:
     connection.greet()
     for stream in connection.calls():

@@ -286,6 +286,24 @@ def reads_all_in_a_loop(url: str, diary: Diary) -> None:
     asyncio.run(main())
 
 
+def reads_in_a_loop_beside_others(url: str, diary: Diary) -> None:
+    """A task whose call has no deadline worth the name; another one gives it up."""
+
+    async def main() -> None:
+        with diary.trying("connect"):
+            async with _connect_in_loop(url) as target:
+
+                async def read() -> None:
+                    with nearcall.timeout(2 * LATEST):
+                        async for _ in target.blocks(1):
+                            pass
+
+                with diary.trying("items in a task"), contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(read(), DEADLINE)
+
+    asyncio.run(main())
+
+
 SCRIPTS: dict[str, Callable[[str, Diary], None]] = {
     one.__name__: one
     for one in (
@@ -301,6 +319,7 @@ SCRIPTS: dict[str, Callable[[str, Diary], None]] = {
         reads_slowly,
         reads_all,
         reads_all_in_a_loop,
+        reads_in_a_loop_beside_others,
     )
 }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..loops.turns import pass_turn_on, turn_end
 
 __all__ = ["AsyncReplies", "call_client_stream"]
 
@@ -81,6 +83,7 @@ class AsyncReplies:
     def _begin(self, stream: _core.Stream) -> _core.Stream:
         self._stream = stream
         self._bell = _Bell(stream)
+        self._turn_end = turn_end()
         if self._items is not None:
             # The task must not refer to this object: when its user drops it, `__del__` gives the call up.
             self._sender = self._loop.create_task(_send_or_cancel(stream, self._bell, self._items))
@@ -112,8 +115,11 @@ class AsyncReplies:
                 raise StopAsyncIteration
             stream = self._begin(await connect())
         try:
+            if monotonic() > self._turn_end:
+                self._turn_end = await pass_turn_on()
             while (item := stream.try_next(_NOTHING_YET)) is _NOTHING_YET:
                 await self._bell.wait()
+                self._turn_end = turn_end()
         except StopIteration:
             self._stop_sending()
             raise StopAsyncIteration from None
@@ -190,9 +196,13 @@ async def _send_or_cancel(stream: _core.Stream, bell: _Bell, items: AsyncIterabl
 
 
 async def _send_all(stream: _core.Stream, bell: _Bell, items: AsyncIterable[Any] | Iterable[Any]) -> None:
+    end = turn_end()
     async for item in _each(items):
+        if monotonic() > end:
+            end = await pass_turn_on()
         while (sent := stream.try_send(item)) is None:
             await bell.wait(sender=True)
+            end = turn_end()
         if not sent:
             return
     stream.end()

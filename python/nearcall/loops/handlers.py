@@ -20,6 +20,7 @@ from ..errors import Unavailable, Unknown
 from ..log import ERROR, log
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
 from .starting import starter
+from .turns import pass_turn_on, turn_end
 
 if TYPE_CHECKING:
     from ..references.catalogue import ObjectTable
@@ -353,7 +354,10 @@ class LoopThread:
                 return
             if not hasattr(replies, "__aiter__"):
                 raise explain_no_stream(plan.full_name, replies, in_loop=True)
+            end = turn_end()
             async for item in replies:
+                if time.monotonic() > end:
+                    end = await pass_turn_on()
                 if not await _send(request, item, changed):
                     running.ending = True
                     request.forget()
@@ -380,7 +384,10 @@ def _handler_of(
 
 async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIterator[Any]:
     """The items of the client's stream."""
+    end = turn_end()
     while True:
+        if time.monotonic() > end:
+            end = await pass_turn_on()
         changed.clear()
         try:
             item = request.try_next(_NOTHING_YET)
@@ -390,6 +397,7 @@ async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIte
             yield item
         else:
             await changed.wait()
+            end = turn_end()
 
 
 async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -> bool:
