@@ -172,7 +172,9 @@ def test_a_forked_child_does_not_stop_its_parents_server(new_url: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_leaves_its_parents_calls_alone(outside_url: str) -> None:
-    with again(outside_url) as server, nearcall.connect(server.url, Mortal) as mortal:
+    with again(outside_url) as server:
+        client = nearcall.connect(server.url, Mortal)
+        mortal = client.service
         numbers = mortal.count()
         assert next(numbers) == 0
         started = nearcall.start(mortal.pid)
@@ -180,6 +182,7 @@ def test_a_forked_child_leaves_its_parents_calls_alone(outside_url: str) -> None
         if child == 0:
             status = 1
             try:
+                assert client._opened().in_flight == 0
                 refused = 0
                 for use in (lambda: next(numbers), started.result, lambda: started.result(20)):
                     try:
@@ -197,6 +200,8 @@ def test_a_forked_child_leaves_its_parents_calls_alone(outside_url: str) -> None
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
+        assert client._opened().in_flight == 2
         assert [next(numbers) for _ in range(2000)] == list(range(1, 2001))
         assert started.result() == server.pid
         assert mortal.pid() == server.pid
+        client.close()

@@ -1,7 +1,7 @@
 //! The operating system's services, in one place. Every other crate may use this one, and it knows none of them.
 //!
 //! - [`lock`]: locks and conditions that survive a fork;
-//! - [`fork`]: whether this process is still the one that made something;
+//! - [`fork`]: whether this process is still the one that made something, and what only that may use;
 //! - [`per_process`]: values that threads share, and that a forked child makes anew;
 //! - [`inheritance`]: descriptors that forked children must not hold;
 //! - [`descriptors`]: pollers, and event descriptors and alarms that wake threads that sleep in them;

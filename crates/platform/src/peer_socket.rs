@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, sockopt};
 
 use crate::closing::close_aside;
-use crate::fork;
+use crate::fork::Owner;
 use crate::sys::{Received, receive_memory};
 
 /// So much of what the peer has sent is looked through at the end of a connection.
@@ -17,14 +17,14 @@ const MOST_READS: usize = 64;
 pub struct PeerSocket {
     /// There until it is dropped.
     socket: Option<OwnedFd>,
-    generation: u32,
+    owner: Owner,
 }
 
 impl PeerSocket {
     /// From now on it belongs to this process.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
-        Self { socket: Some(socket), generation: fork::mark() }
+        Self { socket: Some(socket), owner: Owner::this_process() }
     }
 
     /// The socket, for who goes on with it.
@@ -45,7 +45,7 @@ impl Drop for PeerSocket {
         let Some(socket) = self.socket.take() else { return };
         // In a forked child the connection is the parent's, which may go on with it. Others than Unix sockets bring no
         // descriptors.
-        if self.generation == fork::generation()
+        if self.owner.is_this_process()
             && sockopt::socket_domain(&socket).is_ok_and(|domain| domain == AddressFamily::UNIX)
             && !is_emptied(&socket)
         {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::fork;
+use crate::fork::Owned;
 
 /// A value that every process has for itself.
 ///
@@ -18,12 +18,6 @@ pub struct PerProcess<T> {
     make: fn() -> T,
 }
 
-#[derive(Debug)]
-struct Owned<T> {
-    value: T,
-    generation: u32,
-}
-
 /// The value of this process. It stays alive as long as this does.
 #[derive(Debug)]
 pub struct Mine<T>(Arc<Owned<T>>);
@@ -32,17 +26,7 @@ impl<T> Deref for Mine<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0.value
-    }
-}
-
-impl<T> Owned<T> {
-    fn new(make: fn() -> T) -> Arc<Self> {
-        Arc::new(Self { value: make(), generation: fork::mark() })
-    }
-
-    fn is_ours(&self) -> bool {
-        self.generation == fork::generation()
+        self.0.even_in_child()
     }
 }
 
@@ -50,18 +34,18 @@ impl<T> PerProcess<T> {
     /// A value that `make` makes, in this process and in each forked child.
     #[must_use]
     pub fn new(make: fn() -> T) -> Self {
-        Self { value: ArcSwap::new(Owned::new(make)), make }
+        Self { value: ArcSwap::from_pointee(Owned::new(make())), make }
     }
 
     /// The value of this process.
     #[must_use]
     pub fn get(&self) -> Mine<T> {
         let value = self.value.load_full();
-        if value.is_ours() {
+        if value.get().is_some() {
             return Mine(value);
         }
         // If two threads of the child get here, one sets its value, and the other finds that value.
-        let before = self.value.compare_and_swap(&value, Owned::new(self.make));
+        let before = self.value.compare_and_swap(&value, Arc::new(Owned::new((self.make)())));
         if Arc::ptr_eq(&before, &value) {
             forget(value);
         }
@@ -69,10 +53,21 @@ impl<T> PerProcess<T> {
     }
 }
 
+impl<T> PerProcess<T> {
+    /// Looks at the value of this process. Cheaper than [`get`](Self::get).
+    #[inline]
+    pub fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        match self.value.load().get() {
+            Some(value) => look(value),
+            None => look(&self.get()),
+        }
+    }
+}
+
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
         let value = self.value.load_full();
-        if !value.is_ours() {
+        if value.get().is_none() {
             forget(value);
         }
     }

@@ -1,9 +1,11 @@
-//! A forked child has values of its own, whatever its parent's threads were doing with theirs.
+//! A forked child has values of its own, whatever its parent's threads were doing with theirs, and does not get at what
+//! belongs to its parent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use nearcall_platform::fork::{Owned, Owner};
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::per_process::PerProcess;
 
@@ -79,4 +81,12 @@ fn a_child_has_its_own_while_a_thread_of_its_parent_holds_a_lock() {
     assert!(holds_in_child(nothing_of_the_parents_is_dropped));
     drop((unseen, seen));
     assert_eq!(DROPPED.load(Ordering::Relaxed), before + 2);
+}
+
+#[test]
+fn what_a_process_owns_is_not_its_childs() {
+    let (owned, owner) = (Owned::new("this"), Owner::this_process());
+    assert!(owned.get() == Some(&"this") && owner.is_this_process());
+    assert!(holds_in_child(|| owned.get().is_none() && *owned.even_in_child() == "this" && !owner.is_this_process()));
+    assert!(owned.get().is_some() && owner.is_this_process(), "a fork takes nothing from the parent");
 }

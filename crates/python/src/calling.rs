@@ -132,7 +132,7 @@ impl Calling {
 
     fn ready_for_object(&self) -> Option<Arc<Core>> {
         match &self.way {
-            Way::Object(target) => target.hold.core().filter(|core| !core.is_dead() && core.is_ours()),
+            Way::Object(target) => target.hold.core().filter(|core| !core.is_dead()),
             Way::Channel(_) | Way::Nowhere => None,
         }
     }

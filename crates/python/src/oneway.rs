@@ -152,7 +152,7 @@ impl Oneway {
     }
 
     fn what_is_full(&self) -> &'static str {
-        if self.calling.ready().is_some_and(|core| core.link().is_memory()) { "the ring" } else { "the socket" }
+        if self.calling.ready().is_some_and(|core| core.is_memory()) { "the ring" } else { "the socket" }
     }
 
     #[cold]

@@ -79,7 +79,7 @@ impl References {
     /// Whether the connection is alive, and of this process.
     #[getter]
     fn alive(&self) -> bool {
-        self.hold.core().is_some_and(|core| !core.is_dead() && core.is_ours())
+        self.hold.core().is_some_and(|core| !core.is_dead())
     }
 
     /// The URL of the other side, or another name for it.

@@ -7,8 +7,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::Mutex;
-use nearcall_platform::{clock, fork, sys};
+use nearcall_platform::{clock, sys};
 use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
@@ -39,7 +40,7 @@ pub(crate) struct StreamLink<W> {
     receiver: Mutex<Receiver>,
     peer_limit: u64,
     closed: AtomicBool,
-    generation: u32,
+    owner: Owner,
 }
 
 /// Writes frames into the wire.
@@ -101,7 +102,7 @@ impl<W: Wire> StreamLink<W> {
             }),
             peer_limit,
             closed: AtomicBool::new(false),
-            generation: fork::mark(),
+            owner: Owner::this_process(),
         }
     }
 
@@ -368,7 +369,7 @@ impl<W: Wire> Link for StreamLink<W> {
     }
 
     fn close(&self) {
-        if self.generation != fork::generation() {
+        if !self.owner.is_this_process() {
             // The connection belongs to the parent process, which goes on using it.
             return;
         }

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors::EventDescriptor;
-use nearcall_platform::{fork, sys};
+use nearcall_platform::fork::Owned;
+use nearcall_platform::sys;
 use nearcall_transport::{Body, CallKey, Connected, Incoming, Link, Outgoing, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
@@ -26,11 +27,23 @@ use crate::given::release_payloads;
 ///
 /// A client has no background thread. A thread that waits for a reply receives by itself. If another thread already
 /// receives, that thread delivers the reply, and hands the task on when its own reply has come.
+///
+/// A forked child inherits its parent's connections and may not use them: the parent goes on using the socket and the
+/// ring, and a thread that the child does not have may have held a lock. There a connection is lost, and its calls have
+/// ended.
 pub struct Connection {
-    pub(super) this: Weak<Self>,
-    pub(super) link: Arc<dyn Link>,
     /// What the server said of itself in the handshake; `None` if the other side is the client.
-    pub(super) welcome: Option<Welcome>,
+    welcome: Option<Welcome>,
+    /// Data that the binding keeps with the connection.
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
+    inner: Owned<Inner>,
+}
+
+/// The part of a connection that only the process may use that made it. A method of [`Connection`] gets it from
+/// [`Connection::inner`], and so says what is true in a forked child.
+pub(super) struct Inner {
+    pub(super) this: Weak<Connection>,
+    pub(super) link: Arc<dyn Link>,
     /// Names the other side in messages: a server's URL, or a client.
     pub(super) name: String,
     /// The flag that says, in the frames of calls made here, which side began the call:
@@ -45,7 +58,6 @@ pub struct Connection {
     pub(super) going_away: AtomicBool,
     /// When the server first said so.
     pub(super) parted: OnceLock<Instant>,
-    pub(super) generation: u32,
     /// An event loop uses the connection: sending must not wait.
     pub(super) in_loop: AtomicBool,
     /// A thread sends the queued frames.
@@ -54,15 +66,14 @@ pub struct Connection {
     pub(super) exports: Arc<Exports>,
     /// The server of this process that receives in place of waiting threads, if there is one.
     pub(super) received: OnceLock<Arc<dyn Receiver>>,
-    /// Data that the binding keeps with the connection.
-    pub(super) attached: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Wakes the event loop that makes calls here, while a server receives.
     pub(super) loop_event: OnceLock<EventDescriptor>,
 }
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("name", &self.name).field("link", &self.link).finish_non_exhaustive()
+        let Inner { name, link, .. } = self.even_in_child();
+        f.debug_struct("Connection").field("name", name).field("link", link).finish_non_exhaustive()
     }
 }
 
@@ -136,25 +147,51 @@ impl Connection {
         exports: Arc<Exports>,
         received: OnceLock<Arc<dyn Receiver>>,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            this: this.clone(),
-            link,
-            welcome,
-            name,
-            side,
-            receiving: Leadership::default(),
-            table: SharedTable::default(),
-            lost: AtomicBool::new(false),
-            going_away: AtomicBool::new(false),
-            parted: OnceLock::new(),
-            generation: fork::mark(),
-            in_loop: AtomicBool::new(false),
-            flushing: Arc::default(),
-            exports,
-            received,
-            attached: OnceLock::new(),
-            loop_event: OnceLock::new(),
+        Arc::new_cyclic(|this| {
+            let inner = Inner {
+                this: this.clone(),
+                link,
+                name,
+                side,
+                receiving: Leadership::default(),
+                table: SharedTable::default(),
+                lost: AtomicBool::new(false),
+                going_away: AtomicBool::new(false),
+                parted: OnceLock::new(),
+                in_loop: AtomicBool::new(false),
+                flushing: Arc::default(),
+                exports,
+                received,
+                loop_event: OnceLock::new(),
+            };
+            Self { welcome, attached: OnceLock::new(), inner: Owned::new(inner) }
         })
+    }
+
+    /// What this process may use; `None` in a forked child.
+    #[inline]
+    pub(super) fn inner(&self) -> Option<&Inner> {
+        self.inner.get()
+    }
+
+    /// The same in a forked child as well: for what never changes and has no lock.
+    pub(super) fn even_in_child(&self) -> &Inner {
+        self.inner.even_in_child()
+    }
+
+    /// The same, for something that fails in a forked child.
+    #[inline]
+    pub(super) fn inner_or_failure(&self) -> Result<&Inner, Failure> {
+        self.inner().ok_or_else(|| {
+            let text =
+                format!("the connection to {} belongs to the process that this one was forked from", self.name());
+            Failure::new(Failure::UNAVAILABLE, text)
+        })
+    }
+
+    /// Whether a process made the connection from which this one was forked.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.inner().is_none()
     }
 
     /// How the server describes itself; empty if this is the server.
@@ -166,12 +203,7 @@ impl Connection {
     /// Names the other side in messages: a server's URL, or a client.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// "server" or "client": what is at the other end.
-    pub(super) fn other(&self) -> &'static str {
-        if self.side == 0 { "server" } else { "client" }
+        &self.even_in_child().name
     }
 
     /// The binding's data for the connection; the first call makes it.
@@ -190,85 +222,75 @@ impl Connection {
         methods: &Arc<Methods>,
         make: impl FnOnce() -> Object,
     ) -> Result<NonZeroU64, Failure> {
-        self.exports.give(identity, methods, make)
+        self.inner_or_failure()?.exports.give(identity, methods, make)
     }
 
     /// The message with these references was not sent: counts one fewer of each.
     pub fn take_back(&self, given: &[NonZeroU64]) {
-        self.exports.take_back(given);
+        if let Some(inner) = self.inner() {
+            inner.exports.take_back(given);
+        }
     }
 
     /// This side's own object with that number, which came back in a message that is being read.
     #[must_use]
     pub fn given(&self, id: NonZeroU64) -> Option<Arc<Export>> {
-        self.exports.home(id)
+        self.inner()?.exports.home(id)
     }
 
     /// Tells the other side that this side holds `count` fewer references to its object. Never waits.
     pub fn release(&self, id: NonZeroU64, count: u32) {
-        self.send_release(&Released(vec![(id, count)]).encode());
+        if let Some(inner) = self.inner() {
+            inner.send_release(&Released(vec![(id, count)]).encode());
+        }
     }
 
     /// Releases references in messages, or in parts of messages, that nobody will ever read.
     pub fn release_given(&self, given: &[NonZeroU64]) {
-        release_payloads(given).for_each(|payload| self.send_release(&payload));
-    }
-
-    fn send_release(&self, payload: &[u8]) {
-        if self.is_dead() || !self.is_ours() {
-            return;
-        }
-        let release = Outgoing::new(Kind::Release, Body::Whole(payload));
-        match self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) {
-            Ok(Sent::Queued | Sent::Kept) => self.note_queued(),
-            Ok(Sent::Out) => {}
-            // There is no room even to queue the frame: the peer reads nothing, so it keeps only its own objects alive.
-            Err(error) if error.spares_connection() => {}
-            Err(error) => self.mark_lost(&error),
+        if let Some(inner) = self.inner() {
+            inner.release_given(given);
         }
     }
 
     /// Who the server is.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        self.link.peer()
+        self.even_in_child().link.peer()
     }
 
-    /// The connection itself, for an event loop to poll.
+    /// Whether messages cross it in shared memory.
     #[must_use]
-    pub fn link(&self) -> &dyn Link {
-        &*self.link
+    pub fn is_memory(&self) -> bool {
+        self.even_in_child().link.is_memory()
     }
 
     /// Whether this connection [can tell](Incoming::is_unbegun) that the server has not begun a call.
     #[must_use]
     pub fn tells_unbegun(&self) -> bool {
-        self.link.tells_unbegun()
+        self.inner().is_some_and(|inner| inner.link.tells_unbegun())
     }
 
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.table.lock().live()
+        self.inner().map_or(0, Inner::in_flight)
     }
 
     /// Whether the connection is lost or closed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        // Acquire: a thread that sees the loss finds that all calls were told of it.
-        self.lost.load(Ordering::Acquire)
+        self.inner().is_none_or(Inner::is_dead)
     }
 
     /// Whether the server has said that it takes no new calls here. It never began a call that it refused.
     #[must_use]
     pub fn is_going_away(&self) -> bool {
-        // Relaxed: a hint for where to send the next call.
-        self.going_away.load(Ordering::Relaxed)
+        self.inner().is_some_and(Inner::is_going_away)
     }
 
     /// When this side noticed that the server is going away.
     pub(super) fn parted(&self) -> Option<Instant> {
-        self.parted.get().copied()
+        self.inner()?.parted.get().copied()
     }
 
     /// Whether a new call may be sent: not if the connection is lost, the server is going away, or a parent process
@@ -276,27 +298,17 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        !self.is_dead() && !self.is_going_away() && self.is_ours()
-    }
-
-    /// Whether this very process made the connection, not one that it was forked from. Else nothing of it may be touched:
-    /// the parent goes on using the socket and the ring, and a thread that is not here may have held a lock.
-    #[inline]
-    #[must_use]
-    pub fn is_ours(&self) -> bool {
-        self.generation == fork::generation()
+        self.inner().is_some_and(Inner::is_usable)
     }
 
     /// Ends the connection; calls under way fail with `CANCELLED`, or with `failure`. The rest of a long one-way message
     /// gets a moment. Returns whether everything accepted was sent.
     pub fn close(&self, failure: Option<&Failure>) -> bool {
-        if !self.is_ours() {
-            return true;
-        }
-        let complete = self.await_flush();
+        let Some(inner) = self.inner() else { return true };
+        let complete = inner.await_flush();
         match failure {
-            Some(failure) => self.end(failure),
-            None => self.end(&closed(&self.name)),
+            Some(failure) => inner.end(failure),
+            None => inner.end(&closed(&inner.name)),
         }
         complete
     }
@@ -306,7 +318,7 @@ impl Connection {
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
     pub fn begin(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
-        self.begin_by(Self::send, request, expected)
+        self.inner_or_failure()?.begin_by(Inner::send, request, expected)
     }
 
     /// Like [`Connection::begin`], for one of several calls that are begun before any of them is waited for. Does not
@@ -315,7 +327,180 @@ impl Connection {
     /// # Errors
     /// As for [`Connection::begin`]; `RESOURCE_EXHAUSTED` if too much waits for room already.
     pub fn begin_ahead(&self, request: &Outgoing<'_>, expected: Expected<'_>) -> Result<CallId, Failure> {
-        self.begin_by(Self::send_later, request, expected)
+        self.inner_or_failure()?.begin_by(Inner::send_later, request, expected)
+    }
+
+    /// Checks that the server is still there, although nothing was sent or waited for. Returns whether a new call may
+    /// be sent.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        let Some(inner) = self.inner().filter(|inner| inner.is_usable()) else { return false };
+        inner.look();
+        if sys::hung_up(inner.link.fd()) {
+            // Everything the server sent before it hung up is here now. A thread that waits for more notices the end by
+            // itself.
+            inner.look();
+            if inner.in_flight() == 0 {
+                inner.notice_loss();
+            }
+        }
+        inner.is_usable()
+    }
+
+    /// Sends an item of the call's stream, with the references that it gives, and waits for credit. Returns `false` if
+    /// the call has ended: take its outcome then.
+    ///
+    /// # Errors
+    /// [`NoEvent::Interrupted`], [`NoEvent::DeadlinePassed`], [`NoEvent::Inherited`], or the failure to send.
+    pub fn send_item(
+        &self,
+        id: CallId,
+        item: &Outgoing<'_>,
+        given: &[NonZeroU64],
+        deadline: Option<Instant>,
+    ) -> Result<bool, Result<NoEvent, Failure>> {
+        let inner = self.inner().ok_or(Ok(NoEvent::Inherited))?;
+        let cost = cost(item.len());
+        let paid = inner.until(&[id], deadline, None, |table| {
+            let Some(call) = table.get(id) else { return Some(false) };
+            if call.arrived.iter().any(Incoming::ends_call) {
+                return Some(false);
+            }
+            if call.credit <= 0 {
+                return None;
+            }
+            call.credit -= cost;
+            table.give(id, given);
+            Some(true)
+        });
+        match paid {
+            Ok(true) => inner.send_paid_item(id, item, given, deadline).map(|()| true).map_err(Err),
+            Ok(false) => Ok(false),
+            Err(no_event) => Err(Ok(no_event)),
+        }
+    }
+
+    /// Like [`Connection::send_item`] but does not wait for credit: `None` if there is none now.
+    ///
+    /// # Errors
+    /// The failure to send.
+    pub fn try_send_item(
+        &self,
+        id: CallId,
+        item: &Outgoing<'_>,
+        given: &[NonZeroU64],
+        deadline: Option<Instant>,
+    ) -> Result<Option<bool>, Failure> {
+        let Some(inner) = self.inner() else { return Ok(Some(false)) };
+        {
+            let mut table = inner.table.lock();
+            let Some(call) = table.get(id) else { return Ok(Some(false)) };
+            if call.arrived.iter().any(Incoming::ends_call) {
+                return Ok(Some(false));
+            }
+            if call.credit <= 0 {
+                return Ok(None);
+            }
+            call.credit -= cost(item.len());
+            table.give(id, given);
+        }
+        inner.send_paid_item(id, item, given, deadline).map(|()| Some(true))
+    }
+
+    /// Says that the call's stream is complete.
+    ///
+    /// # Errors
+    /// The failure to send.
+    pub fn end_stream(&self, id: CallId, deadline: Option<Instant>) -> Result<(), Failure> {
+        let Some(inner) = self.inner() else { return Ok(()) };
+        inner.send_until(id.number(), &Outgoing::new(Kind::End, Body::Whole(&[])), deadline)
+    }
+
+    /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
+    pub fn cancel(&self, id: CallId) {
+        let Some(inner) = self.inner() else { return };
+        let (known, unread) = {
+            let mut table = inner.table.lock();
+            let known = table.get(id).is_some();
+            table.end(id);
+            (known, table.take_unread())
+        };
+        inner.release_given(&unread);
+        if known {
+            // If the frame cannot be sent, the connection is lost, which cancels the call as well. Do not wait for a
+            // server that reads nothing: it learns of the cancellation when it reads again.
+            let _ = inner.send_later(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
+            if inner.receiving.is_led() {
+                // The receiving thread may be the one that waits for this call: the PONG wakes it.
+                let _ = inner.send_later(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
+            }
+        }
+    }
+
+    /// Grants the server more credit for its stream.
+    pub fn grant(&self, id: CallId, credit: u64, deadline: Option<Instant>) {
+        let Some(inner) = self.inner() else { return };
+        if let Some(call) = inner.table.lock().get(id) {
+            call.allowance = call.allowance.saturating_add_unsigned(credit);
+        }
+        // A failure to send is dealt with as in `cancel`.
+        let _ =
+            inner.send_until(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())), deadline);
+    }
+
+    /// Asks the server for a sign of life and returns how long it took.
+    ///
+    /// # Errors
+    /// As for a call.
+    pub fn ping(&self, deadline: Option<Instant>) -> Result<Duration, Result<NoEvent, Failure>> {
+        let inner = self.inner_or_failure().map_err(Err)?;
+        inner.listen_first().map_err(Err)?;
+        let id = inner.table.lock().begin(Waker::None, false, &[]).map_err(Err)?;
+        let begun = Instant::now();
+        let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
+        let sent = inner.send_until(id.number(), &ping, deadline).map_err(Err);
+        let event = sent.and_then(|()| self.next_event(id, deadline).map_err(Ok));
+        inner.table.lock().end(id);
+        let event = event?;
+        match event.head.kind {
+            Kind::Pong => Ok(begun.elapsed()),
+            Kind::Error => Err(Err(event.failure().unwrap_or_else(Failure::from))),
+            _ => Err(Err(Failure::new(Failure::INTERNAL, "the server answered a ping with something else"))),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner() {
+            inner.link.close();
+        }
+    }
+}
+
+impl Inner {
+    /// "server" or "client": what is at the other end.
+    pub(super) fn other(&self) -> &'static str {
+        if self.side == 0 { "server" } else { "client" }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.table.lock().live()
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        // Acquire: a thread that sees the loss finds that all calls were told of it.
+        self.lost.load(Ordering::Acquire)
+    }
+
+    fn is_going_away(&self) -> bool {
+        // Relaxed: a hint for where to send the next call.
+        self.going_away.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn is_usable(&self) -> bool {
+        !self.is_dead() && !self.is_going_away()
     }
 
     #[inline]
@@ -351,93 +536,8 @@ impl Connection {
         if !self.link.is_stale() {
             return Ok(());
         }
-        if let Some(_lead) = self.try_lead() {
-            self.receive(None);
-        }
-        if self.is_going_away() || self.is_dead() {
-            return Err(self.stopped());
-        }
-        Ok(())
-    }
-
-    /// Checks that the server is still there, although nothing was sent or waited for. Returns whether a new call may
-    /// be sent.
-    #[must_use]
-    pub fn stands(&self) -> bool {
-        if !self.is_usable() {
-            return false;
-        }
         self.look();
-        if sys::hung_up(self.link.fd()) {
-            // Everything the server sent before it hung up is here now. A thread that waits for more notices the end by
-            // itself.
-            self.look();
-            if self.in_flight() == 0 {
-                self.notice_loss();
-            }
-        }
-        self.is_usable()
-    }
-
-    /// Sends an item of the call's stream, with the references that it gives, and waits for credit. Returns `false` if
-    /// the call has ended: take its outcome then.
-    ///
-    /// # Errors
-    /// [`NoEvent::Interrupted`], [`NoEvent::DeadlinePassed`], or the failure to send.
-    pub fn send_item(
-        &self,
-        id: CallId,
-        item: &Outgoing<'_>,
-        given: &[NonZeroU64],
-        deadline: Option<Instant>,
-    ) -> Result<bool, Result<NoEvent, Failure>> {
-        let cost = cost(item.len());
-        let paid = self.until(&[id], deadline, None, |table| {
-            let Some(call) = table.get(id) else { return Some(false) };
-            if call.arrived.iter().any(Incoming::ends_call) {
-                return Some(false);
-            }
-            if call.credit <= 0 {
-                return None;
-            }
-            call.credit -= cost;
-            table.give(id, given);
-            Some(true)
-        });
-        match paid {
-            Ok(true) => self.send_paid_item(id, item, given, deadline).map(|()| true).map_err(Err),
-            Ok(false) => Ok(false),
-            Err(no_event) => Err(Ok(no_event)),
-        }
-    }
-
-    /// Like [`Connection::send_item`] but does not wait for credit: `None` if there is none now.
-    ///
-    /// # Errors
-    /// The failure to send.
-    pub fn try_send_item(
-        &self,
-        id: CallId,
-        item: &Outgoing<'_>,
-        given: &[NonZeroU64],
-        deadline: Option<Instant>,
-    ) -> Result<Option<bool>, Failure> {
-        if !self.is_ours() {
-            return Ok(Some(false));
-        }
-        {
-            let mut table = self.table.lock();
-            let Some(call) = table.get(id) else { return Ok(Some(false)) };
-            if call.arrived.iter().any(Incoming::ends_call) {
-                return Ok(Some(false));
-            }
-            if call.credit <= 0 {
-                return Ok(None);
-            }
-            call.credit -= cost(item.len());
-            table.give(id, given);
-        }
-        self.send_paid_item(id, item, given, deadline).map(|()| Some(true))
+        if self.is_usable() { Ok(()) } else { Err(self.stopped()) }
     }
 
     fn send_paid_item(
@@ -454,67 +554,22 @@ impl Connection {
         sent
     }
 
-    /// Says that the call's stream is complete.
-    ///
-    /// # Errors
-    /// The failure to send.
-    pub fn end_stream(&self, id: CallId, deadline: Option<Instant>) -> Result<(), Failure> {
-        self.send_until(id.number(), &Outgoing::new(Kind::End, Body::Whole(&[])), deadline)
+    /// Releases references that nobody will ever read.
+    pub(super) fn release_given(&self, given: &[NonZeroU64]) {
+        release_payloads(given).for_each(|payload| self.send_release(&payload));
     }
 
-    /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
-    pub fn cancel(&self, id: CallId) {
-        if !self.is_ours() {
+    fn send_release(&self, payload: &[u8]) {
+        if self.is_dead() {
             return;
         }
-        let (known, unread) = {
-            let mut table = self.table.lock();
-            let known = table.get(id).is_some();
-            table.end(id);
-            (known, table.take_unread())
-        };
-        self.release_given(&unread);
-        if known {
-            // If the frame cannot be sent, the connection is lost, which cancels the call as well. Do not wait for a
-            // server that reads nothing: it learns of the cancellation when it reads again.
-            let _ = self.send_later(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
-            if self.receiving.is_led() {
-                // The receiving thread may be the one that waits for this call: the PONG wakes it.
-                let _ = self.send_later(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
-            }
-        }
-    }
-
-    /// Grants the server more credit for its stream.
-    pub fn grant(&self, id: CallId, credit: u64, deadline: Option<Instant>) {
-        if !self.is_ours() {
-            return;
-        }
-        if let Some(call) = self.table.lock().get(id) {
-            call.allowance = call.allowance.saturating_add_unsigned(credit);
-        }
-        // A failure to send is dealt with as in `cancel`.
-        let _ =
-            self.send_until(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())), deadline);
-    }
-
-    /// Asks the server for a sign of life and returns how long it took.
-    ///
-    /// # Errors
-    /// As for a call.
-    pub fn ping(&self, deadline: Option<Instant>) -> Result<Duration, Result<NoEvent, Failure>> {
-        self.listen_first().map_err(Err)?;
-        let id = self.table.lock().begin(Waker::None, false, &[]).map_err(Err)?;
-        let begun = Instant::now();
-        let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
-        let sent = self.send_until(id.number(), &ping, deadline).map_err(Err);
-        let event = sent.and_then(|()| self.next_event(id, deadline).map_err(Ok));
-        self.table.lock().end(id);
-        let event = event?;
-        match event.head.kind {
-            Kind::Pong => Ok(begun.elapsed()),
-            Kind::Error => Err(Err(event.failure().unwrap_or_else(Failure::from))),
-            _ => Err(Err(Failure::new(Failure::INTERNAL, "the server answered a ping with something else"))),
+        let release = Outgoing::new(Kind::Release, Body::Whole(payload));
+        match self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) {
+            Ok(Sent::Queued | Sent::Kept) => self.note_queued(),
+            Ok(Sent::Out) => {}
+            // There is no room even to queue the frame: the peer reads nothing, so it keeps only its own objects alive.
+            Err(error) if error.spares_connection() => {}
+            Err(error) => self.mark_lost(&error),
         }
     }
 }
@@ -522,12 +577,6 @@ impl Connection {
 /// The failure of calls over a connection that this side has closed.
 pub(super) fn closed(name: &dyn Display) -> Failure {
     Failure::new(Failure::CANCELLED, format!("the connection to {name} was closed on this side: connect again"))
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.link.close();
-    }
 }
 
 /// Counts the items that a stream's receiver has taken, until it grants credit for them.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nearcall_platform::clock::is_past;
 use nearcall_platform::descriptors;
 
-use super::connection::{Connection, NoEvent};
+use super::connection::{Connection, Inner, NoEvent};
 use super::receiving::{Leading, SIGNAL_CHECK, slice_until};
 use super::slots::CallId;
 
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// The awaited calls of one connection.
 struct Place<'a> {
-    connection: &'a Connection,
+    connection: &'a Inner,
     ids: Vec<CallId>,
 }
 
@@ -25,9 +25,9 @@ struct Place<'a> {
 /// its frames.
 ///
 /// # Errors
-/// [`NoEvent::DeadlinePassed`] or [`NoEvent::Interrupted`].
+/// [`NoEvent::DeadlinePassed`], [`NoEvent::Interrupted`] or [`NoEvent::Inherited`].
 pub fn wait_for_first(calls: &[(Arc<Connection>, CallId)], deadline: Option<Instant>) -> Result<(), NoEvent> {
-    let places = by_place(calls);
+    let places = by_place(calls).ok_or(NoEvent::Inherited)?;
     if let [place] = &places[..] {
         place.connection.look();
         return place.until_ended(deadline);
@@ -47,12 +47,14 @@ pub fn wait_for_first(calls: &[(Arc<Connection>, CallId)], deadline: Option<Inst
     }
 }
 
-fn by_place(calls: &[(Arc<Connection>, CallId)]) -> Vec<Place<'_>> {
-    let mut calls: Vec<_> = calls.iter().map(|(connection, id)| (&**connection, *id)).collect();
+/// `None` if one of the calls is that of a process which this one was forked from.
+fn by_place(calls: &[(Arc<Connection>, CallId)]) -> Option<Vec<Place<'_>>> {
+    let inner = calls.iter().map(|(connection, id)| Some((connection.inner()?, *id)));
+    let mut calls = inner.collect::<Option<Vec<_>>>()?;
     calls.sort_by_key(|(connection, _)| std::ptr::from_ref(*connection).addr());
-    let same = |one: &(&Connection, CallId), other: &(&Connection, CallId)| std::ptr::eq(one.0, other.0);
-    let place = |calls: &[(&Connection, CallId)]| calls.iter().map(|(_, id)| *id).collect();
-    calls.chunk_by(same).map(|chunk| Place { connection: chunk[0].0, ids: place(chunk) }).collect()
+    let same = |one: &(&Inner, CallId), other: &(&Inner, CallId)| std::ptr::eq(one.0, other.0);
+    let place = |calls: &[(&Inner, CallId)]| calls.iter().map(|(_, id)| *id).collect();
+    Some(calls.chunk_by(same).map(|chunk| Place { connection: chunk[0].0, ids: place(chunk) }).collect())
 }
 
 impl Place<'_> {

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use nearcall_transport::Flushed;
 
-use super::Connection;
+use super::connection::Inner;
 
 /// How long the thread that flushes sleeps before it looks at the connection again.
 const SLICE: Duration = Duration::from_millis(100);
 /// How long a closing connection waits until all is sent.
 const CLOSING: Duration = Duration::from_millis(500);
 
-impl Connection {
+impl Inner {
     /// A frame waits to be sent. The server that receives sends it when there is room; without one, a thread is
     /// started.
     #[cold]

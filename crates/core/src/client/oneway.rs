@@ -30,25 +30,26 @@ impl Connection {
         request: &Outgoing<'_>,
         go_on: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<Passed, Failure> {
-        self.listen_first()?;
-        if let Some(failure) = &self.table.lock().dead {
+        let inner = self.inner_or_failure()?;
+        inner.listen_first()?;
+        if let Some(failure) = &inner.table.lock().dead {
             return Err(failure.clone());
         }
         let sent = match go_on {
             Some(go_on) => {
-                let mut blocked = || if go_on() { self.blocked(None) } else { Err(LinkError::Full) };
-                self.link.send(self.key(NO_CALL), request, Room::Wait(&mut blocked))
+                let mut blocked = || if go_on() { inner.blocked(None) } else { Err(LinkError::Full) };
+                inner.link.send(inner.key(NO_CALL), request, Room::Wait(&mut blocked))
             }
-            None => self.link.send(self.key(NO_CALL), request, Room::Now),
+            None => inner.link.send(inner.key(NO_CALL), request, Room::Now),
         };
         match sent {
             Ok(Sent::Out) => Ok(Passed::Sent),
             Ok(Sent::Queued | Sent::Kept) => {
-                self.note_queued();
+                inner.note_queued();
                 Ok(Passed::Begun)
             }
             Err(LinkError::Full) => Ok(Passed::NoRoom),
-            Err(error) => Err(self.cannot_send(&error)),
+            Err(error) => Err(inner.cannot_send(&error)),
         }
     }
 }

@@ -12,11 +12,11 @@ use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
 use nearcall_wire::Kind;
 
 use super::awaited::{Awaited, Sleeper};
-use super::connection::{Connection, NoEvent, Receiver};
+use super::connection::{Connection, Inner, NoEvent, Receiver};
 use super::receiving::{SIGNAL_CHECK, slice_until};
 use super::slots::CallId;
 use super::table::Table;
-use crate::exports::Exports;
+use crate::exports::{Exports, Releases};
 use crate::sync::Ordering;
 
 /// How an event loop that makes calls over a connection is woken.
@@ -39,18 +39,19 @@ impl Connection {
     /// Leaves receiving to a server, and asks a thread that receives now to stop. Returns whether no server did so
     /// before.
     pub(crate) fn use_receiver(&self, receiver: Arc<dyn Receiver>) -> bool {
-        let first = self.received.set(receiver).is_ok();
-        if first && self.receiving.is_led() {
+        let Some(inner) = self.inner() else { return false };
+        let first = inner.received.set(receiver).is_ok();
+        if first && inner.receiving.is_led() {
             // The PONG wakes that thread. If the PING cannot be sent, the connection is lost, which wakes it, too.
             let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
-            let _ = self.link.send(CallKey { number: u32::MAX, side: 0 }, &ping, Room::Later);
+            let _ = inner.link.send(CallKey { number: u32::MAX, side: 0 }, &ping, Room::Later);
         }
         first
     }
 
     /// To be called by the server: whether no thread receives here any more, nor ever will.
     pub(crate) fn leave_to_server(&self) -> bool {
-        match self.receiving.try_lead() {
+        match self.inner().and_then(|inner| inner.receiving.try_lead()) {
             Some(lead) => {
                 std::mem::forget(lead);
                 true
@@ -61,10 +62,86 @@ impl Connection {
 
     /// Takes in a frame that a server has received.
     pub(crate) fn take_in(&self, event: Incoming) {
-        self.take_in_for(&mut Some(event), None);
+        if let Some(inner) = self.inner() {
+            inner.take_in_for(&mut Some(event), None);
+        }
     }
 
-    /// Like `take_in`. Whether `arrived` now holds an event for the call `mine`; any other event is taken.
+    /// For an event loop: how it is woken.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wakes_by(&self) -> io::Result<WakesBy> {
+        let Some(inner) = self.inner().filter(|inner| inner.received.get().is_some()) else { return Ok(WakesBy::Link) };
+        if inner.loop_event.get().is_none() {
+            // If two threads make an event, the first one stays.
+            let _ = inner.loop_event.set(descriptors::new_event()?);
+        }
+        // Something may have come before the event was made: wake the loop once.
+        inner.tell_loop();
+        Ok(WakesBy::Event)
+    }
+
+    /// The descriptor that an event loop polls for reading.
+    #[must_use]
+    pub fn poll_fd(&self, by: WakesBy) -> BorrowedFd<'_> {
+        let inner = self.even_in_child();
+        match inner.loop_event.get() {
+            Some(event) if by == WakesBy::Event => event.as_fd(),
+            _ => inner.link.fd(),
+        }
+    }
+
+    /// For an event loop, when that descriptor is readable. `false` if the peer hung up.
+    pub fn on_readable(&self, by: WakesBy) -> bool {
+        let Some(inner) = self.inner() else { return false };
+        match inner.loop_event.get() {
+            Some(event) if by == WakesBy::Event => {
+                descriptors::clear(event);
+                true
+            }
+            // The server receives, and notices that the peer hung up.
+            _ if inner.received.get().is_some() => true,
+            _ => {
+                inner.link.disarm();
+                inner.link.readable().is_ok()
+            }
+        }
+    }
+
+    /// For an event loop: this side is awake, and need not be woken.
+    pub fn stay_awake(&self) {
+        // If a server receives, it keeps track of the threads that sleep.
+        if let Some(inner) = self.inner().filter(|inner| inner.received.get().is_none()) {
+            inner.link.disarm();
+        }
+    }
+
+    /// For an event loop: this side is about to sleep. `false` if something may have come already.
+    pub fn may_sleep(&self) -> bool {
+        self.inner().is_none_or(|inner| match inner.received.get() {
+            Some(_) => inner.table.lock().ready.is_empty(),
+            None => inner.link.arm(),
+        })
+    }
+
+    /// The link, and the objects given over it, for the server's half of the connection.
+    pub(crate) fn shared(&self) -> Option<(Arc<dyn Link>, Arc<Exports>)> {
+        self.inner().map(|inner| (Arc::clone(&inner.link), Arc::clone(&inner.exports)))
+    }
+
+    /// From now on the other side may call objects that are given to it, at most `most` at a time. Those that it
+    /// releases go to `releases`.
+    pub(crate) fn open_exports(&self, most: usize, releases: &Arc<Releases>) {
+        if let Some(inner) = self.inner() {
+            inner.exports.open(most, releases);
+        }
+    }
+}
+
+impl Inner {
+    /// Takes in a frame that a server has received. Whether `arrived` now holds an event for the call `mine`; any other
+    /// event is taken.
     #[inline]
     fn take_in_for(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> bool {
         let is_mine = self.deliver(arrived, mine);
@@ -90,76 +167,8 @@ impl Connection {
         }
     }
 
-    /// For an event loop: how it is woken.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn wakes_by(&self) -> io::Result<WakesBy> {
-        if self.received.get().is_none() {
-            return Ok(WakesBy::Link);
-        }
-        if self.loop_event.get().is_none() {
-            // If two threads make an event, the first one stays.
-            let _ = self.loop_event.set(descriptors::new_event()?);
-        }
-        // Something may have come before the event was made: wake the loop once.
-        self.tell_loop();
-        Ok(WakesBy::Event)
-    }
-
-    /// The descriptor that an event loop polls for reading.
-    #[must_use]
-    pub fn poll_fd(&self, by: WakesBy) -> BorrowedFd<'_> {
-        match self.loop_event.get() {
-            Some(event) if by == WakesBy::Event => event.as_fd(),
-            _ => self.link.fd(),
-        }
-    }
-
-    /// For an event loop, when that descriptor is readable. `false` if the peer hung up.
-    pub fn on_readable(&self, by: WakesBy) -> bool {
-        match self.loop_event.get() {
-            Some(event) if by == WakesBy::Event => {
-                descriptors::clear(event);
-                true
-            }
-            // The server receives, and notices that the peer hung up.
-            _ if self.received.get().is_some() => true,
-            _ => {
-                self.link.disarm();
-                self.link.readable().is_ok()
-            }
-        }
-    }
-
-    /// For an event loop: this side is awake, and need not be woken.
-    pub fn stay_awake(&self) {
-        // If a server receives, it keeps track of the threads that sleep.
-        if self.received.get().is_none() {
-            self.link.disarm();
-        }
-    }
-
-    /// For an event loop: this side is about to sleep. `false` if something may have come already.
-    pub fn may_sleep(&self) -> bool {
-        match self.received.get() {
-            Some(_) => self.table.lock().ready.is_empty(),
-            None => self.link.arm(),
-        }
-    }
-
-    /// The link, for the server's half of the connection.
-    pub(crate) fn shared_link(&self) -> Arc<dyn Link> {
-        Arc::clone(&self.link)
-    }
-
-    /// The objects given over the connection.
-    pub(crate) fn exports(&self) -> &Arc<Exports> {
-        &self.exports
-    }
-
     /// Waits until `check` finds what the caller wants in the table, while a server receives. `of_event`: see
-    /// [`Connection::until`].
+    /// [`Inner::until`].
     pub(super) fn until_received<T>(
         &self,
         receiver: &dyn Receiver,
@@ -189,7 +198,7 @@ impl Connection {
 
 /// A thread that waits for something of a call while a server receives.
 struct Waiting<'a, T, C> {
-    connection: &'a Connection,
+    connection: &'a Inner,
     /// Exactly one, if there is an `of_event`.
     ids: &'a [CallId],
     deadline: Option<Instant>,

@@ -8,11 +8,11 @@ use nearcall_platform::clock::is_past;
 use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::{Failure, Kind, Malformed, flags};
 
+use super::connection::{Connection, Inner, NoEvent};
 use super::leadership::Lead;
 use super::shared_table::SharedTable;
 use super::slots::CallId;
 use super::table::{Table, Unbegun};
-use super::{Connection, NoEvent};
 
 /// How long a thread sleeps before it looks whether a signal wants its attention.
 pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
@@ -40,7 +40,7 @@ pub(super) struct Leading<'a> {
 }
 
 /// When dropped, tells the server that is to receive from now on, if there is one.
-struct Leaves<'a>(&'a Connection);
+struct Leaves<'a>(&'a Inner);
 
 impl Drop for Leaves<'_> {
     #[inline]
@@ -66,33 +66,21 @@ fn is_work(frame: &Incoming) -> bool {
 }
 
 impl Connection {
-    /// Takes on receiving, if nobody else does.
-    #[inline]
-    pub(super) fn try_lead(&self) -> Option<Leading<'_>> {
-        if self.received.get().is_some() || !self.is_ours() {
-            return None;
-        }
-        let lead = self.receiving.try_lead()?;
-        Some(Leading { _lead: lead, _wakes: Wakes(&self.table), _leaves: Leaves(self) })
-    }
-
     /// The next event of a call, if it is here or can be received without waiting.
     #[must_use]
     pub fn try_event(&self, id: CallId) -> Option<Incoming> {
-        if !self.is_ours() {
-            return None;
-        }
-        if let Some(event) = self.table.lock().take(id) {
+        let inner = self.inner()?;
+        if let Some(event) = inner.table.lock().take(id) {
             return Some(event);
         }
-        let _lead = self.try_lead()?;
-        self.receive(Some(id))
+        let _lead = inner.try_lead()?;
+        inner.receive(Some(id))
     }
 
     /// Receives what is here, for a caller that sends much and would otherwise not learn that its call has ended.
     pub fn look(&self) {
-        if let Some(_lead) = self.try_lead() {
-            self.receive(None);
+        if let Some(inner) = self.inner() {
+            inner.look();
         }
     }
 
@@ -101,6 +89,119 @@ impl Connection {
     /// # Errors
     /// [`NoEvent`].
     pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Incoming, NoEvent> {
+        self.inner().ok_or(NoEvent::Inherited)?.next_event(id, deadline)
+    }
+
+    /// For an event loop: receives all that is here, and returns the loop's calls for which something came.
+    pub fn pump(&self) -> Vec<CallId> {
+        let Some(inner) = self.inner() else { return Vec::new() };
+        inner.look();
+        if inner.link.queued() > 0 {
+            // The peer has given credit for more than there was room for. A loop sleeps without a look at that.
+            inner.note_queued();
+        }
+        inner.table.lock().take_ready()
+    }
+
+    /// For an event loop: the link said that the peer hung up.
+    pub fn notice_loss(&self) {
+        if let Some(inner) = self.inner() {
+            inner.notice_loss();
+        }
+    }
+
+    /// For an event loop: spins for a moment, as a thread would before it sleeps. Returns whether it pays to look
+    /// again.
+    #[must_use]
+    pub fn spin(&self) -> bool {
+        self.inner().is_some_and(|inner| inner.try_lead().is_some_and(|_lead| inner.link.spin()))
+    }
+
+    /// The event of a call that [`Connection::pump`] has already received, if there is one.
+    ///
+    /// # Errors
+    /// [`NoEvent::Ended`] if the call is not under way, [`NoEvent::Inherited`].
+    pub fn arrived(&self, id: CallId) -> Result<Option<Incoming>, NoEvent> {
+        let mut table = self.inner().ok_or(NoEvent::Inherited)?.table.lock();
+        match table.take(id) {
+            None if table.get(id).is_none() => Err(NoEvent::Ended),
+            event => Ok(event),
+        }
+    }
+
+    /// The refusal of a call that the server has not begun, if that is the call's next event. Taking it ends the call.
+    #[must_use]
+    pub fn take_unbegun(&self, id: CallId) -> Option<Incoming> {
+        let mut table = self.inner()?.table.lock();
+        if !table.get(id)?.arrived.front()?.is_unbegun() {
+            return None;
+        }
+        table.take(id)
+    }
+
+    /// Whether an event of the call has been received and waits to be taken, or will never come.
+    #[must_use]
+    pub fn has_arrived(&self, id: CallId) -> bool {
+        self.inner().is_none_or(|inner| inner.table.lock().get(id).is_none_or(|call| !call.arrived.is_empty()))
+    }
+
+    /// Whether an item of the call's stream may be sent now, or the call has ended.
+    #[must_use]
+    pub fn has_room(&self, id: CallId) -> bool {
+        let Some(inner) = self.inner() else { return true };
+        let mut table = inner.table.lock();
+        table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Incoming::ends_call))
+    }
+
+    /// Whether all that there will be of the call has been received, or was taken.
+    #[must_use]
+    pub fn has_ended(&self, id: CallId) -> bool {
+        self.inner().is_none_or(|inner| inner.table.lock().has_ended(id))
+    }
+
+    /// Whether the call is still under way here.
+    #[must_use]
+    pub fn is_live(&self, id: CallId) -> bool {
+        self.inner().is_some_and(|inner| inner.table.lock().get(id).is_some())
+    }
+
+    /// The connection is gone: every call under way ends. For a server that receives here.
+    pub(crate) fn mark_lost(&self, error: &LinkError) {
+        if let Some(inner) = self.inner() {
+            inner.mark_lost(error);
+        }
+    }
+
+    /// The peer is gone: every call under way ends, and new ones fail. What the peer sent before may still be read. For
+    /// a server that receives on this connection.
+    pub(crate) fn end_calls(&self) {
+        if let Some(inner) = self.inner() {
+            inner.table.lock().die(&inner.failure_of(&LinkError::Closed), Unbegun::These(&[]));
+            inner.tell_loop();
+        }
+    }
+}
+
+impl Inner {
+    /// Takes on receiving, if nobody else does.
+    #[inline]
+    pub(super) fn try_lead(&self) -> Option<Leading<'_>> {
+        if self.received.get().is_some() {
+            return None;
+        }
+        let lead = self.receiving.try_lead()?;
+        Some(Leading { _lead: lead, _wakes: Wakes(&self.table), _leaves: Leaves(self) })
+    }
+
+    /// Receives what is here, unless somebody receives.
+    pub(super) fn look(&self) {
+        if let Some(_lead) = self.try_lead() {
+            self.receive(None);
+        }
+    }
+
+    #[inline]
+    fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Incoming, NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
         if let Some(lead) = self.try_lead() {
             let arrived = {
@@ -135,77 +236,10 @@ impl Connection {
         })?
     }
 
-    /// For an event loop: receives all that is here, and returns the loop's calls for which something came.
-    pub fn pump(&self) -> Vec<CallId> {
-        if let Some(_lead) = self.try_lead() {
-            self.receive(None);
-        }
-        if self.link.queued() > 0 {
-            // The peer has given credit for more than there was room for. A loop sleeps without a look at that.
-            self.note_queued();
-        }
-        self.table.lock().take_ready()
-    }
-
-    /// For an event loop: the link said that the peer hung up.
-    pub fn notice_loss(&self) {
+    pub(super) fn notice_loss(&self) {
         // Take in what the peer sent before it hung up.
         self.look();
         self.mark_lost(&LinkError::Closed);
-    }
-
-    /// For an event loop: spins for a moment, as a thread would before it sleeps. Returns whether it pays to look
-    /// again.
-    #[must_use]
-    pub fn spin(&self) -> bool {
-        self.try_lead().is_some_and(|_lead| self.link.spin())
-    }
-
-    /// The event of a call that [`Connection::pump`] has already received, if there is one.
-    ///
-    /// # Errors
-    /// [`NoEvent::Ended`] if the call is not under way.
-    pub fn arrived(&self, id: CallId) -> Result<Option<Incoming>, NoEvent> {
-        let mut table = self.table.lock();
-        match table.take(id) {
-            None if table.get(id).is_none() => Err(NoEvent::Ended),
-            event => Ok(event),
-        }
-    }
-
-    /// The refusal of a call that the server has not begun, if that is the call's next event. Taking it ends the call.
-    #[must_use]
-    pub fn take_unbegun(&self, id: CallId) -> Option<Incoming> {
-        let mut table = self.table.lock();
-        if !table.get(id)?.arrived.front()?.is_unbegun() {
-            return None;
-        }
-        table.take(id)
-    }
-
-    /// Whether an event of the call has been received and waits to be taken, or will never come.
-    #[must_use]
-    pub fn has_arrived(&self, id: CallId) -> bool {
-        self.table.lock().get(id).is_none_or(|call| !call.arrived.is_empty())
-    }
-
-    /// Whether an item of the call's stream may be sent now, or the call has ended.
-    #[must_use]
-    pub fn has_room(&self, id: CallId) -> bool {
-        let mut table = self.table.lock();
-        table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Incoming::ends_call))
-    }
-
-    /// Whether all that there will be of the call has been received, or was taken.
-    #[must_use]
-    pub fn has_ended(&self, id: CallId) -> bool {
-        !self.is_ours() || self.table.lock().has_ended(id)
-    }
-
-    /// Whether the call is still under way here.
-    #[must_use]
-    pub fn is_live(&self, id: CallId) -> bool {
-        self.is_ours() && self.table.lock().get(id).is_some()
     }
 
     /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`. A server that never stops sending
@@ -336,18 +370,11 @@ impl Connection {
     }
 
     /// The connection is gone: every call under way ends.
-    pub(crate) fn mark_lost(&self, error: &LinkError) {
+    pub(super) fn mark_lost(&self, error: &LinkError) {
         // Asked before the link is closed: a closed link cannot say it.
         let mut unsent = self.link.never_sent();
         unsent.sort_unstable();
         self.end_with(&self.failure_of(error), Unbegun::These(&unsent));
-    }
-
-    /// The peer is gone: every call under way ends, and new ones fail. What the peer sent before may still be read. For
-    /// a server that receives on this connection.
-    pub(crate) fn end_calls(&self) {
-        self.table.lock().die(&self.failure_of(&LinkError::Closed), Unbegun::These(&[]));
-        self.tell_loop();
     }
 
     /// The server stopped in good order.
@@ -400,9 +427,6 @@ impl Connection {
         of_event: Option<fn(Incoming) -> T>,
         mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
-        if !self.is_ours() {
-            return Err(NoEvent::Inherited);
-        }
         loop {
             if let Some(receiver) = self.received.get() {
                 return self.until_received(&**receiver, ids, deadline, of_event, check);

@@ -7,14 +7,14 @@ use nearcall_platform::lock::around_sleep;
 use nearcall_transport::{CallKey, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::Failure;
 
-use super::connection::Connection;
+use super::connection::Inner;
 use crate::sync::Ordering;
 
 /// How long a sender that finds the other side gone waits until the receiving thread finds it gone, too.
 const HEARING_OUT: Duration = Duration::from_millis(20);
 const GLANCE: Duration = Duration::from_micros(100);
 
-impl Connection {
+impl Inner {
     /// A call of that number, made here.
     #[inline]
     pub(super) fn key(&self, number: u32) -> CallKey {

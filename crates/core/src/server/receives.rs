@@ -178,7 +178,7 @@ impl Server {
     /// Receives on the connection of a client of this process from now on, and runs the calls of the objects that the
     /// client gives to its server: at most `max_references` objects at a time. Never waits.
     pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
-        connection.exports().open(max_references, &self.shared.releases);
+        connection.open_exports(max_references, &self.shared.releases);
         let receives = ServerReceiver::new(self, OnceLock::new());
         if connection.use_receiver(Arc::clone(&receives) as Arc<dyn Receiver>) {
             let receives_for = Arc::clone(&receives.connection);

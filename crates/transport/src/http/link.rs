@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_http::Connection;
+use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::Mutex;
-use nearcall_platform::{clock, fork, sys};
+use nearcall_platform::{clock, sys};
 use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
 
@@ -42,7 +43,7 @@ pub(crate) struct HttpLink<W, R: Role> {
     budget: Mutex<SpinBudget>,
     silence: Silence,
     closed: AtomicBool,
-    generation: u32,
+    owner: Owner,
     /// The peer may end the connection between two calls: that is looked for before each.
     may_end: bool,
 }
@@ -64,7 +65,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             budget: Mutex::new(SpinBudget::new(options.spin)),
             silence: Silence::begin(),
             closed: AtomicBool::new(false),
-            generation: fork::mark(),
+            owner: Owner::this_process(),
             may_end,
         }
     }
@@ -264,7 +265,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn close(&self) {
-        if self.generation != fork::generation() {
+        if !self.owner.is_this_process() {
             // It is our parent's, who goes on using it.
             return;
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, LazyLock, Weak};
 
-use nearcall_platform::fork;
+use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::InnerMutex;
 use nearcall_ring::Mapping;
 
@@ -24,7 +24,7 @@ pub(crate) struct Memory {
     _registration: Registration,
     mapping: Mapping,
     fd: OwnedFd,
-    generation: u32,
+    owner: Owner,
     /// The pool that made it.
     home: Weak<BufferPool>,
     state: InnerMutex<State>,
@@ -52,12 +52,12 @@ enum Seen {
 impl Memory {
     fn create(len: usize, home: &Arc<BufferPool>) -> io::Result<Arc<Self>> {
         let (mapping, fd) = Mapping::create_shown("nearcall-buffer", len)?;
-        let (start, generation) = (mapping.address().as_ptr().addr(), fork::mark());
+        let (start, owner) = (mapping.address().as_ptr().addr(), Owner::this_process());
         Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
             _registration: Registration::new(start, len, own.clone()),
             mapping,
             fd,
-            generation,
+            owner,
             home: Arc::downgrade(home),
             state: InnerMutex::default(),
         }))
@@ -82,7 +82,7 @@ impl Memory {
     }
 
     fn is_inherited(&self) -> bool {
-        self.generation != fork::generation()
+        !self.owner.is_this_process()
     }
 
     /// Notes that the memory is being shown to a server, or to the client with this pool.

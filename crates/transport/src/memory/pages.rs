@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Weak};
 
-use nearcall_platform::fork;
+use nearcall_platform::fork::Owner;
 use nearcall_ring::Mapping;
 
 use super::places::Registration;
@@ -21,7 +21,7 @@ pub(crate) struct Pages {
     /// The numbers of the connection, and of the region on it.
     link: u64,
     id: u32,
-    generation: u32,
+    owner: Owner,
     /// The peer has forgotten the region, so no note can name the region to it any more.
     is_forgotten: AtomicBool,
     /// How many threads or messages hold the region, to read it or for the peer. Without holders it goes back.
@@ -41,7 +41,7 @@ impl Pages {
             mapping,
             link,
             id,
-            generation: fork::mark(),
+            owner: Owner::this_process(),
             is_forgotten: AtomicBool::new(false),
             holders: AtomicU32::new(0),
             account,
@@ -59,7 +59,7 @@ impl Pages {
 
     /// Keeps the region from going back, unless it has gone back already.
     pub(crate) fn hold(self: &Arc<Self>) -> Option<RegionHold> {
-        if self.generation != fork::generation() {
+        if !self.owner.is_this_process() {
             return None;
         }
         // Relaxed: as in `take`.
@@ -132,7 +132,7 @@ impl Drop for RegionHold {
         let pages = &*self.0;
         // AcqRel: every holder has read before the last one gives the region back. In a forked child, the copies of
         // holds belong to the parent.
-        if pages.generation == fork::generation() && pages.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if pages.owner.is_this_process() && pages.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             pages.let_go();
             RegionHead::of(&pages.mapping).give_back();
         }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
-use nearcall_platform::fork;
+use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::InnerMutex;
 use nearcall_ring::{Mapping, Segment};
 
@@ -18,7 +18,7 @@ pub(crate) struct Debt {
     /// The number of the connection.
     link: u64,
     number: u32,
-    generation: u32,
+    owner: Owner,
     state: InnerMutex<Owed>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Hold(Arc<Debt>);
 impl Debt {
     /// For the buffer that the peer has shown under this number. `link` is the number of the connection.
     pub(crate) fn new(segment: Segment, link: u64, number: u32) -> Arc<Self> {
-        Arc::new(Self { segment, link, number, generation: fork::mark(), state: InnerMutex::default() })
+        Arc::new(Self { segment, link, number, owner: Owner::this_process(), state: InnerMutex::default() })
     }
 
     /// The number under which the peer has shown the buffer.
@@ -54,8 +54,8 @@ impl Debt {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Debt { segment, number, generation, state, .. } = &*self.0;
-        if *generation != fork::generation() {
+        let Debt { segment, number, owner, state, .. } = &*self.0;
+        if !owner.is_this_process() {
             // A forked child: the hold belongs to its parent.
             return;
         }
@@ -126,8 +126,12 @@ impl Window {
 
     /// Keeps the buffer from going back, unless it has gone back already.
     pub(crate) fn hold(&self) -> Option<Hold> {
+        // Before the lock, which a thread of the parent may have held.
+        if !self.debt.owner.is_this_process() {
+            return None;
+        }
         let mut owed = self.debt.state.lock();
-        if owed.holders == 0 || self.debt.generation != fork::generation() {
+        if owed.holders == 0 {
             return None;
         }
         owed.holders += 1;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use nearcall_platform::fork;
+use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::InnerMutex;
 use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_ring::Segment;
@@ -26,7 +26,7 @@ pub(super) struct Lending {
     /// Memory that only this peer has seen waits here for its next use, if the peer is a client; `None` if it is a
     /// server.
     pool: Option<Arc<BufferPool>>,
-    generation: u32,
+    owner: Owner,
     state: InnerMutex<State>,
 }
 
@@ -135,7 +135,7 @@ impl Lending {
             most: Segment::BUFFERS.min(most as usize),
             most_bytes: longest.saturating_mul(2).saturating_add(LENT),
             pool: client.then(BufferPool::new),
-            generation: fork::mark(),
+            owner: Owner::this_process(),
             state: InnerMutex::default(),
         })
     }
@@ -236,7 +236,7 @@ impl Lending {
     /// The connection has ended. The peer may look at buffers that it has not given back as long as it lives, so their
     /// memory is never used again.
     pub(super) fn close(&self) {
-        if self.generation != fork::generation() {
+        if !self.owner.is_this_process() {
             return;
         }
         let mut state = self.state.lock();
@@ -254,7 +254,7 @@ impl Lending {
 
 impl Lender for Lending {
     fn take_back(&self) {
-        if self.generation != fork::generation() {
+        if !self.owner.is_this_process() {
             return;
         }
         let back = self.state.lock().take_given_back(&self.segment);

@@ -4,9 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
 use nearcall_platform::peer_socket::PeerSocket;
-use nearcall_platform::{clock, fork, sys};
+use nearcall_platform::{clock, sys};
 use nearcall_ring::{Consumer, MappedLane, Record, Segment, SpinBudget, spin};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
@@ -48,7 +49,7 @@ pub(crate) struct ShmLink {
     peer_limit: u64,
     limit: u64,
     closed: AtomicBool,
-    generation: u32,
+    owner: Owner,
     /// Charges what the rings may take.
     _rings: Charge,
     /// How many threads wait for room while another one receives.
@@ -133,7 +134,7 @@ impl ShmLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
-            generation: fork::mark(),
+            owner: Owner::this_process(),
             _rings: rings,
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
@@ -533,7 +534,7 @@ impl Link for ShmLink {
     }
 
     fn close(&self) {
-        if self.generation != fork::generation() {
+        if !self.owner.is_this_process() {
             // The connection belongs to the parent process, which goes on using it.
             return;
         }

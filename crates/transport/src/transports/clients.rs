@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nearcall_platform::{descriptors, fork};
+use nearcall_platform::descriptors;
+use nearcall_platform::fork::Owner;
 use rustix::net::SocketFlags;
 
 /// Where clients come from.
@@ -36,19 +37,19 @@ pub fn is_end_of_clients(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub struct ConnectionPermit {
     returned: Arc<OwnedFd>,
-    generation: u32,
+    owner: Owner,
 }
 
 impl ConnectionPermit {
     /// For a client that is counted in the eventfd `returned` when its connection has ended.
     pub(super) fn new(returned: Arc<OwnedFd>) -> Self {
-        Self { returned, generation: fork::mark() }
+        Self { returned, owner: Owner::this_process() }
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        if self.generation == fork::generation() {
+        if self.owner.is_this_process() {
             descriptors::signal(&self.returned);
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::fork;
+use nearcall_platform::fork::Owner;
 use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::sys::{self, own_uid};
 use rustix::fs::{FlockOperation, flock};
@@ -213,20 +213,20 @@ struct Lock {
     path: PathBuf,
     /// The socket's file belongs to this server.
     guards_socket: bool,
-    generation: u32,
+    owner: Owner,
 }
 
 impl Lock {
     /// Takes the lock. The error says which process has it.
     fn take(path: &Path, url: &impl Display) -> io::Result<Self> {
         let file = lock(path, url)?;
-        Ok(Self { file, path: path.to_owned(), guards_socket: false, generation: fork::mark() })
+        Ok(Self { file, path: path.to_owned(), guards_socket: false, owner: Owner::this_process() })
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.generation != fork::generation() {
+        if !self.owner.is_this_process() {
             // The parent process serves there.
             return;
         }

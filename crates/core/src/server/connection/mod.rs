@@ -153,9 +153,9 @@ impl ServerConnection {
         shared: &Arc<Shared>,
         token: u64,
         client: &Arc<client::Connection>,
+        (link, exports): (Arc<dyn Link>, Arc<Exports>),
     ) -> Arc<Self> {
         let caller = OnceLock::from(Caller::Client(Arc::downgrade(client)));
-        let (link, exports) = (client.shared_link(), Arc::clone(client.exports()));
         Self::of(shared, token, link, None, flags::BACK, caller, exports)
     }
 

@@ -445,11 +445,12 @@ impl Reactor {
     /// thread wakes the reactor when it stops, and this is tried again.
     fn adopt(&mut self, adopted: &Adopted) -> bool {
         let Some(client) = adopted.client() else { return true };
+        let Some(shared) = client.shared() else { return true };
         if !client.leave_to_server() {
             return false;
         }
         let token = self.handshakes.token();
-        let connection = ServerConnection::of_client(&self.shared, token, &client);
+        let connection = ServerConnection::of_client(&self.shared, token, &client, shared);
         if let Err(error) = self.watch(&*connection.link, token) {
             connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
             return true;
