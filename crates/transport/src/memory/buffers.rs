@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, LazyLock, Weak};
 
-use nearcall_platform::fork::Owner;
+use nearcall_platform::fork::{Owned, Owner};
 use nearcall_platform::lock::InnerMutex;
+use nearcall_platform::per_process::PerProcess;
 use nearcall_ring::Mapping;
 
 use super::lenders::ask_lenders;
@@ -174,19 +175,19 @@ impl Drop for Buffer {
 
 /// Where memory waits for its next use. A peer that has been shown memory of a pool may see what is written to it next:
 /// the servers that this process connected to, or one client of a server in this process.
-#[derive(Debug, Default)]
-pub struct BufferPool(InnerMutex<Vec<Arc<Memory>>>);
+#[derive(Debug)]
+pub struct BufferPool(Owned<InnerMutex<Vec<Arc<Memory>>>>);
 
 impl BufferPool {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::default()
+        Arc::new(Self(Owned::new(InnerMutex::default())))
     }
 
     /// The pool of this process for memory that only servers see.
     #[must_use]
     pub fn common() -> Arc<Self> {
-        static COMMON: LazyLock<Arc<BufferPool>> = LazyLock::new(BufferPool::new);
-        Arc::clone(&COMMON)
+        static COMMON: LazyLock<PerProcess<Arc<BufferPool>>> = LazyLock::new(|| PerProcess::new(BufferPool::new));
+        COMMON.with(Arc::clone)
     }
 
     /// Memory of `len` bytes that was used before, if this pool has some. Makes no system call unless peers have given
@@ -212,7 +213,8 @@ impl BufferPool {
 
     fn put(&self, memory: Arc<Memory>) {
         let mut surplus = Vec::new();
-        let mut kept = self.0.lock();
+        let Some(kept) = self.0.get() else { return };
+        let mut kept = kept.lock();
         kept.push(memory);
         let mut bytes: usize = kept.iter().map(|memory| memory.len()).sum();
         while bytes > KEPT {
@@ -227,14 +229,7 @@ impl BufferPool {
 
     /// The smallest memory that has `size` bytes, unless it is much larger.
     fn take(&self, size: usize) -> Option<Arc<Memory>> {
-        let mut kept = self.0.lock();
-        if kept.first().is_some_and(|memory| memory.is_inherited()) {
-            // All of it belongs to the parent process, which goes on using it.
-            let inherited = std::mem::take(&mut *kept);
-            drop(kept);
-            drop(inherited);
-            return None;
-        }
+        let mut kept = self.0.get()?.lock();
         let fits = |memory: &Memory| memory.len() >= size && memory.len() <= size + size / 4;
         let fitting = kept.iter().enumerate().filter(|(_, memory)| fits(memory));
         let at = fitting.min_by_key(|(_, memory)| memory.len()).map(|(at, _)| at)?;
@@ -251,6 +246,7 @@ fn size_for(len: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::holds_in_child;
 
     #[test]
     fn memory_is_used_again_when_its_use_is_over() {
@@ -290,6 +286,24 @@ mod tests {
         buffer.memory().retire();
         drop(buffer);
         assert!(pool.reuse(100_000).is_none());
+    }
+
+    #[test]
+    fn a_forked_child_has_pools_of_its_own() {
+        let other = BufferPool::new();
+        let reuses_its_own = || {
+            let own = BufferPool::common();
+            let buffer = own.create(100_000).expect("memory");
+            let at = buffer.as_ptr();
+            drop(buffer);
+            drop(other.create(100_000));
+            own.reuse(100_000).is_some_and(|again| again.as_ptr() == at) && other.reuse(100_000).is_none()
+        };
+        let common = BufferPool::common();
+        let lists = (common.0.get().expect("its own"), other.0.get().expect("its own"));
+        let held = (lists.0.lock(), lists.1.lock());
+        assert!(holds_in_child(reuses_its_own));
+        drop(held);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use nearcall_platform::lock::InnerMutex;
+use nearcall_platform::per_process::PerProcess;
 
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -13,7 +14,11 @@ use crate::sync::{AtomicUsize, Ordering};
 type Place = Weak<dyn Any + Send + Sync>;
 
 /// By start address: the length of the memory, and the memory.
-static PLACES: InnerMutex<BTreeMap<usize, (usize, Place)>> = InnerMutex::new(BTreeMap::new());
+type Places = InnerMutex<BTreeMap<usize, (usize, Place)>>;
+
+/// A forked child begins with none: what it has inherited may not be handed over, and a thread of its parent may have
+/// held the lock.
+static PLACES: LazyLock<PerProcess<Places>> = LazyLock::new(|| PerProcess::new(Places::default));
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Registers an address range while it lives. It must not outlive the mapping.
@@ -22,7 +27,7 @@ pub(crate) struct Registration(usize);
 
 impl Registration {
     pub(crate) fn new(start: usize, len: usize, place: Place) -> Self {
-        PLACES.lock().insert(start, (len, place));
+        PLACES.with(|places| places.lock().insert(start, (len, place)));
         // Relaxed: a pointer into the range comes from the thread that mapped it, and so after this.
         COUNT.fetch_add(1, Ordering::Relaxed);
         Self(start)
@@ -31,7 +36,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let gone = PLACES.lock().remove(&self.0);
+        let gone = PLACES.with(|places| places.lock().remove(&self.0));
         // Relaxed: only a hint from here on.
         COUNT.fetch_sub(1, Ordering::Relaxed);
         drop(gone);
@@ -47,10 +52,33 @@ pub(crate) fn any() -> bool {
 /// The memory in which all of `bytes` lie.
 pub(crate) fn find(bytes: &[u8]) -> Option<Arc<dyn Any + Send + Sync>> {
     let start = bytes.as_ptr().addr();
-    let places = PLACES.lock();
-    let (first, (len, place)) = places.range(..=start).next_back()?;
-    if start + bytes.len() > first + len {
-        return None;
+    PLACES.with(|places| {
+        let places = places.lock();
+        let (first, (len, place)) = places.range(..=start).next_back()?;
+        if start + bytes.len() > first + len {
+            return None;
+        }
+        place.upgrade()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{BufferPool, holds_in_child};
+
+    #[test]
+    fn a_forked_child_does_not_wait_for_what_its_parent_was_looking_for() {
+        let inherited = BufferPool::new().create(100_000).expect("memory");
+        let places = PLACES.get();
+        let held = places.lock();
+        let finds_its_own = || {
+            let buffer = BufferPool::new().create(100_000).expect("memory");
+            // SAFETY: the memory is the buffer's, and nobody writes to it.
+            let bytes = |buffer: &crate::Buffer| unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) };
+            find(bytes(&buffer)).is_some() && find(bytes(&inherited)).is_none()
+        };
+        assert!(holds_in_child(finds_its_own));
+        drop(held);
     }
-    place.upgrade()
 }
