@@ -5,7 +5,7 @@
 //! wake-up costs. Where waits turn out longer, the budget shrinks to nothing, and spinning is tried again only now and
 //! then.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearcall_platform::clock;
 
@@ -66,6 +66,16 @@ impl SpinBudget {
             }
             SpinPolicy::Auto => self.limit(),
         }
+    }
+
+    /// The same for a wait that ends at `deadline` at the latest.
+    #[must_use]
+    pub fn next_until(&mut self, deadline: Option<Instant>) -> u64 {
+        let most = self.next();
+        deadline.map_or(most, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
+            most.min(u64::try_from(left).unwrap_or(u64::MAX))
+        })
     }
 
     fn limit(&self) -> u64 {

@@ -299,11 +299,7 @@ impl<W: Wire> Link for StreamLink<W> {
             return Ok(Some(incoming));
         }
         let begun = clock::monotonic_ns();
-        let mut limit = receiver.budget.next();
-        if let Some(deadline) = deadline {
-            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
-            limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
-        }
+        let limit = receiver.budget.next_until(deadline);
         let mut arrived = receiver.spin(&*self.wire, limit)?;
         if !arrived {
             arrived = match deadline {

@@ -37,11 +37,7 @@ fn wait(
     }
     let mut budget = budget.lock();
     let begun = clock::monotonic_ns();
-    let mut limit = budget.next();
-    if let Some(deadline) = deadline {
-        let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
-        limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
-    }
+    let limit = budget.next_until(deadline);
     while clock::monotonic_ns() - begun < limit && budget.share_cpu() {
         if let Some(frame) = try_receive()? {
             budget.uncrowded();

@@ -201,11 +201,7 @@ impl ShmLink {
         let own = self.shared.segment.own_side();
         let Receiver { consumer, inbox, budget, .. } = receiver;
         own.publish_cpu();
-        let mut limit = budget.next();
-        if let Some(deadline) = deadline {
-            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
-            limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
-        }
+        let limit = budget.next_until(deadline);
         let pays = || {
             own.publish_cpu();
             self.shared.segment.peer_side().runs_elsewhere()
