@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{Body, FREE, Incoming, LinkError, Outgoing};
-use nearcall_wire::{Failure, Kind};
+use nearcall_wire::{Failure, FrameHead, Kind};
 
+use crate::exports::{Export, MethodRouting};
 use crate::server::call::ServerCall;
 use crate::server::directory::Directory;
 use crate::server::inbound::Inbound;
@@ -35,6 +36,14 @@ pub(in crate::server) enum StallReason {
     Budget,
     /// The items that wait for their handlers take as much memory as they may.
     Items,
+}
+
+/// What is to become of a call that has just come.
+enum Verdict {
+    Begin,
+    /// It is one-way, and waits until the server takes more of those.
+    Wait,
+    Refuse(Failure),
 }
 
 /// The failure of a call of an object that the caller does not hold.
@@ -107,127 +116,167 @@ impl Inbound<Request> {
         Ok(Routed::Done)
     }
 
+    /// Makes a request of a call, and decides what becomes of it.
     fn begin(self: &Arc<Self>, directory: &Directory, mut event: Incoming) -> Result<Routed, LinkError> {
         let connection = &*self.connection;
-        let shared = &*connection.shared;
-        let (number, mut target) = (event.head.method, None);
-        let method = match event.head.target {
-            Some(id) => {
-                target = connection.exports().get(id);
-                target.as_ref().and_then(|export| export.methods.get(number))
-            }
-            None if !connection.is_own_clients() => directory.method(number),
-            // Over a connection that a client of this process has made, the peer can call only objects that were given
-            // to it.
-            None => None,
-        };
+        let (method, target) = self.called(directory, &event.head);
         if method.is_some_and(|method| method.references) {
             connection.exports().keep_home(&mut event);
         }
         // Relaxed: a bound on memory, exact enough. The count does not publish the request.
-        let pending = shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        let pending = connection.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        let uncharged = event.uncharged();
+        let request = self.request(event, uncharged, method.unwrap_or_default(), target);
+        let oneway = request.is_oneway();
+        let alone = !oneway || self.oneway.count();
+        match self.judge(&request, method, pending, uncharged, alone)? {
+            Verdict::Wait => Ok(Routed::Stall(StallReason::Oneway(request))),
+            // Relaxed: only the thread that holds the reactor sets and reads it.
+            _ if !oneway && self.hung_up.load(Ordering::Relaxed) => {
+                // No client waits for a reply, and the calls that it has left may be many.
+                request.note_end(Failure::CANCELLED, 0);
+                Ok(Routed::Done)
+            }
+            Verdict::Begin => self.enter(directory, request),
+            Verdict::Refuse(refusal) => self.refuse(&request, method.is_some(), &refusal),
+        }
+    }
+
+    /// The called method, and the called object unless that is a service. No method: there is none of that number, or no
+    /// such object.
+    #[inline]
+    fn called(&self, directory: &Directory, head: &FrameHead) -> (Option<MethodRouting>, Option<Arc<Export>>) {
+        match head.target {
+            Some(id) => {
+                let target = self.connection.exports().get(id);
+                (target.as_ref().and_then(|export| export.methods.get(head.method)), target)
+            }
+            None if !self.connection.is_own_clients() => (directory.method(head.method), None),
+            // Over a connection that a client of this process has made, the peer can call only objects that were given
+            // to it.
+            None => (None, None),
+        }
+    }
+
+    #[inline]
+    fn request(
+        self: &Arc<Self>,
+        mut event: Incoming,
+        uncharged: usize,
+        routing: MethodRouting,
+        target: Option<Arc<Export>>,
+    ) -> Box<Request> {
+        let connection = &*self.connection;
         let deadline =
             event.head.deadline_us().map(|us| Instant::now() + Duration::from_micros(us).min(LONGEST_DEADLINE));
-        let context = OnceLock::new();
-        let measured = shared.statistics.begin(number, event.payload.len());
-        let uncharged = event.uncharged();
+        let measured = connection.shared.statistics.begin(event.head.method, event.payload.len());
         let mut charge = event.payload.take_charge();
         if uncharged > FREE {
             charge = Some(connection.items_account().charge_anyway(uncharged));
         }
-        let mut request = Box::new(Request {
+        Box::new(Request {
             inbound: Arc::clone(self),
             head: event.head,
             payload: event.payload,
-            routing: method.unwrap_or_default(),
+            routing,
             target,
             charge,
             values: ValuesCharge::default(),
             call: None,
             deadline,
-            context,
+            context: OnceLock::new(),
             finished: AtomicBool::new(false),
             let_go: AtomicBool::new(false),
             place: None,
             left: AtomicBool::new(false),
             measured,
             ordinal: connection.session().count_arrival(),
-        });
-        let oneway = request.is_oneway();
-        let alone = !oneway || self.oneway.count();
-        let refusal = match method {
-            None if request.head.target.is_some() && request.target.is_none() => Some(released()),
-            None => {
+        })
+    }
+
+    /// Whether a call may begin. `pending`: how many others the server has received that are not finished. `uncharged`:
+    /// the bytes that no link has charged. `alone`: no other one-way call of the client is under way, or this is none.
+    #[inline]
+    fn judge(
+        &self,
+        request: &Request,
+        method: Option<MethodRouting>,
+        pending: usize,
+        uncharged: usize,
+        alone: bool,
+    ) -> Result<Verdict, LinkError> {
+        let (connection, oneway) = (&*self.connection, request.is_oneway());
+        let shared = &*connection.shared;
+        let limits = &shared.limits;
+        let Some(method) = method else {
+            return Ok(Verdict::Refuse(if request.head.target.is_some() && request.target.is_none() {
+                released()
+            } else {
                 let what = format!("the server has no method number {}", request.head.method);
-                Some(Failure::new(Failure::UNIMPLEMENTED, what))
-            }
-            Some(_) if shared.is_stopping() && !connection.link.takes_last_calls() => {
-                Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping"))
-            }
-            Some(_)
-                if pending >= shared.limits.max_pending
-                    && !oneway
-                    && connection.session().under_way() > shared.limits.always() =>
-            {
-                Some(shared.limits.too_many_pending())
-            }
-            Some(method) if method.streams && oneway => {
-                return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
-            }
-            Some(method) if method.streams && self.calls.lock().streams() >= shared.limits.max_streams => {
-                Some(shared.limits.too_many_streams())
-            }
-            Some(_) if oneway && !alone && !self.may_begin_oneway() => {
-                return Ok(Routed::Stall(StallReason::Oneway(request)));
-            }
-            Some(_) if uncharged > FREE && !oneway && !connection.has_room_for_items() => {
-                Some(shared.limits.too_much_metadata())
-            }
-            Some(_) => None,
+                Failure::new(Failure::UNIMPLEMENTED, what)
+            }));
         };
-        // Relaxed: only the thread that holds the reactor sets and reads it.
-        if !oneway && self.hung_up.load(Ordering::Relaxed) {
-            // No client waits for a reply, and the calls that it has left may be many.
-            request.note_end(Failure::CANCELLED, 0);
-            return Ok(Routed::Done);
+        if shared.is_stopping() && !connection.link.takes_last_calls() {
+            return Ok(Verdict::Refuse(Failure::new(Failure::UNAVAILABLE, "the server is stopping")));
         }
-        if let Some(refusal) = refusal {
-            request.note_end(refusal.code, 0);
-            request.let_go_of_arguments();
-            if request.routing.item_references && !oneway {
-                // Items of the stream may be on their way, and references in them are released when they arrive.
-                connection.note_ended(request.head.call);
-            }
-            if !oneway {
-                if shared.is_stopping() {
-                    // The GOAWAY to all clients may not be sent yet. Without it the client would not know that it may
-                    // try again.
-                    connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
-                }
-                // A client sends the call again only if it knows that the call has not run: a handler may fail with the
-                // same status.
-                let mut flags = if refusal.code == Failure::UNAVAILABLE { Outgoing::UNBEGUN } else { 0 };
-                if method.is_none() {
-                    // Without the method it is not known where references stand in the arguments and items.
-                    flags |= Outgoing::UNREAD;
-                }
-                let body = refusal.encode();
-                return self.answer(request.head.call, Kind::Error, flags, &body);
-            } else if refusal.code == Failure::UNAVAILABLE {
+        if pending >= limits.max_pending && !oneway && connection.session().under_way() > limits.always() {
+            return Ok(Verdict::Refuse(limits.too_many_pending()));
+        }
+        if method.streams && oneway {
+            return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
+        }
+        if method.streams && self.calls.lock().streams() >= limits.max_streams {
+            return Ok(Verdict::Refuse(limits.too_many_streams()));
+        }
+        if oneway && !alone && !self.may_begin_oneway() {
+            return Ok(Verdict::Wait);
+        }
+        if uncharged > FREE && !oneway && !connection.has_room_for_items() {
+            return Ok(Verdict::Refuse(limits.too_much_metadata()));
+        }
+        Ok(Verdict::Begin)
+    }
+
+    /// Ends a call that may not begin. `known`: it is a method's.
+    #[cold]
+    fn refuse(&self, request: &Request, known: bool, refusal: &Failure) -> Result<Routed, LinkError> {
+        let (connection, shared) = (&*self.connection, &*self.connection.shared);
+        request.note_end(refusal.code, 0);
+        request.let_go_of_arguments();
+        if request.is_oneway() {
+            if refusal.code == Failure::UNAVAILABLE {
                 shared.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(Routed::Done);
         }
-        if let Some(method) = method
-            && method.is_tracked()
-            && !oneway
-        {
-            let told = directory.told(method.handler);
-            let (id, brings) = (request.head.call, method.item_references);
-            connection.note_begun(id, brings);
-            let call = ServerCall::new(Arc::clone(&self.connection), id, told, request.measured.clone(), brings);
-            let call = Arc::new(call);
-            if !self.calls.lock().insert(request.head.call, &call, method.streams) {
+        if request.routing.item_references {
+            // Items of the stream may be on their way, and references in them are released when they arrive.
+            connection.note_ended(request.head.call);
+        }
+        if shared.is_stopping() {
+            // The GOAWAY to all clients may not be sent yet. Without it the client would not know that it may try again.
+            connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+        }
+        // A client sends the call again only if it knows that the call has not run: a handler may fail with the same
+        // status.
+        let mut flags = if refusal.code == Failure::UNAVAILABLE { Outgoing::UNBEGUN } else { 0 };
+        if !known {
+            // Without the method it is not known where references stand in the arguments and items.
+            flags |= Outgoing::UNREAD;
+        }
+        self.answer(request.head.call, Kind::Error, flags, &refusal.encode())
+    }
+
+    /// A call begins. If more frames may come for it, enters it among the connection's calls, so that they find it.
+    #[inline]
+    fn enter(&self, directory: &Directory, mut request: Box<Request>) -> Result<Routed, LinkError> {
+        let routing = request.routing;
+        if routing.is_tracked() && !request.is_oneway() {
+            let (id, brings) = (request.head.call, routing.item_references);
+            self.connection.note_begun(id, brings);
+            let (told, measured) = (directory.told(routing.handler), request.measured.clone());
+            let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, told, measured, brings));
+            if !self.calls.lock().insert(id, &call, routing.streams) {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
             }
             request.call = Some(call);
