@@ -46,14 +46,38 @@ pub struct Request {
     pub(in crate::server) finished: AtomicBool,
     /// The references in the arguments were released.
     pub(in crate::server) let_go: AtomicBool,
-    /// The server's count of streams whose handlers run in threads, if this call is in it.
-    pub(in crate::server) place: Option<Arc<AtomicUsize>>,
-    /// The call was taken off that count: its thread is free again.
-    pub(in crate::server) left: AtomicBool,
+    /// Present if the call has a stream and its handler runs in a thread.
+    pub(in crate::server) place: Option<StreamPlace>,
     /// Present if the call is measured.
     pub(in crate::server) measured: Option<Arc<Measured>>,
     /// How many calls had arrived over its connection before it.
     pub(in crate::server) ordinal: u64,
+}
+
+/// A call's place among the streams whose handlers run in threads. Without a drop of its own: the handler's thread is
+/// free before the request is dropped.
+#[derive(Debug)]
+pub(in crate::server) struct StreamPlace {
+    /// The server's count of them.
+    streams: Arc<AtomicUsize>,
+    left: AtomicBool,
+}
+
+impl StreamPlace {
+    /// Takes a place, if fewer than `most` are taken.
+    pub(in crate::server) fn take(streams: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let next = |taken| (taken < most).then_some(taken + 1);
+        // Relaxed, both, and below: only the number counts.
+        streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        Some(Self { streams: Arc::clone(streams), left: AtomicBool::new(false) })
+    }
+
+    /// The thread is free again. Harmless when repeated.
+    fn leave(&self) {
+        if !self.left.swap(true, Ordering::Relaxed) {
+            self.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The turn of a one-way request. The client's next one-way request follows it.
@@ -171,14 +195,15 @@ impl Request {
     /// counts as under way until the request is dropped. Returns the call, or `None` if no more frames can come for it.
     pub fn outlive_handler(&self, keeper: Weak<dyn CallObserver>) -> Option<&Arc<ServerCall>> {
         let call = self.call.as_ref()?;
-        if let Some(streams) = &self.place
-            && !self.left.swap(true, Ordering::Relaxed)
-        {
-            // Relaxed: only the number counts.
-            streams.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.leave_place();
         call.keep(keeper);
         Some(call)
+    }
+
+    fn leave_place(&self) {
+        if let Some(place) = &self.place {
+            place.leave();
+        }
     }
 
     /// An item of the call's stream, compressed or not, as the handler has chosen.
@@ -325,12 +350,7 @@ impl Request {
             if let Some(measured) = &self.measured {
                 measured.finish();
             }
-            if let Some(streams) = &self.place
-                && !self.left.swap(true, Ordering::Relaxed)
-            {
-                // Relaxed: only the number counts.
-                streams.fetch_sub(1, Ordering::Relaxed);
-            }
+            self.leave_place();
             if self.is_oneway() {
                 self.inbound.oneway.one_finished();
             }

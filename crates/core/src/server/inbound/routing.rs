@@ -188,7 +188,6 @@ impl Inbound<Request> {
             finished: AtomicBool::new(false),
             let_go: AtomicBool::new(false),
             place: None,
-            left: AtomicBool::new(false),
             measured,
             ordinal: connection.session().count_arrival(),
         })

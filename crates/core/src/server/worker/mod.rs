@@ -19,7 +19,7 @@ use nearcall_platform::lock::around_sleep;
 use crate::exports::HandlerKind;
 use crate::server::Server;
 use crate::server::reactor::Look;
-use crate::server::request::{OnewayTurn, Request};
+use crate::server::request::{OnewayTurn, Request, StreamPlace};
 use crate::server::work::Work;
 
 /// How many idle workers are kept beside the receiving one, for the next slow handlers.
@@ -284,13 +284,8 @@ impl Server {
         if !request.routing.streams {
             return true;
         }
-        let next = |streams| (streams < self.shared.limits.most_streams()).then_some(streams + 1);
-        // Relaxed: only the number counts.
-        let taken = self.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
-        if taken {
-            request.place = Some(Arc::clone(&self.streams));
-        }
-        taken
+        request.place = StreamPlace::take(&self.streams, self.shared.limits.most_streams());
+        request.place.is_some()
     }
 
     fn note_queued_work(&self, queue: &Queue) {
