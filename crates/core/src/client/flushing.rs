@@ -36,6 +36,7 @@ impl Inner {
         let flush = move || loop {
             match link.flush() {
                 Ok(Flushed::All) => {
+                    // Release: before the AcqRel of the thread that starts the next one.
                     flushing.store(false, Ordering::Release);
                     // A sender that leaves the rest of a frame calls `note_queued` by itself.
                     if !matches!(link.flush(), Ok(Flushed::Part | Flushed::Full))
@@ -55,7 +56,7 @@ impl Inner {
             }
         };
         if std::thread::Builder::new().name("nearcall-flush".into()).spawn(flush).is_err() {
-            // The next sender tries again.
+            // The next sender tries again. Release: as above.
             self.flushing.store(false, Ordering::Release);
         }
     }

@@ -70,6 +70,7 @@ impl Release {
     /// The server ends: puts the object back for its last owner to deal with.
     pub(crate) fn keep(mut self) {
         if let Some(object) = self.object.take() {
+            // Release: as in `push`.
             self.releases.pending.fetch_add(1, Ordering::Release);
             self.releases.waiting.lock().push(object);
         }

@@ -254,6 +254,7 @@ impl Server {
     /// How many workers are alive.
     #[must_use]
     pub fn workers(&self) -> usize {
+        // Acquire: after what the workers that are gone have done.
         self.shared.workers.load(Ordering::Acquire)
     }
 

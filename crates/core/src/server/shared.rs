@@ -38,8 +38,9 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) connections: AtomicUsize,
     /// How many connections have frames that wait to be sent.
     pub(in crate::server) unsent_connections: AtomicUsize,
-    /// How many workers are alive, and how many of them wait for the lead.
+    /// How many workers are alive.
     pub(in crate::server) workers: AtomicUsize,
+    /// How many of them wait for the lead.
     pub(in crate::server) standby: AtomicUsize,
     /// How many requests wait for a worker, because as many handlers run as may.
     pub(in crate::server) queued: AtomicUsize,
@@ -113,15 +114,18 @@ impl Shared {
 
     /// Whether the server takes no more calls.
     pub(in crate::server) fn is_stopping(&self) -> bool {
+        // Acquire: after the Release of `begin_to_stop`.
         self.stopping.load(Ordering::Acquire)
     }
 
     /// The stop is over: workers return.
     pub(in crate::server) fn end(&self) {
+        // Release: a worker that sees the flag also sees what the stop has done.
         self.stopped.store(true, Ordering::Release);
     }
 
     pub(in crate::server) fn is_stopped(&self) -> bool {
+        // Acquire: after the Release of `end`.
         self.stopped.load(Ordering::Acquire)
     }
 
@@ -140,6 +144,7 @@ impl Shared {
 
     /// Answers the question of `ask_delivery`: the clients have all that was sent.
     pub(in crate::server) fn answer_delivery(&self) {
+        // Release: before the Acquire of the thread that asks again.
         self.delivery.store(DELIVERED, Ordering::Release);
     }
 

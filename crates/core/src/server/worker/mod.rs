@@ -69,6 +69,7 @@ impl Worker {
     /// Makes the calling thread a worker of the server, until this is dropped.
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
+        // AcqRel, as where it ends: a thread that stops the server finds done what the workers that are gone have done.
         server.shared.workers.fetch_add(1, Ordering::AcqRel);
         let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
         Self { server, before, waited: None, more: false }
@@ -144,17 +145,18 @@ impl Worker {
                     None => return Next::Look,
                 }
             }
-            if server.shared.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
+            // Relaxed, here and below: the fence of `may_dequeue` orders the count, as far as anything hangs on it.
+            if server.shared.standby.load(Ordering::Relaxed) >= KEPT_STANDBY {
                 return Next::End;
             }
-            server.shared.standby.fetch_add(1, Ordering::AcqRel);
+            server.shared.standby.fetch_add(1, Ordering::Relaxed);
             if server.may_dequeue() {
                 // The work was queued because this very worker was busy a moment ago.
-                server.shared.standby.fetch_sub(1, Ordering::AcqRel);
+                server.shared.standby.fetch_sub(1, Ordering::Relaxed);
                 return Next::Look;
             }
             server.shared.leadership.stand_by(|| server.is_stopped());
-            server.shared.standby.fetch_sub(1, Ordering::AcqRel);
+            server.shared.standby.fetch_sub(1, Ordering::Relaxed);
         }
         Next::Look
     }
@@ -163,6 +165,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.server.release();
+        // AcqRel: see `new`.
         self.server.shared.workers.fetch_sub(1, Ordering::AcqRel);
         WORKS_FOR.set(self.before);
     }
@@ -257,7 +260,7 @@ impl Server {
         // wait has ended is busy again before the others can know.
         let waiting = self.waiting.load(Ordering::Relaxed) > 0;
         let most = self.shared.limits.max_concurrency + if waiting { MOST_WAITING } else { 0 };
-        self.shared.standby.load(Ordering::Acquire) == 0 && self.workers() <= most
+        self.shared.standby.load(Ordering::Relaxed) == 0 && self.workers() <= most
     }
 
     /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
