@@ -1,5 +1,6 @@
 //! The client's end of a connection: calls by gRPC or by Connect.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use nearcall_http::{
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
-use super::frames::{Frames, bare, compresses, credit, message, short, unsent, with_message};
+use super::frames::{Frames, bare, compresses, credit, message, owned, short, unsent, with_message};
 use super::inflow::{Inflow, Outflow};
 use super::role::Role;
 use super::waiting::Waiting;
@@ -212,6 +213,84 @@ impl<S: Requests + 'static> Client<S> {
         call.inflow.end(end, frames);
         self.keep_ended(call, stream);
     }
+
+    /// The server has begun to answer a call: with a head that can be read, or one that ends the call.
+    fn opened(
+        &mut self,
+        session: &mut S,
+        frames: &mut Frames,
+        stream: StreamId,
+        opened: Result<Opened, (u8, Cow<'static, str>)>,
+    ) {
+        match opened {
+            Ok(Opened { metadata, reads }) => {
+                if let Some(reads) = reads {
+                    session.read_as(stream, reads);
+                }
+                if let Some(call) = self.calls.get(&stream).filter(|_| metadata.is_some()) {
+                    let head = with_metadata(FrameHead::new(Kind::Head, call.number), metadata);
+                    frames.push_back(Incoming::new(head, &[]));
+                }
+            }
+            Err((code, why)) => {
+                session.reset(stream, Code::CANCEL);
+                self.fail(frames, stream, &Failure::new(code, why));
+            }
+        }
+    }
+
+    /// Takes in a message that costs so much of the window. Whether the call goes on with it.
+    fn message(
+        &mut self,
+        session: &mut S,
+        frames: &mut Frames,
+        stream: StreamId,
+        message: SmallVec<[u8; INLINE]>,
+        cost: usize,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(&stream) else {
+            session.release(stream, cost);
+            return false;
+        };
+        if !call.caller.takes(&message) {
+            session.release(stream, cost);
+        } else if call.streams_out {
+            let before = call.inflow.waiting();
+            // `false`: clients are not told whether a message was compressed.
+            call.inflow.item(message, cost, false, frames, &self.account);
+            self.waiting += call.inflow.waiting() - before;
+        } else {
+            session.release(stream, cost);
+            if call.reply.replace(message).is_some() {
+                session.reset(stream, Code::CANCEL);
+                let why = "the server has sent more than one message";
+                self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The server has reset a call. `unprocessed`: it says that it has not begun with it.
+    fn was_reset(&mut self, frames: &mut Frames, stream: StreamId, code: Code, unprocessed: bool) {
+        let Some(call) = self.calls.get(&stream) else { return };
+        if unprocessed && !call.answered {
+            let why = "the server has not begun with the call: it may be sent again";
+            let failure = Failure::new(Failure::UNAVAILABLE, why);
+            return self.end_by(frames, stream, |call| Incoming::refused(call, &failure));
+        }
+        let until = call.until;
+        let failure = if code == Code::CANCEL && until.is_some_and(|until| until <= Instant::now()) {
+            // A server that watches the deadline, too, may cancel the call before this side has noticed.
+            Failure::new(Failure::DEADLINE_EXCEEDED, "the server has given the call up at its deadline")
+        } else if unprocessed {
+            let why = "the server has refused the call after it had begun to answer: it may have run";
+            Failure::new(Failure::UNAVAILABLE, why)
+        } else {
+            Failure::new(code.status(), format!("the server has reset the call: {}", code.name()))
+        };
+        self.fail(frames, stream, &failure);
+    }
 }
 
 fn with_metadata(mut head: FrameHead, metadata: Option<Metadata>) -> FrameHead {
@@ -245,73 +324,18 @@ impl<S: Requests + 'static> Role for Client<S> {
             Event::Response { stream, response } => {
                 let Some(call) = self.calls.get_mut(&stream) else { return Ok(true) };
                 call.answered = true;
-                match call.caller.opened(response) {
-                    Ok(Opened { metadata, reads }) => {
-                        if let Some(reads) = reads {
-                            session.read_as(stream, reads);
-                        }
-                        if metadata.is_some() {
-                            let head = with_metadata(FrameHead::new(Kind::Head, call.number), metadata);
-                            frames.push_back(Incoming::new(head, &[]));
-                        }
-                    }
-                    Err((code, why)) => {
-                        session.reset(stream, Code::CANCEL);
-                        self.fail(frames, stream, &Failure::new(code, why));
-                    }
-                }
+                let opened = call.caller.opened(response);
+                self.opened(session, frames, stream, opened);
             }
             Event::Message { stream, message, cost, ended, .. } => {
-                let message = match message {
-                    std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
-                    std::borrow::Cow::Owned(bytes) => SmallVec::from_vec(bytes),
-                };
-                let Some(call) = self.calls.get_mut(&stream) else {
-                    session.release(stream, cost);
-                    return Ok(true);
-                };
-                if !call.caller.takes(&message) {
-                    session.release(stream, cost);
-                } else if call.streams_out {
-                    let before = call.inflow.waiting();
-                    // `false`: clients are not told whether a message was compressed.
-                    call.inflow.item(message, cost, false, frames, &self.account);
-                    self.waiting += call.inflow.waiting() - before;
-                } else {
-                    session.release(stream, cost);
-                    if call.reply.replace(message).is_some() {
-                        session.reset(stream, Code::CANCEL);
-                        let why = "the server has sent more than one message";
-                        self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
-                        return Ok(true);
-                    }
-                }
-                if ended {
+                let message = owned(message);
+                if self.message(session, frames, stream, message, cost) && ended {
                     self.ended(session, frames, stream, Ending::Plain);
                 }
             }
             Event::Ended { stream, ending } => self.ended(session, frames, stream, ending),
             Event::Refused { stream, code, why } => self.fail(frames, stream, &Failure::new(code, why)),
-            Event::Reset { stream, code, unprocessed } => {
-                let Some(call) = self.calls.get(&stream) else { return Ok(true) };
-                if unprocessed && !call.answered {
-                    let why = "the server has not begun with the call: it may be sent again";
-                    let failure = Failure::new(Failure::UNAVAILABLE, why);
-                    self.end_by(frames, stream, |call| Incoming::refused(call, &failure));
-                    return Ok(true);
-                }
-                let until = call.until;
-                let failure = if code == Code::CANCEL && until.is_some_and(|until| until <= Instant::now()) {
-                    // A server that watches the deadline, too, may cancel the call before this side has noticed.
-                    Failure::new(Failure::DEADLINE_EXCEEDED, "the server has given the call up at its deadline")
-                } else if unprocessed {
-                    let why = "the server has refused the call after it had begun to answer: it may have run";
-                    Failure::new(Failure::UNAVAILABLE, why)
-                } else {
-                    Failure::new(code.status(), format!("the server has reset the call: {}", code.name()))
-                };
-                self.fail(frames, stream, &failure);
-            }
+            Event::Reset { stream, code, unprocessed } => self.was_reset(frames, stream, code, unprocessed),
             Event::Room { stream } => {
                 if let Some(call) = self.calls.get_mut(&stream) {
                     let spent = call.outflow.room();

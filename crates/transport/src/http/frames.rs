@@ -1,5 +1,6 @@
 //! Converts messages to the core's frames, and frames to messages.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,6 +22,14 @@ pub(super) fn with_message(head: FrameHead, message: SmallVec<[u8; INLINE]>, acc
     let cost = message.len() + head.metadata().map_or(0, Metadata::held);
     let charge = (!is_free(cost)).then(|| account.charge_anyway(cost));
     Incoming::charged(head, message, charge)
+}
+
+/// A message of a session, for a frame.
+pub(super) fn owned(message: Cow<'_, [u8]>) -> SmallVec<[u8; INLINE]> {
+    match message {
+        Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
+        Cow::Owned(bytes) => SmallVec::from_vec(bytes),
+    }
 }
 
 /// A frame for the core without a payload.

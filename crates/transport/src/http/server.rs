@@ -11,7 +11,7 @@ use nearcall_http::{
 use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
-use super::frames::{Frames, bare, compresses, credit, message, short, unsent, with_message};
+use super::frames::{Frames, bare, compresses, credit, message, owned, short, unsent, with_message};
 use super::inflow::{Inflow, Outflow};
 use super::role::Role;
 use crate::budget::{Account, Charge};
@@ -322,11 +322,8 @@ impl<S: Calls> Role for Server<S> {
                 self.begun(session, frames, stream, begun, ended);
             }
             Event::Message { stream, message, cost, compressed, ended } => {
-                let message = match message {
-                    std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
-                    std::borrow::Cow::Owned(bytes) => SmallVec::from_vec(bytes),
-                };
-                self.message(session, frames, stream, Arrived { message, size: cost, compressed, ended });
+                let arrived = Arrived { message: owned(message), size: cost, compressed, ended };
+                self.message(session, frames, stream, arrived);
             }
             Event::Ended { stream, .. } => self.ended(session, frames, stream),
             Event::Refused { stream, code, why } => self.refuse(session, frames, stream, code, &why),
