@@ -1,6 +1,7 @@
 //! `nearcall.context()`: what a handler can ask about the call it serves.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,21 +38,23 @@ pub(crate) struct Current {
     method: *const Method,
 }
 
-/// Restores what was current before.
-pub(crate) struct Restore(Option<Current>);
+/// Restores what was current before. It borrows what is current until then.
+pub(crate) struct Restore<'a> {
+    before: Option<Current>,
+    of: PhantomData<(&'a Request, &'a Method)>,
+}
 
 impl Current {
-    /// Makes a request the current one until the returned guard is dropped. The guard must be dropped before `request`
-    /// and `method`.
+    /// Makes a request the current one until the returned guard is dropped.
     #[inline]
-    pub(crate) fn enter(request: &Request, method: &Method) -> Restore {
-        Restore(CURRENT.replace(Some(Self { request, method })))
+    pub(crate) fn enter<'a>(request: &'a Request, method: &'a Method) -> Restore<'a> {
+        Restore { before: CURRENT.replace(Some(Self { request, method })), of: PhantomData }
     }
 }
 
-impl Drop for Restore {
+impl Drop for Restore<'_> {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        CURRENT.set(self.before.take());
     }
 }
 
@@ -59,7 +62,8 @@ impl Drop for Restore {
 #[pyfunction]
 pub(crate) fn current_call() -> Option<Call> {
     let current = CURRENT.with_borrow(|current| *current)?;
-    // SAFETY: set by `Current::enter`, whose guard lives shorter than both and on this very thread.
+    // SAFETY: set by `Current::enter` on this very thread. Its guard, a local there, borrows both, and unsets them or
+    // puts back those of the guard around it.
     let request = unsafe { &*current.request };
     // SAFETY: as above.
     let method = unsafe { &*current.method };

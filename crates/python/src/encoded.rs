@@ -43,7 +43,8 @@ impl<'py> LentBuffer<'py> {
             Self::Bytes(bytes) => bytes.as_bytes(),
             Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
             // SAFETY: the buffer is contiguous, so it has that many bytes, and Python keeps them in place while the
-            // buffer is held. Another thread may change them meanwhile; then the changed bytes are sent.
+            // buffer is held. Another thread may change them meanwhile: then the changed bytes are sent. They are only
+            // copied, compressed or encrypted, and nothing is decided by them.
             Self::Buffer(buffer) => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) },
         }
     }
