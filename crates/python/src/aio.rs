@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Incoming, Kind, Outgoing, is_past, seconds_left};
+use nearcall_core::{Failure, Incoming, Kind, is_past, seconds_left};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
@@ -179,13 +179,7 @@ impl PendingCall {
         // This call may end without suspending while other calls go on waiting: `on_idle` must run for those.
         call.calling.waiting.stirred(py)?;
         let begun = encoded.with(|body| {
-            let mut request = Outgoing::new(Kind::Call, body);
-            request.method = method.number;
-            request.flags = encoded.flags();
-            request.path = method.path.as_ref();
-            request.target = call.calling.target();
-            request.deadline_us = surroundings.micros();
-            request.metadata = metadata;
+            let mut request = call.calling.request(method, body, encoded.flags(), surroundings.micros(), metadata);
             (request.compress, request.encoding) = compression;
             core.stay_awake();
             let (references, given) = (method.reply.references, encoded.given());
@@ -197,7 +191,7 @@ impl PendingCall {
                 id
             }
             // The connection was lost before the call began.
-            Err(failure) if call.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if call.calling.may_begin_elsewhere(&core, &failure) => {
                 let mut tally = self.tally;
                 let again = call.calling.again_unsent(&core, method, failure, &mut tally);
                 let again = again.map_err(|failure| name_failure(py, &failure, &method.name))?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{COMEBACK, Cause, Channel, Connection as Core, Patience, Pushback, Retries, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Incoming, Kind, Metadata};
+use nearcall_core::{Body, Failure, Incoming, Kind, Metadata, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
@@ -159,6 +159,32 @@ impl Calling {
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
         matches!(self.way, Way::Channel(_))
+    }
+
+    /// Whether a call that failed so as it was sent never left, and may go over another connection.
+    pub(crate) fn may_begin_elsewhere(&self, core: &Core, failure: &Failure) -> bool {
+        self.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE
+    }
+
+    /// A call's frame, without its compression.
+    #[inline]
+    pub(crate) fn request<'a>(
+        &self,
+        method: &'a Method,
+        body: Body<'a>,
+        flags: u8,
+        deadline_us: Option<u64>,
+        metadata: Option<Metadata>,
+    ) -> Outgoing<'a> {
+        Outgoing {
+            method: method.number,
+            flags,
+            path: method.path.as_ref(),
+            target: self.target(),
+            deadline_us,
+            metadata,
+            ..Outgoing::new(Kind::Call, body)
+        }
     }
 
     /// Decides whether and how to send a call once more, from the event that ended it.

@@ -135,7 +135,7 @@ impl Oneway {
         let name = &self.method.get().name;
         let passed = match send(&core, metadata.clone())? {
             // The call was not sent, so it can be sent again.
-            Err(failure) if self.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if self.calling.may_begin_elsewhere(&core, &failure) => {
                 let core = self.usable(py, until)?;
                 send(&core, metadata)?
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, Kept, Tally};
-use nearcall_core::{Body, Failure, Metadata, Outgoing};
+use nearcall_core::{Body, Failure, Outgoing};
 use pyo3::prelude::*;
 
 use crate::calling::{ATTEMPTS, Calling, counted};
@@ -54,7 +54,7 @@ pub(crate) fn begin_stream(
         let is_plain = flags == 0 && !references && may_be_refused(calling, &core);
         let begun = encoded.with(|body| {
             let kept = if is_plain { Kept::new(body) } else { None };
-            let mut request = request(calling, method.get(), body, flags, surroundings.micros(), metadata.clone());
+            let mut request = calling.request(method.get(), body, flags, surroundings.micros(), metadata.clone());
             (request.compress, request.encoding) = compression;
             begin(&core, method.get(), &request, for_loop, encoded.given()).map(|id| (id, kept))
         });
@@ -64,13 +64,7 @@ pub(crate) fn begin_stream(
                 break (core, method, id, kept);
             }
             // The connection was lost before the call began.
-            Err(failure)
-                if !core.is_usable()
-                    && failure.code == Failure::UNAVAILABLE
-                    && attempts < ATTEMPTS
-                    && calling.may_move()
-                    && !for_loop =>
-            {
+            Err(failure) if !for_loop && attempts < ATTEMPTS && calling.may_begin_elsewhere(&core, &failure) => {
                 attempts += 1;
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
@@ -83,25 +77,6 @@ pub(crate) fn begin_stream(
 /// Whether the server says so if it has not begun a call, and the call may then go over another connection.
 fn may_be_refused(calling: &Calling, core: &Core) -> bool {
     calling.may_move() && core.tells_unbegun()
-}
-
-fn request<'a>(
-    calling: &Calling,
-    method: &'a Method,
-    body: Body<'a>,
-    flags: u8,
-    deadline_us: Option<u64>,
-    metadata: Option<Metadata>,
-) -> Outgoing<'a> {
-    Outgoing {
-        method: method.number,
-        flags,
-        path: method.path.as_ref(),
-        target: calling.target(),
-        deadline_us,
-        metadata,
-        ..Outgoing::new(nearcall_core::Kind::Call, body)
-    }
 }
 
 fn begin(
@@ -135,7 +110,7 @@ impl Anew<'_> {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_micros());
         let left = left.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
         let metadata = counted(self.surroundings.metadata(py)?, self.tally);
-        let mut request = request(self.calling, self.method, Body::Whole(arguments), 0, left, metadata);
+        let mut request = self.calling.request(self.method, Body::Whole(arguments), 0, left, metadata);
         (request.compress, request.encoding) = self.surroundings.compression(py)?;
         // An event loop must not wait.
         let begun = if self.for_loop {

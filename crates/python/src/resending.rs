@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::client::Connection as Core;
-use nearcall_core::{Body, Failure, Incoming, Kind, Outgoing};
+use nearcall_core::{Body, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 
 use crate::callback::Callback;
@@ -151,7 +151,7 @@ impl Stream {
         let (calling, surroundings, until) = (&self.calling, &self.surroundings, self.until);
         let id = match (Anew { calling, method, surroundings, until, tally, for_loop }).begin(py, core, &arguments)? {
             Ok(id) => id,
-            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if calling.may_begin_elsewhere(core, &failure) => {
                 let again = calling.again_unsent(core, method, failure, &mut tally);
                 self.route.set_tally(tally);
                 return again.map(Err).map_err(|failure| name_failure(py, &failure, &method.name));

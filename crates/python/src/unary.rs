@@ -157,13 +157,8 @@ impl Unary {
         let metadata = counted(call.surroundings.metadata(py)?, call.tally);
         let compression = call.surroundings.compression(py)?;
         let begun: Result<_, Failure> = encoded.with(|body| {
-            let mut request = Outgoing::new(Kind::Call, body);
-            request.method = method.number;
-            request.flags = encoded.flags();
-            request.path = method.path.as_ref();
-            request.target = self.calling.target();
-            request.deadline_us = call.surroundings.micros();
-            request.metadata = metadata;
+            let deadline = call.surroundings.micros();
+            let mut request = self.calling.request(method, body, encoded.flags(), deadline, metadata);
             (request.compress, request.encoding) = compression;
             let (references, given) = (method.reply.references, encoded.given());
             detach(py, || begin(&request, Expected { in_loop: false, references, given }))
@@ -173,9 +168,7 @@ impl Unary {
                 encoded.sent();
                 Ok(Ok(Sent { id, successor, first }))
             }
-            Err(failure) if self.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                Ok(Err(failure))
-            }
+            Err(failure) if self.calling.may_begin_elsewhere(core, &failure) => Ok(Err(failure)),
             Err(failure) => Err(name_failure(py, &failure, &method.name)),
         }
     }
