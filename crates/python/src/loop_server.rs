@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use crate::calling::Calling;
 use crate::context::{Call, OK, tell_all};
 use crate::interpreter::detach;
-use crate::objects::{Served, ServedObject};
+use crate::objects::{Given, Served, ServedObject};
 use crate::plan::Method;
 use crate::served::{
     arguments, call_over, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
@@ -62,14 +62,19 @@ impl LoopCall {
         Arc::new(Self { of, request, event, observers: OnceLock::new(), kept: AtomicBool::new(false) })
     }
 
+    /// What serves it, and the called object if no service is called.
+    fn found(&self) -> (&Served, Option<&Given>) {
+        served(&self.of.methods, self.request.target.as_ref(), self.request.head.method)
+    }
+
     pub(crate) fn served(&self) -> &Method {
-        served(&self.of.methods, &self.request).0.method.get()
+        self.found().0.method.get()
     }
 
     /// Calls the handler of a method without streams. Returns what is to be awaited.
     pub(crate) fn call_handler<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let arguments = self.arguments(py)?;
-        let (served, given) = served(&self.of.methods, &self.request);
+        let (served, given) = self.found();
         served.call(py, given, arguments)
     }
 
@@ -204,7 +209,7 @@ impl LoopRequest {
     #[getter]
     fn target(&self, py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Py<ServedObject>)>> {
         let call = self.under_way(py)?;
-        let (_, given) = served(&call.of.methods, &call.request);
+        let (_, given) = call.found();
         Ok(given.map(|given| (given.object.clone_ref(py), given.served.clone_ref(py))))
     }
 
@@ -304,7 +309,7 @@ impl LoopRequest {
     /// For a handler that has returned a subscription: a topic takes over the call, and `forget` does nothing.
     fn subscribe(&self, py: Python<'_>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
         let call = self.under_way(py)?;
-        let method = &served(&call.of.methods, &call.request).0.method;
+        let method = &call.found().0.method;
         Subscription::check(method.get())?;
         // Relaxed: the loop's thread alone reads it.
         call.kept.store(true, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nearcall_core::client::Connection as Caller;
 use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection};
-use nearcall_core::{Failure, Incoming, LinkError};
+use nearcall_core::{Export, Failure, Incoming, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -18,14 +18,18 @@ use crate::errors::{describe, failure_of, raise};
 use crate::objects::{Given, Served};
 use crate::plan::Method;
 
-/// The method and handler of a call, and the called object if no service is called.
+/// The method of that number and its handler: of the object `target`, which is then returned, or else of the server.
 #[inline]
-pub(crate) fn served<'a>(methods: &'a [Served], request: &'a Request) -> (&'a Served, Option<&'a Given>) {
-    let given = request.target.as_ref().and_then(|export| Given::of(export.object()));
+pub(crate) fn served<'a>(
+    methods: &'a [Served],
+    target: Option<&'a Arc<Export>>,
+    number: u16,
+) -> (&'a Served, Option<&'a Given>) {
+    let given = target.and_then(|export| Given::of(export.object()));
     // The core has checked that the method exists in that place.
     match given {
-        Some(given) => (given.served.get().method(request.head.method), Some(given)),
-        None => (&methods[usize::from(request.head.method)], None),
+        Some(given) => (given.served.get().method(number), Some(given)),
+        None => (&methods[usize::from(number)], None),
     }
 }
 

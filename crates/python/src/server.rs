@@ -33,7 +33,7 @@ use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
 use crate::request_stream::RequestStream;
-use crate::served::{arguments, describe_for, encode_reply, end_stream, late, reply, too_long, tracked};
+use crate::served::{arguments, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked};
 use crate::session::Sessions;
 use crate::topic::Subscription;
 use crate::waiting::Waiting;
@@ -360,11 +360,7 @@ impl Server {
     fn handle(&self, py: Python<'_>, mut request: Box<Request>) {
         // Apart from the request, which is taken apart below.
         let target = request.target.take();
-        let given = target.as_ref().and_then(|export| Given::of(export.object()));
-        let served = match given {
-            Some(given) => given.served.get().method(request.head.method),
-            None => &self.methods[usize::from(request.head.method)],
-        };
+        let (served, given) = served(&self.methods, target.as_ref(), request.head.method);
         let method = served.method.get();
         if request.is_late() {
             // Nobody waits for the result any more.
