@@ -16,6 +16,7 @@ from .codec.protobuf.messages import Message
 from .service.plan import MethodPlan
 
 __all__ = [
+    "COMEBACK",
     "VERSION",
     "AsyncUnary",
     "Begun",
@@ -70,6 +71,8 @@ __all__ = [
 _D = TypeVar("_D")
 _R = TypeVar("_R")
 
+COMEBACK: Final[float]
+"""Seconds that a call waits for the successor of its server, if that is expected or the call may be repeated."""
 VERSION: Final[str]
 """Version of the library, which is Cargo's."""
 

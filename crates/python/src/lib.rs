@@ -124,6 +124,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         nearcall_core::lock::set_around_sleep(super::interpreter::detached);
+        module.add("COMEBACK", nearcall_core::client::COMEBACK.as_secs_f64())?;
         module.add("VERSION", nearcall_core::VERSION)
     }
 }

@@ -38,8 +38,6 @@ _LONG = 1 << 15
 """Characters of the shortest description that a thread reads, to keep the event loop free."""
 _MOST_LOST = 3
 """Connections that may be lost while one call connects, before it gives up."""
-_COMEBACK = 1.0
-"""Seconds that a call which may be repeated waits for a server to come back."""
 
 
 class Channel(Caller, ChannelBase, ForLoops):
@@ -224,7 +222,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         """
         now = self._running().time()
         until = None if left is None else now + left
-        patient_until = now + _COMEBACK if hopeful else None
+        patient_until = now + _core.COMEBACK if hopeful else None
         if self._settings.of_connection["wait_for_ready"]:
             patient_until = inf if until is None else until
         await self._connect(self._opened(), patient_until, until)
