@@ -60,6 +60,7 @@ __all__ = [
     "install",
     "is_native",
     "key_hash",
+    "memory_of",
     "named_servers",
     "note_block",
     "on_end",
@@ -172,6 +173,11 @@ def check_keys(body: bytes, hashed: HashedKeys) -> None:
 
 def key_hash(key: bytes, hashed: HashedKeys) -> int | None:
     """Python's hash of an encoded key of the first type, if it can be told from the bytes; for tests."""
+
+def memory_of(kind: Literal["number", "list", "set", "dict"], items: int = 0) -> int:
+    """Bytes that a value of that kind takes at most: a set or a dict with room for so many items, which are not counted
+    themselves.
+    """
 
 def current_call() -> Call | None:
     """The call that the calling thread serves."""

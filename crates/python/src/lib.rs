@@ -44,6 +44,7 @@ mod sandbox;
 mod served;
 mod server;
 mod session;
+mod sizes;
 mod stream;
 mod target;
 mod tls;
@@ -106,6 +107,8 @@ mod _core {
     use super::sandbox::{EarlyLimits, confine, sandbox_names};
     #[pymodule_export]
     use super::server::Server;
+    #[pymodule_export]
+    use super::sizes::memory_of;
     #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! The memory that `CPython` takes for values, as `tests/unit/test_weights.py` compares them with what it really takes.
+//! The memory that `CPython` takes for values. `tests/e2e/test_weights.py` compares it with what is really taken.
 //!
 //! Bytes, with the header of the garbage collector, what the allocator rounds up, and the eight bytes of the place in a
 //! list, a tuple or an object where the value is held. Of `CPython` 3.10 to 3.13, the version that takes most counts.

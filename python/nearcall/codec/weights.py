@@ -1,7 +1,8 @@
 """What values take in memory once they are decoded, as far as their types say more than a message's bytes.
 
 The compiled core weighs a message by its bytes before it is decoded: ``crates/wire/src/sizes.rs`` has what each kind
-takes. Its bytes do not show that a list becomes a set, a map an object, or a text a ``Decimal``.
+takes, and ``memory_of`` tells it. The bytes do not show that a list becomes a set, a map an object, or a text a
+``Decimal``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as shapes
 
+from .._core import memory_of
 from .inspection import walk
 
 __all__ = ["Weights", "object_weight", "together", "weights"]
@@ -22,7 +24,7 @@ _PLACE: Final = 8
 _COLLECTED: Final = 16
 """The header that the garbage collector needs."""
 _SINGLE: Final[dict[type[shapes.Type], int]] = {
-    shapes.FloatType: 40,  # also of ints, which Python may have already
+    shapes.FloatType: memory_of("number"),  # also of ints, which Python may have already
     shapes.ByteArrayType: 88,
     shapes.RawType: 88,
     shapes.UUIDType: 120,
@@ -30,7 +32,7 @@ _SINGLE: Final[dict[type[shapes.Type], int]] = {
     shapes.MemoryViewType: 336,
 }
 """What one value may become that takes more than msgpack's value of its kind."""
-_FACTORIES: Final[dict[Any, int]] = {list: 72, dict: 72, set: 232}
+_FACTORIES: Final[dict[Any, int]] = {list: memory_of("list"), dict: memory_of("dict"), set: memory_of("set")}
 """What the default of a field takes that is made anew for each object."""
 _OTHER_FACTORY: Final = 128
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ..._core import memory_of
 from ..weights import object_weight
 from .names import json_name
 
@@ -23,11 +24,11 @@ Absent = tuple[str, Any]
 ZERO: Final[Absent] = ("zero", None)
 REQUIRED: Final[Absent] = ("required", None)
 
-_ZERO: Final = 40
+_ZERO: Final = memory_of("number")
 """The memory of a float."""
-_DICT: Final = 248
+_DICT: Final = memory_of("dict", 1)
 _ENTRY: Final = 56
-"""The memory of a dict, and of a key in it."""
+"""The memory of a dict of one key, and what each key adds at most, however many there are."""
 
 
 class EnumType(msgspec.Struct, eq=False):
