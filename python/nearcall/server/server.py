@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -17,7 +17,7 @@ from .. import _core
 from ..call.departures import end_departures
 from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
-from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, intercept_handler, is_awaited
+from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, is_awaited
 from ..errors import InvalidArgument
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds, check_whole, with_option
@@ -35,11 +35,13 @@ from ..options.tls import TLS
 from ..service.depends import Provider
 from ..service.describing import described_as_text
 from ..service.injecting import Injector, check_overrides
+from ..service.plan import ServicePlan
 from ..service.references import services_passed
 from .entries import codecs_for, coded_entries, own_entries
 from .health import HEALTH, ServerHealth
-from .instances import Served, handler_of, look_at
+from .instances import Served, look_at
 from .listening import make_listeners
+from .methods import MethodTable
 from .references import ServerCatalogue
 from .sessions import Hook, Sessions
 
@@ -163,87 +165,40 @@ class Server:
         error_handlers: ErrorHandlers | None = None,
         overrides: Mapping[Provider, Provider] | None = None,
     ) -> None:
-        services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
-        if not services:
-            raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
-        served = [look_at(item) for item in services]
+        served = _look_at_all(item for item in services_and_urls if not isinstance(item, str))
         plans = [each.plan for each in served]
-        names = [plan.name for plan in plans]
-        for name in names:
-            if names.count(name) > 1:
-                raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
-        ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
         if loop_factory is not None and not callable(cast(object, loop_factory)):
             raise with_option(
                 TypeError(f"loop_factory must be a function that makes an event loop, not {loop_factory!r}"),
                 "loop_factory",
             )
         self._crossings, chain = _around(interceptors)
-        own: list[Served] = []
-        if introspection:
-            from ..introspection import NAME, introspection_of
-
-            if NAME in names:
-                raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
-            own = [look_at(introspection_of(intercepted=bool(chain.interceptors), in_loop=not ordinary))]
+        own = _introspection(plans, chain) if introspection else None
         self._failures = Failures(check_error_handlers(error_handlers or {}))
         self._lifespan = _lifespan_of(lifespan)
         value = None if self._lifespan is None else self._lifespan.value
         injector = Injector(check_overrides(overrides), lifespan, value)
         self._sessions = Sessions(on_connect, on_disconnect, self._failures)
-        methods: list[tuple[_core.Method, Any]] = []
         values = check_whole("max_values", max_values)
-        self._handlers: list[tuple[Any, Any]] = []
         passed = services_passed(plans)
-
-        def add(each: Served) -> None:
-            for method in each.plan.methods:
-                describer = self._failures.describer(method, each.plan.errors, tracebacks)
-                handler = injector.around(method, handler_of(each, method))
-                handler = intercept_handler(chain, method, handler)
-                methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
-                self._handlers.append((method, handler))
-
+        table = MethodTable(chain, self._failures, injector, max_values=values, tracebacks=tracebacks)
         for each in served:
-            add(each)
-        numbers: dict[tuple[str, str], int] = {}
+            table.add(each)
         for plan in passed:
-            for method in plan.methods:  # only called on objects
-                numbers[plan.name, method.name] = len(methods)
-                methods.append((_core.Method(method, max_values=values), None))
-                self._handlers.append((method, None))
-        for each in own:
-            add(each)
-        measured: list[tuple[str, str] | None] = [
-            (method.full_name, method.kind) for plan in (*plans, *passed) for method in plan.methods
-        ]
-        measured += [None] * (len(methods) - len(measured))
-        self._states = _core.Health(["", *names])
+            table.add_passed(plan)
+        if own is not None:
+            table.add(own, measured=False)
+        self._handlers = table.handlers
+        self._states = _core.Health(["", *(plan.name for plan in plans)])
         self._health = ServerHealth(self._states.set)
-        paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = {}
         for name, codec in codecs_for(self._asked).items():
             entries = coded_entries(served, self._handlers, codec)
             if name == "proto":
-                besides = list[object]()
-                if HEALTH not in names:
-                    from ..health import health_of
-
-                    besides.append(health_of(self._states))
-                if reflection:
-                    from ..reflection import reflection_of
-
-                    in_loop = any(method.handler_is_async for plan in plans for method in plan.methods)
-                    besides += reflection_of(plans, [HEALTH] * len(besides), in_loop=in_loop)
-                entries += own_entries(list(map(look_at, besides)), chain)
-            paths[name] = {entry.path: entry.named(len(methods) + at) for at, entry in enumerate(entries)}
-            for entry in entries:
-                describer = self._failures.describer(entry.plan, entry.errors, tracebacks)
-                methods.append((_core.Method(entry.plan, max_values=values, describe_error=describer), entry.handler))
-                self._handlers.append((entry.plan, entry.handler))
-                measured.append((entry.plan.full_name, entry.kind) if entry.measured else None)
+                entries += own_entries(_besides(plans, self._states, reflection=reflection), chain)
+            table.add_entries(name, entries)
         self._catalogue = catalogue = ServerCatalogue(
-            numbers,
+            table.numbers,
             values,
             chain,
             self._failures,
@@ -257,9 +212,9 @@ class Server:
         # The process that serves makes the core, whose descriptors must not be shared with other processes.
         self._make_core = partial(
             _core.Server,
-            methods,
-            described_as_text(plans, own[0].plan if own else None, passed),
-            measured=measured,
+            table.methods,
+            described_as_text(plans, None if own is None else own.plan, passed),
+            measured=table.measured,
             spin=check_spin(spin),
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
@@ -273,7 +228,7 @@ class Server:
             make_passage=catalogue.passage,
             on_release=self._sessions.released,
             **self._sessions.for_core(),
-            paths=paths,
+            paths=table.paths,
             origins=check_origins(allow_origins, self._asked),
         )
         self._core: _core.Server | None = None
@@ -538,6 +493,47 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
+
+
+def _look_at_all(items: Iterable[object]) -> list[Served]:
+    """What there is to serve.
+
+    Raises:
+        TypeError: nothing, or two under one name, or something that cannot be served.
+    """
+    served = [look_at(item) for item in items]
+    if not served:
+        raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
+    names = [each.plan.name for each in served]
+    for name in names:
+        if names.count(name) > 1:
+            raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
+    return served
+
+
+def _introspection(plans: Sequence[ServicePlan], chain: Chain) -> Served:
+    """The server's own service beside these."""
+    from ..introspection import NAME, introspection_of
+
+    if any(plan.name == NAME for plan in plans):
+        raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
+    in_loop = all(method.handler_is_async for plan in plans for method in plan.methods)
+    return look_at(introspection_of(intercepted=bool(chain.interceptors), in_loop=in_loop))
+
+
+def _besides(plans: Sequence[ServicePlan], states: _core.Health, *, reflection: bool) -> list[Served]:
+    """The server's own services at URLs of gRPC, beside these."""
+    besides = list[object]()
+    if all(plan.name != HEALTH for plan in plans):
+        from ..health import health_of
+
+        besides.append(health_of(states))
+    if reflection:
+        from ..reflection import reflection_of
+
+        in_loop = any(method.handler_is_async for plan in plans for method in plan.methods)
+        besides += reflection_of(plans, [HEALTH] * len(besides), in_loop=in_loop)
+    return list(map(look_at, besides))
 
 
 def _lifespan_of(function: LifespanFunction | None) -> Lifespan | None:

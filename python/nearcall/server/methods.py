@@ -1,0 +1,79 @@
+"""The methods of a server by their numbers, and what runs each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .. import _core
+from ..call.failures import Failures
+from ..call.interceptors import Chain, intercept_handler
+from ..service.injecting import Injector
+from ..service.plan import MethodPlan, ServicePlan
+from .entries import Entry
+from .instances import Served, handler_of
+
+__all__ = ["MethodTable"]
+
+
+class MethodTable:
+    """The methods of a server in the order of their numbers.
+
+    Args:
+        chain: Functions around every call.
+        failures: Reports exceptions of handlers.
+        injector: Fills in what handlers depend on.
+        max_values: Values that a received message may hold.
+        tracebacks: Whether clients see the traceback of an exception.
+    """
+
+    def __init__(
+        self, chain: Chain, failures: Failures, injector: Injector, *, max_values: int, tracebacks: bool
+    ) -> None:
+        self._chain = chain
+        self._failures = failures
+        self._injector = injector
+        self._max_values = max_values
+        self._tracebacks = tracebacks
+        self.methods: list[tuple[_core.Method, Any]] = []
+        """For the core: each method with its handler, ``None`` if it is only called on objects."""
+        self.handlers: list[tuple[MethodPlan, Any]] = []
+        """The same, by their plans."""
+        self.measured: list[tuple[str, str] | None] = []
+        """What each counts as in the statistics: name and kind; ``None``: nothing."""
+        self.numbers: dict[tuple[str, str], int] = {}
+        """The numbers of those that are only called on objects, by the names of service and method."""
+        self.paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = {}
+        """Those that are found by their paths, by the name of their codec."""
+
+    def add(self, served: Served, *, measured: bool = True) -> None:
+        """Adds the methods of a service in msgpack."""
+        for method in served.plan.methods:
+            handler = self._injector.around(method, handler_of(served, method))
+            handler = intercept_handler(self._chain, method, handler)
+            counted = (method.full_name, method.kind) if measured else None
+            self._add(method, handler, served.plan.errors, counted)
+
+    def add_passed(self, plan: ServicePlan) -> None:
+        """Adds the methods of a service whose objects are passed."""
+        for method in plan.methods:
+            self.numbers[plan.name, method.name] = len(self.methods)
+            self.methods.append((_core.Method(method, max_values=self._max_values), None))
+            self.handlers.append((method, None))
+            self.measured.append((method.full_name, method.kind))
+
+    def add_entries(self, codec: str, entries: Iterable[Entry]) -> None:
+        """Adds methods in another codec, which the core knows by that name."""
+        paths = self.paths.setdefault(codec, {})
+        for entry in entries:
+            paths[entry.path] = entry.named(len(self.methods))
+            counted = (entry.plan.full_name, entry.kind) if entry.measured else None
+            self._add(entry.plan, entry.handler, entry.errors, counted)
+
+    def _add(
+        self, plan: MethodPlan, handler: Any, errors: tuple[type[Exception], ...], counted: tuple[str, str] | None
+    ) -> None:
+        describer = self._failures.describer(plan, errors, self._tracebacks)
+        self.methods.append((_core.Method(plan, max_values=self._max_values, describe_error=describer), handler))
+        self.handlers.append((plan, handler))
+        self.measured.append(counted)
