@@ -85,63 +85,75 @@ class Caller:
         return AsyncReplies(connect, items)
 
     def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-        connection = self._opened()
         if plan.kind == ONEWAY:
-            send = connection.oneway(method, for_loop=True)
-
-            def ready() -> Coroutine[Any, Any, None] | None:
-                return None if connection.connected else self._renew(left=send.time_left())
-
-            async def send_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-                if self._waits_for_room():
-                    await self._room.send(send, args, kwargs, ready)
-                else:
-                    if (connecting := ready()) is not None:
-                        await connecting
-                    send(*args, **kwargs)
-
-            async def oneway(*args: Any, **kwargs: Any) -> None:
-                connection.check_loop()
-                with within(None if connection.connected else send.time_left()):
-                    try:
-                        await send_once(args, kwargs)
-                    except RpcError:
-                        if connection.connected or connection.closed:
-                            raise
-                        # The connection turned out to be lost: nothing was sent.
-                        await send_once(args, kwargs)
-                connection.sent()
-
-            return _named(oneway, plan)
+            return self._oneway(plan, method)
         if plan.kind == SERVER_STREAM:
-            bind = plan.arguments.bind
-
-            def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
-                return self._replies(method, bind(args, kwargs))
-
-            return server_stream
+            return self._server_stream(plan, method)
         if plan.kind == CLIENT_STREAM:
-
-            async def client_stream(*args: Any, **kwargs: Any) -> Any:
-                arguments, items = plan.split(args, kwargs)
-                connection.check_loop()
-                stream = self._open_at_once(method, arguments)
-                if stream is None:
-                    left = connection.time_left()
-                    with within(left):
-                        await self._renew(left=left)
-                        stream = self._open_stream(method, arguments)
-                return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
-
-            return _named(client_stream, plan)
+            return self._client_stream(plan, method)
         if plan.kind == BIDI_STREAM:
+            return self._bidi_stream(plan, method)
+        return self._opened().async_unary(method)
 
-            def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
-                arguments, items = plan.split(args, kwargs)
-                return self._replies(method, arguments, cast("AsyncIterable[Any] | Iterable[Any]", items))
+    def _oneway(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        connection = self._opened()
+        send = connection.oneway(method, for_loop=True)
 
-            return bidi_stream
-        return connection.async_unary(method)
+        def ready() -> Coroutine[Any, Any, None] | None:
+            return None if connection.connected else self._renew(left=send.time_left())
+
+        async def send_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if self._waits_for_room():
+                await self._room.send(send, args, kwargs, ready)
+            else:
+                if (connecting := ready()) is not None:
+                    await connecting
+                send(*args, **kwargs)
+
+        async def oneway(*args: Any, **kwargs: Any) -> None:
+            connection.check_loop()
+            with within(None if connection.connected else send.time_left()):
+                try:
+                    await send_once(args, kwargs)
+                except RpcError:
+                    if connection.connected or connection.closed:
+                        raise
+                    # The connection turned out to be lost: nothing was sent.
+                    await send_once(args, kwargs)
+            connection.sent()
+
+        return _named(oneway, plan)
+
+    def _server_stream(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        bind = plan.arguments.bind
+
+        def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
+            return self._replies(method, bind(args, kwargs))
+
+        return server_stream
+
+    def _client_stream(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        connection = self._opened()
+
+        async def client_stream(*args: Any, **kwargs: Any) -> Any:
+            arguments, items = plan.split(args, kwargs)
+            connection.check_loop()
+            stream = self._open_at_once(method, arguments)
+            if stream is None:
+                left = connection.time_left()
+                with within(left):
+                    await self._renew(left=left)
+                    stream = self._open_stream(method, arguments)
+            return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
+
+        return _named(client_stream, plan)
+
+    def _bidi_stream(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
+            arguments, items = plan.split(args, kwargs)
+            return self._replies(method, arguments, cast("AsyncIterable[Any] | Iterable[Any]", items))
+
+        return bidi_stream
 
 
 def within(left: float | None) -> AbstractContextManager[object]:
