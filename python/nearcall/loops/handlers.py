@@ -132,9 +132,9 @@ class LoopThread:
         if self._tasks or self._queued:
             # If the loop hangs or has ended, nothing can be sent.
             with contextlib.suppress(TimeoutError, RuntimeError):
-                self._wait_for(self._cancel(), _MOMENT)
+                self._wait_for(self._cancel_all(), _MOMENT)
 
-    async def _cancel(self) -> None:
+    async def _cancel_all(self) -> None:
         tasks = self._tasks | self._queued
         for task in tasks:
             task.cancel()
@@ -180,11 +180,8 @@ class LoopThread:
                 except BaseException as error:
                     # SystemExit and the like, raised in a task that a handler has started: the other tasks go on.
                     log(ERROR, "a task in the event loop of the server ended", error=error)
-            tasks = self._tasks | self._queued
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                self._loop.run_until_complete(asyncio.wait(tasks, timeout=_MOMENT / 2))
+            if self._tasks or self._queued:
+                self._loop.run_until_complete(self._cancel_all())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
