@@ -25,6 +25,7 @@ from ..survival.observing import stopped
 from .ports import own_port
 from .process import ServerProcess, start_program
 from .services import Basics
+from .turns import Turns
 
 HANDSHAKE = 30.0
 """Seconds that the handshake of a client under test may take: far more than any test waits for."""
@@ -403,14 +404,6 @@ def test_a_call_in_the_pause_after_a_failure_needs_no_thread(outside_url: str) -
             return str(error)
         raise AssertionError("somebody serves")
 
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
     async def scenario() -> None:
         executor = CountingExecutor(1)
         asyncio.get_running_loop().set_default_executor(executor)
@@ -418,14 +411,13 @@ def test_a_call_in_the_pause_after_a_failure_needs_no_thread(outside_url: str) -
         async with aio.connect(server.url, Basics) as basics:
             server.close()
             await call_in_vain(basics)  # waits a second for a successor
-            others = asyncio.create_task(count_turns())
             answered = 0
-            while answered < 20:
-                before = executor.given
-                if "the next attempt may be made in" in await call_in_vain(basics):
-                    answered += 1
-                    assert executor.given == before
-            others.cancel()
-            assert turns >= answered, "the task that calls left the others no turn"
+            async with Turns() as turns:
+                while answered < 20:
+                    before = executor.given
+                    if "the next attempt may be made in" in await call_in_vain(basics):
+                        answered += 1
+                        assert executor.given == before
+            assert turns.count >= answered, "the task that calls left the others no turn"
 
     asyncio.run(scenario())

@@ -13,6 +13,7 @@ import uvloop
 import nearcall
 
 from .services import Basics, Waiting
+from .turns import Turns
 
 _number: ContextVar[int] = ContextVar("number")
 
@@ -56,20 +57,10 @@ def test_quick_calls_leave_the_loop_its_turns(url: str, loop: asyncio.AbstractEv
     """A reply that comes at once does not let the loop run: but it must not be so for ever."""
 
     async def main() -> None:
-        turns = 0
-
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.ensure_future(count())
-        async with nearcall.aio.connect(url, Basics, spin=0.1) as basics:
+        async with Turns() as turns, nearcall.aio.connect(url, Basics, spin=0.1) as basics:
             for number in range(3000):
                 assert await basics.add(number, 1) == number + 1
-        counting.cancel()
-        assert turns >= 20
+        assert turns.count >= 20
 
     run(loop, main())
 
