@@ -771,10 +771,6 @@ class Stream:
     def __next__(self) -> Any: ...
     def __enter__(self) -> Stream: ...
     def __exit__(self, *_error: object) -> None: ...
-    @property
-    def ended(self) -> bool:
-        """Whether the call has ended, as far as this side has received it."""
-
     def try_next(self, default: _D) -> Any | _D:
         """The next item of the server's stream if it has arrived, else ``default``; raises ``StopIteration`` at the
         end.
@@ -890,10 +886,6 @@ class Server:
         client sends a stream, whether that begins with the arguments, whether the server sends a stream, and whether
         the method changes nothing. ``origins`` are the origins of web pages that may call.
         """
-
-    @property
-    def workers(self) -> int:
-        """Worker threads alive."""
 
     def listen(self, listeners: Listeners) -> None:
         """Serves the clients of these listeners, which belong to the server from now on."""
@@ -1053,10 +1045,6 @@ class LoopRequest:
 
     def call(self) -> Call:
         """The call, for ``nearcall.context()``."""
-
-    @property
-    def oneway(self) -> bool:
-        """Whether the client waits for no reply."""
 
     @property
     def cancelled(self) -> bool:

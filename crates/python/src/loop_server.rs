@@ -213,12 +213,6 @@ impl LoopRequest {
         Ok(given.map(|given| (given.object.clone_ref(py), given.served.clone_ref(py))))
     }
 
-    /// Whether the client waits for no reply.
-    #[getter]
-    fn oneway(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.under_way(py)?.request.is_oneway())
-    }
-
     /// Whether the client gave the call up, or is gone.
     #[getter]
     fn cancelled(&self) -> bool {

@@ -243,12 +243,6 @@ impl Server {
         self.core.has_no_hooks()
     }
 
-    /// How many worker threads are alive.
-    #[getter]
-    fn workers(&self) -> usize {
-        self.core.workers()
-    }
-
     /// The descriptor that the event loop of the coroutine handlers polls for reading.
     fn loop_fileno(&self) -> PyResult<i32> {
         Ok(self.core.use_event_loop()?.fd().as_raw_fd())

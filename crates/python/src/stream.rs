@@ -361,12 +361,6 @@ impl Stream {
         }
     }
 
-    /// Whether the call has ended, as far as this side has received.
-    #[getter]
-    fn ended(&self) -> bool {
-        !self.is_under_way()
-    }
-
     /// For an event loop: sets `future`'s result when a frame of this call has arrived. A `sender` is not woken by
     /// items that wait to be read.
     #[pyo3(signature = (future, *, sender))]

@@ -251,13 +251,6 @@ impl Server {
             && self.has_no_hooks()
     }
 
-    /// How many workers are alive.
-    #[must_use]
-    pub fn workers(&self) -> usize {
-        // Acquire: after what the workers that are gone have done.
-        self.shared.workers.load(Ordering::Acquire)
-    }
-
     /// The queue of the event loop that runs coroutine handlers; made at the first call. Requests for coroutines that
     /// come after that go into the queue.
     ///

@@ -69,8 +69,8 @@ impl Worker {
     /// Makes the calling thread a worker of the server, until this is dropped.
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
-        // AcqRel, as where it ends: a thread that stops the server finds done what the workers that are gone have done.
-        server.shared.workers.fetch_add(1, Ordering::AcqRel);
+        // Relaxed: as in `others_busy`.
+        server.shared.workers.fetch_add(1, Ordering::Relaxed);
         let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
         Self { server, before, waited: None, more: false }
     }
@@ -165,8 +165,8 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.server.release();
-        // AcqRel: see `new`.
-        self.server.shared.workers.fetch_sub(1, Ordering::AcqRel);
+        // Relaxed: as in `others_busy`.
+        self.server.shared.workers.fetch_sub(1, Ordering::Relaxed);
         WORKS_FOR.set(self.before);
     }
 }
@@ -260,7 +260,7 @@ impl Server {
         // wait has ended is busy again before the others can know.
         let waiting = self.waiting.load(Ordering::Relaxed) > 0;
         let most = self.shared.limits.max_concurrency + if waiting { MOST_WAITING } else { 0 };
-        self.shared.standby.load(Ordering::Relaxed) == 0 && self.workers() <= most
+        self.shared.standby.load(Ordering::Relaxed) == 0 && self.shared.workers.load(Ordering::Relaxed) <= most
     }
 
     /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
