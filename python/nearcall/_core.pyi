@@ -13,6 +13,7 @@ from .call.compression import compression
 from .call.metadata import metadata
 from .codec.hashed import HashedKeys
 from .codec.protobuf.messages import Message
+from .server.entries import PathEntry
 from .service.plan import MethodPlan
 
 __all__ = [
@@ -870,7 +871,7 @@ class Server:
         departures: bool,
         make_passage: Callable[[References], object],
         on_release: Callable[[Any], object] | None = None,
-        paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = ...,
+        paths: dict[str, dict[str, PathEntry]] = ...,
         origins: Sequence[str] = ...,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
@@ -882,9 +883,8 @@ class Server:
         or ``departures`` is true. ``on_release`` is called with an object that was passed to a client when the client
         has released it, or is gone, after the last call of the object.
 
-        ``paths`` are the paths of methods over HTTP, for each codec: for each path the method's number, whether the
-        client sends a stream, whether that begins with the arguments, whether the server sends a stream, and whether
-        the method changes nothing. ``origins`` are the origins of web pages that may call.
+        ``paths`` are the methods that are called over HTTP, by their paths, for each codec. ``origins`` are the
+        origins of web pages that may call.
         """
 
     def listen(self, listeners: Listeners) -> None:

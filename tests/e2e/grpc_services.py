@@ -11,6 +11,7 @@ from typing import Any
 
 import nearcall
 from nearcall import _core
+from nearcall.server.entries import PathEntry
 
 STREAMS_IN = {"total", "total_in_loop", "slow_total", "both", "both_in_loop"}
 """Methods whose client sends a stream."""
@@ -150,7 +151,7 @@ def with_paths() -> None:
             service, _, name = method.name.rpartition(".")
             if service == "Raw":
                 kind = (name in STREAMS_IN, False, name in STREAMS_OUT, name in NO_SIDE_EFFECTS)
-                paths.setdefault(f"/test.Raw/{name}", (number, *kind))
+                paths.setdefault(f"/test.Raw/{name}", PathEntry(number, *kind))
         return original(methods, *args, **options | {"paths": dict.fromkeys(CODECS, paths)})
 
     _core.Server = made  # type: ignore[assignment,misc]

@@ -16,6 +16,7 @@ from nearcall.codec.protobuf.json import Json
 from nearcall.codec.protobuf.service import Protobuf
 from nearcall.codec.protocol import Codec
 from nearcall.server import server as server_module
+from nearcall.server.entries import PathEntry
 from nearcall.service.making import in_codec
 from nearcall.service.service import plan_of
 
@@ -75,7 +76,7 @@ def test_every_kind_of_call_works_in_another_codec(
     scheme: str, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls = {"shm": f"shm://proto-{os.getpid()}", "unix": f"unix://{tmp_path}/s", "tcp": "tcp://127.0.0.1:0"}
-    paths: dict[str, tuple[int, bool, bool, bool, bool]] = {}
+    paths: dict[str, PathEntry] = {}
     real = _core.Server
 
     def make(*args: Any, **options: Any) -> _core.Server:

@@ -39,17 +39,25 @@ use crate::topic::Subscription;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
-/// The method of a path: its number, whether the client sends a stream, whether that stream begins with the arguments,
-/// whether the server sends a stream, and whether the method changes nothing.
-type PathEntry = (u16, bool, bool, bool, bool);
+/// The method of a path: `nearcall.server.entries.PathEntry`.
+#[derive(FromPyObject)]
+struct PathEntry {
+    number: u16,
+    streams_in: bool,
+    arguments_first: bool,
+    streams_out: bool,
+    no_side_effects: bool,
+}
 
-fn path_of((entry, streams_in, first_is_arguments, streams_out, is_safe): PathEntry) -> Path {
-    let messages = match (streams_in, first_is_arguments) {
-        (false, _) => Messages::One,
-        (true, false) => Messages::Stream,
-        (true, true) => Messages::ArgumentsFirst,
-    };
-    Path { entry, messages, streams_out, is_safe }
+impl From<PathEntry> for Path {
+    fn from(entry: PathEntry) -> Self {
+        let messages = match (entry.streams_in, entry.arguments_first) {
+            (false, _) => Messages::One,
+            (true, false) => Messages::Stream,
+            (true, true) => Messages::ArgumentsFirst,
+        };
+        Self { entry: entry.number, messages, streams_out: entry.streams_out, is_safe: entry.no_side_effects }
+    }
 }
 
 /// The codec of that name.
@@ -124,7 +132,7 @@ impl Server {
         let measured = measured.into_iter().map(measure).collect();
         let mut by_codec = HashMap::new();
         for (name, paths) in paths {
-            by_codec.insert(codec_of(&name)?, paths.into_iter().map(|(path, entry)| (path, path_of(entry))).collect());
+            by_codec.insert(codec_of(&name)?, paths.into_iter().map(|(path, entry)| (path, entry.into())).collect());
         }
         let paths = Paths::new(by_codec);
         let options = Options { origins: Arc::new(Origins::new(origins)), ..options };

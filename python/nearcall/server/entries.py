@@ -17,7 +17,22 @@ from ..service.making import in_codec
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 from .instances import Served, handler_of
 
-__all__ = ["Entry", "codecs_for", "coded_entries", "own_entries"]
+__all__ = ["Entry", "PathEntry", "codecs_for", "coded_entries", "own_entries"]
+
+
+class PathEntry(NamedTuple):
+    """A method as the core finds it by its path."""
+
+    number: int
+    """Its place among the server's methods."""
+    streams_in: bool
+    """The client sends a stream."""
+    arguments_first: bool
+    """That stream begins with the arguments."""
+    streams_out: bool
+    """The server sends a stream."""
+    no_side_effects: bool
+    """It changes nothing: it may be called by GET."""
 
 
 class Entry(NamedTuple):
@@ -35,16 +50,15 @@ class Entry(NamedTuple):
     measured: bool = True
     """Whether its calls are measured; those of the server's own services are not."""
 
-    def named(self, number: int) -> tuple[int, bool, bool, bool, bool]:
+    def numbered(self, number: int) -> PathEntry:
         """This entry for the core, with its number among the server's methods."""
         streams_in = self.plan.request_item is not None
-        streams_out = self.kind in (SERVER_STREAM, BIDI_STREAM)
-        return (
+        return PathEntry(
             number,
-            streams_in,
-            streams_in and bool(self.plan.arguments.names),
-            streams_out,
-            self.plan.no_side_effects,
+            streams_in=streams_in,
+            arguments_first=streams_in and bool(self.plan.arguments.names),
+            streams_out=self.kind in (SERVER_STREAM, BIDI_STREAM),
+            no_side_effects=self.plan.no_side_effects,
         )
 
 

@@ -10,7 +10,7 @@ from ..call.failures import Failures
 from ..call.interceptors import Chain, intercept_handler
 from ..service.injecting import Injector
 from ..service.plan import MethodPlan, ServicePlan
-from .entries import Entry
+from .entries import Entry, PathEntry
 from .instances import Served, handler_of
 
 __all__ = ["MethodTable"]
@@ -43,7 +43,7 @@ class MethodTable:
         """What each counts as in the statistics: name and kind; ``None``: nothing."""
         self.numbers: dict[tuple[str, str], int] = {}
         """The numbers of those that are only called on objects, by the names of service and method."""
-        self.paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = {}
+        self.paths: dict[str, dict[str, PathEntry]] = {}
         """Those that are found by their paths, by the name of their codec."""
 
     def add(self, served: Served, *, measured: bool = True) -> None:
@@ -66,7 +66,7 @@ class MethodTable:
         """Adds methods in another codec, which the core knows by that name."""
         paths = self.paths.setdefault(codec, {})
         for entry in entries:
-            paths[entry.path] = entry.named(len(self.methods))
+            paths[entry.path] = entry.numbered(len(self.methods))
             counted = (entry.plan.full_name, entry.kind) if entry.measured else None
             self._add(entry.plan, entry.handler, entry.errors, counted)
 
