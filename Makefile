@@ -36,7 +36,8 @@ RUST_TESTED := --workspace --exclude nearcall-python --exclude nearcall-models
 SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 
 # Tests in which threads wait for each other, for `make locks`.
-LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams topics lifecycle)) tests/survival/test_stop.py
+LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buffers concurrency early_ends http1_pool \
+  lifecycle loops references sessions started streams task_turns topics)) tests/survival/test_stop.py
 
 .PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
 
@@ -115,7 +116,7 @@ locks: setup  ## run the tests of what waits in a debug build, which sees locks 
 	@$(PY) -m venv --without-pip target/locks-venv
 	@site="$$(echo target/locks-venv/lib/python*/site-packages)"; ls -d $(VENV)/lib/python*/site-packages > "$$site/tools.pth"; \
 	  $(PY) -m zipfile -e target/locks/wheels/*.whl "$$site"
-	@target/locks-venv/bin/python -P -m pytest -q -p no:cacheprovider $(or $(ARGS),$(LOCKS_TESTS))
+	@target/locks-venv/bin/python -P -m pytest -q -p no:cacheprovider -n $(WORKERS) --dist loadfile $(or $(ARGS),$(LOCKS_TESTS))
 
 miri: tools-present  ## run the ring's tests in miri, which sees undefined behaviour
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \
