@@ -9,7 +9,7 @@ import shutil
 import signal
 import statistics
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -151,15 +151,15 @@ def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
     rows.sort(key=lambda row: (row["attack"], row["transport"]))
     if os.environ.get("NEARCALL_HOSTILE_SECONDS"):
         terminalreporter.line(
-            f"{'attack':<58} {'over':<5} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'longest':>8} {'machine':>8} "
-            f"{'+ Python':>8} {'handlers':>8} {'grown':>9}"
+            f"{'attack':<58} {'over':<5} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'longest':>8} {'elsewhere':>9} "
+            f"{'Python':>8} {'handlers':>8} {'grown':>9}"
         )
         for row in rows:
-            names = ("calls", "p50", "p99", "longest", "machine", "interpreter", "handlers")
-            calls, p50, p99, longest, machine, interpreter, handlers = (row.get(name, 0) for name in names)
+            names = ("calls", "p50", "p99", "longest", "bystander", "interpreter", "handlers")
+            calls, p50, p99, longest, bystander, interpreter, handlers = (row.get(name, 0) for name in names)
             terminalreporter.line(
                 f"{row['attack']:<58} {row['transport']:<5} {calls:>6} {1000 * p50:>8.2f} {1000 * p99:>8.2f} "
-                f"{1000 * longest:>8.1f} {1000 * machine:>8.2f} {1000 * interpreter:>8.2f} "
+                f"{1000 * longest:>8.1f} {1000 * bystander:>9.2f} {1000 * interpreter:>8.2f} "
                 f"{1000 * handlers:>8.2f} {row.get('grown', 0) >> 20:>5} MiB"
                 f"{'  ' + row['complaints'][0][:160] if row['complaints'] else ''}"
             )
@@ -175,12 +175,15 @@ def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
     slow = [row for row in well if row["p99"] >= _GOAL and "interpreter" in row]
     if slow:
         # A call needs the interpreter twice and the sleeping thread once.
-        late = [row for row in slow if max(row["machine"], row["interpreter"]) >= row["p99"] / 2]
-        napped = [row for row in slow if row not in late and row["handlers"] >= row["p99"] / 2]
-        own = sorted(f"{row['attack']} over {row['transport']}" for row in slow if row not in late + napped)
+        why = ("bystander", "interpreter", "handlers")
+        by = Counter(next((name for name in why if row[name] >= row["p99"] / 2), "own") for row in slow)
+        own = sorted(
+            f"{row['attack']} over {row['transport']}" for row in slow if max(map(row.get, why)) < row["p99"] / 2
+        )
         terminalreporter.line(
-            f"the p99 was {1000 * _GOAL:g} ms or more beside {len(slow)} attacks; in {len(late)} of them a thread "
-            "that only sleeps, in a process of its own or in the server's, was late by half as much or more (columns "
-            f"'machine' and '+ Python'); in {len(napped)} more every worker of the server slept in a handler for as "
-            f"long ('handlers'); in {len(own)} neither: {', '.join(own) or 'none'}"
+            f"the p99 was {1000 * _GOAL:g} ms or more beside {len(slow)} attacks; in {by['bystander']} of them a call "
+            "of a server that nobody attacked took half as long or more, so the machine was busy ('elsewhere'); in "
+            f"{by['interpreter']} more a thread of the server that only sleeps was as late, so its interpreter was "
+            f"('Python'); in {by['handlers']} more every worker of the server slept in a handler for as long "
+            f"('handlers'); in {len(own)} none of these: {', '.join(own) or 'none'}"
         )

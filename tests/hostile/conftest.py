@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -16,8 +15,6 @@ from typing import Any
 import pytest
 
 from ..conftest import ATTACKED
-from ..e2e.process import ROOT
-from .lateness import Lateness
 from .machine import Machine
 from .meeting import AT_ONCE
 from .target import SECONDS, URLS, Attack, Server, Trial
@@ -56,26 +53,32 @@ def servers(runtime_dir: Path) -> Iterator[Callable[[str, dict[str, Any]], Serve
 
 
 @pytest.fixture(scope="session")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lateness | None]:
-    """How late a process wakes that does nothing; in the long form only."""
-    if not SECONDS:
-        yield None
-        return
-    lateness = Lateness(tmp_path_factory.mktemp("lateness") / "machine")
-    with subprocess.Popen([sys.executable, "-m", "tests.hostile.lateness", str(lateness.path)], cwd=ROOT) as process:
-        yield lateness
-        process.kill()
-    lateness.close()
+def bystanders(runtime_dir: Path) -> Iterator[Callable[[str], Server | None]]:
+    """A server for each transport that nobody attacks, with a client: what a call takes there beside an attack, that
+    time the machine takes. In the long form only.
+    """
+    with ExitStack() as stack:
+
+        @functools.cache
+        def get(transport: str) -> Server | None:
+            if not SECONDS:
+                return None
+            url = URLS[transport](f"b{os.getpid()}-{next(_numbers)}", runtime_dir)
+            return stack.enter_context(closing(Server(url, {}, with_clocks=False)))
+
+        yield get
 
 
 @pytest.fixture
 def attempt(
-    servers: Callable[[str, dict[str, Any]], Server], machine: Lateness | None, request: pytest.FixtureRequest
+    servers: Callable[[str, dict[str, Any]], Server],
+    bystanders: Callable[[str], Server | None],
+    request: pytest.FixtureRequest,
 ) -> Callable[[Attack, str], None]:
     """Runs an attack, and notes what was measured."""
 
     def run(attack: Attack, transport: str) -> None:
-        trial = Trial(attack, servers(transport, attack.server), transport, machine)
+        trial = Trial(attack, servers(transport, attack.server), transport, bystanders(transport))
         try:
             trial.run()
         finally:

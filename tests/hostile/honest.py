@@ -1,8 +1,8 @@
 """An honest client in a process of its own, whose program is :func:`main`, with arguments ``URL TOKEN``.
 
 From ``begin`` to ``rest`` it calls about a thousand times a second, and measures each call. What it is asked for, it
-answers with a line of JSON: ``begin`` forgets what was measured before, ``report`` tells it, ``newcomer`` lets another
-client connect and call.
+answers with a line of JSON: ``begin`` forgets what was measured before, ``report LATER`` tells it, ``newcomer`` lets
+another client connect and call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Record:
     since: float | None = None
     """When the call under way was begun."""
 
-    def told(self) -> dict[str, Any]:
+    def told(self, later: int = 0) -> dict[str, Any]:
+        """All that is asked of it; ``but_for`` is the longest call but for so many that were longer still."""
         took = sorted(self.took)
         # The one that is under way may be the longest of all.
         since = self.since
@@ -56,6 +57,7 @@ class Record:
             "p99": at(0.99),
             "later_than_p99": max(0, len(took) - 1 - int(0.99 * (len(took) - 1))),
             "longest": max(at(1.0), waiting),
+            "but_for": took[-1 - later] if later < len(took) else 0.0,
             "failures": len(self.failures),
             "first_failures": self.failures[:3],
         }
@@ -116,8 +118,8 @@ def main() -> None:
             honest.may_call.set()
         elif line == "rest\n":
             honest.may_call.clear()
-        elif line == "report\n":
-            answer = honest.record.told()
+        elif line.startswith("report "):
+            answer = honest.record.told(int(line.split()[1]))
         else:
             answer = honest.newcomer()
         print(json.dumps(answer), flush=True)
@@ -158,8 +160,8 @@ class HonestProcess:
     def rest(self) -> None:
         self._ask("rest")
 
-    def report(self) -> dict[str, Any]:
-        return self._ask("report")
+    def report(self, later: int = 0) -> dict[str, Any]:
+        return self._ask(f"report {later}")
 
     def newcomer(self) -> dict[str, Any]:
         return self._ask("newcomer")

@@ -1,17 +1,12 @@
 """How late a thread wakes that only sleeps: what no call can beat, whatever answers it.
 
-One such thread runs in the server's own process: it is late by what the machine and the interpreter take. Another runs
-in a process that does nothing else: it is late by what the machine takes. That process is
-``python -m tests.hostile.lateness FILE``.
+One such thread runs in the server's own process: it is late by what the machine and the interpreter take.
 """
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-import signal
 import struct
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,7 +18,6 @@ MOST = 1 << 17
 _COUNT = struct.Struct("<Q")
 _LATE = struct.Struct("<d")
 _LENGTH = _COUNT.size + MOST * _LATE.size
-_PR_SET_PDEATHSIG = 1
 
 
 class Notes:
@@ -90,12 +84,3 @@ class Lateness:
         """Removes the file."""
         self._memory.close()
         self.path.unlink()
-
-
-def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    record(sys.argv[1])
-
-
-if __name__ == "__main__":
-    main()

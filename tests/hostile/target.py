@@ -51,12 +51,12 @@ class Broken(AssertionError):
 class Server:
     """A server process and its honest client. Both are ended by :meth:`close`, the server by SIGTERM."""
 
-    def __init__(self, url: str, options: dict[str, Any]) -> None:
+    def __init__(self, url: str, options: dict[str, Any], *, with_clocks: bool = SECONDS > 0) -> None:
         self.options = options
         self._log = tempfile.NamedTemporaryFile(prefix="nc-hostile-", suffix=".log")  # noqa: SIM115 - as long as this
         self.clocks: dict[str, Lateness] = {}
         given = options
-        if SECONDS:
+        if with_clocks:
             self.clocks = {name: Lateness(Path(f"{self._log.name}.{name}")) for name in ("interpreter", "handlers")}
             given = options | {"clocks": {name: str(clock.path) for name, clock in self.clocks.items()}}
         program = "from tests.hostile.server import main; main()"
@@ -300,11 +300,11 @@ def _elsewhere() -> Iterator[None]:
 class Trial:
     """Runs one attack: before, during, after. Fails with all that was not as it should be, in one message."""
 
-    def __init__(self, attack: Attack, server: Server, transport: str, machine: Lateness | None) -> None:
+    def __init__(self, attack: Attack, server: Server, transport: str, bystander: Server | None) -> None:
         self.attack = attack
         self.server = server
         self.transport = transport
-        self.clocks = server.clocks if machine is None else {"machine": machine} | server.clocks
+        self.bystander = bystander
         self.complaints: list[str] = []
         self.row: dict[str, Any] = {"attack": attack.name, "transport": transport}
 
@@ -319,7 +319,9 @@ class Trial:
         self.row["kept"] = server.resident() - server.at_rest
         log = server.log_size()
         server.honest.begin()
-        for clock in self.clocks.values():
+        if self.bystander is not None:
+            self.bystander.honest.begin()
+        for clock in server.clocks.values():
             clock.begin()
         scene = Scene(server, self.transport)
         begun = time.monotonic()
@@ -341,6 +343,8 @@ class Trial:
                 server.broken = True
         finally:
             scene.close()
+            if self.bystander is not None:
+                self.bystander.honest.rest()
         if not server.broken:
             self._look("after the attack")
             server.honest.rest()
@@ -369,7 +373,9 @@ class Trial:
             time.sleep(0.005)
         row |= {name: report[name] for name in ("calls", "p50", "p99", "longest", "failures")}
         later = report["later_than_p99"]
-        row |= {name: clock.after(later) for name, clock in self.clocks.items()}
+        row |= {name: clock.after(later) for name, clock in server.clocks.items()}
+        if self.bystander is not None:
+            row["bystander"] = self.bystander.honest.report(later)["but_for"]
         row["grown"] = max(row.get("grown", 0), server.resident("VmHWM") - server.at_rest)
         if report["failures"]:
             self.complain(f"{when}: {report['failures']} honest calls failed: {report['first_failures']}", broken=True)
