@@ -24,7 +24,7 @@ pub mod link;
 #[allow(clippy::reversed_empty_ranges, clippy::absurd_extreme_comparisons, reason = "there are no spins here")]
 #[path = "../../platform/src/lock.rs"]
 pub mod lock;
-#[path = "../../transport/src/outbox.rs"]
+#[path = "../../transport/src/outbox/mod.rs"]
 pub mod outbox;
 
 /// `crates/core/src/server`

@@ -3,7 +3,8 @@
 
 use crate::errors::LinkError;
 
-pub const PART: usize = 256 << 10;
+/// So that all payloads of the models are long.
+pub const PART: usize = 1;
 pub const TOGETHER_NS: u64 = 100_000;
 pub const TOGETHER_BYTES: usize = 32 << 10;
 
@@ -19,6 +20,7 @@ pub enum Room<'a> {
 pub enum Sent {
     Out,
     Queued,
+    QueuedAnew,
     Kept,
 }
 

@@ -12,6 +12,8 @@ pub(crate) use std::sync::atomic::Ordering;
 /// In a model a spin only lets other threads run, and so does a sleep: the sleep is enough.
 pub(crate) const SPINS: u32 = 0;
 pub(crate) const YIELDS: u32 = 0;
+/// In a model nobody is sooner because he need not be woken.
+pub(crate) const FAIR: Duration = Duration::ZERO;
 
 /// An atomic that can be made in a constant, as loom's own cannot. Loom's atomic is made at the first use, which has to
 /// be in the thread that made this one (see `models::settled`).

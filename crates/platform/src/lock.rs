@@ -8,9 +8,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use lock_api::{GuardNoSend, RawMutex, RawMutexTimed};
+use lock_api::{GuardNoSend, RawMutex, RawMutexFair, RawMutexTimed};
 
-use crate::sync::{self, AtomicU32, Instant, Ordering, SPINS, YIELDS, held, outer, sleep, wake};
+use crate::sync::{self, AtomicU32, FAIR, Instant, Ordering, SPINS, YIELDS, held, outer, sleep, wake};
 
 /// A mutex. It is not poisoned: a panic is a bug in this project, and ends the call or the process anyway.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
@@ -22,6 +22,8 @@ pub type InnerMutex<T> = lock_api::Mutex<RawLock<INNER>, T>;
 pub type OuterMutex<T> = lock_api::Mutex<RawLock<OUTER>, T>;
 /// Holds a [`Mutex`] until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
+/// Holds an [`InnerMutex`] until it is dropped.
+pub type InnerMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock<INNER>, T>;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -129,6 +131,25 @@ unsafe impl<const KIND: u8> RawMutex for RawLock<KIND> {
     fn is_locked(&self) -> bool {
         // Relaxed: the answer may change a moment later.
         self.0.load(Ordering::Relaxed) != FREE
+    }
+}
+
+// SAFETY: as for `RawMutex`.
+unsafe impl<const KIND: u8> RawMutexFair for RawLock<KIND> {
+    /// Frees the lock. If a thread sleeps for it, lets that one have it: a thread that takes the lock again and again
+    /// would else nearly always be sooner.
+    unsafe fn unlock_fair(&self) {
+        // Relaxed: a hint. Whether a thread sleeps may change a moment later.
+        let is_awaited = self.0.load(Ordering::Relaxed) == AWAITED;
+        // SAFETY: the caller holds the lock.
+        unsafe { self.unlock() };
+        if is_awaited {
+            let begun = Instant::now();
+            // Relaxed: a hint, too.
+            while self.0.load(Ordering::Relaxed) == FREE && begun.elapsed() < FAIR {
+                sync::yield_now();
+            }
+        }
     }
 }
 

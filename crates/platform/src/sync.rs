@@ -15,6 +15,9 @@ use rustix::thread::futex;
 pub(crate) const SPINS: u32 = 3;
 /// See [`SPINS`].
 pub(crate) const YIELDS: u32 = 7;
+/// How long a thread that frees a lock fairly lets a sleeping one wake and take it: longer than a virtual machine takes
+/// to wake a processor.
+pub(crate) const FAIR: Duration = Duration::from_micros(200);
 
 /// Sleeps while the word is `value`, for at most `timeout`. May wake earlier.
 pub(crate) fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {

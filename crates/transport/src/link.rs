@@ -194,6 +194,9 @@ pub enum Sent {
     Out,
     /// The frame, or something behind it, waits for room. A thread has to [flush](Link::flush) it.
     Queued,
+    /// Like `Queued`. Threads that flushed while this sender had the turn left what waited: they must be told again,
+    /// even if they were told before.
+    QueuedAnew,
     /// The frame is kept back, to go out with what follows. A thread has to [release](Link::release) it in a moment.
     Kept,
 }

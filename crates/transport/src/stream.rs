@@ -127,19 +127,31 @@ impl<W: Wire> Sink for Writer<W> {
         clock::monotonic_ns()
     }
 
-    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize, most: usize) -> Result<Flushed, LinkError> {
+        let mut left = most;
         let mut pieces: SmallVec<[IoSlice<'_>; 8]> = SmallVec::new();
-        pieces.push(IoSlice::new(frame.head));
-        pieces.extend(frame.payload.iter().map(|piece| IoSlice::new(piece)));
+        let mut before = *sent;
+        for piece in std::iter::once(&frame.head).chain(frame.payload) {
+            let rest = &piece[before.min(piece.len())..];
+            before = before.saturating_sub(piece.len());
+            let part = &rest[..rest.len().min(left)];
+            left -= part.len();
+            if !part.is_empty() {
+                pieces.push(IoSlice::new(part));
+            }
+        }
         let mut pieces = &mut pieces[..];
-        IoSlice::advance_slices(&mut pieces, *sent);
         while !pieces.is_empty() {
             // The kernel takes 1024 pieces at most.
-            let Some(taken) = self.0.write(&pieces[..pieces.len().min(1024)])? else { return Ok(false) };
+            let Some(taken) = self.0.write(&pieces[..pieces.len().min(1024)])? else { return Ok(Flushed::Full) };
             *sent += taken;
             IoSlice::advance_slices(&mut pieces, taken);
         }
-        self.0.flush()
+        Ok(match self.0.flush()? {
+            false => Flushed::Full,
+            true if *sent < frame.head.len() + frame.payload_len => Flushed::Part,
+            true => Flushed::All,
+        })
     }
 }
 

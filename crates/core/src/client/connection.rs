@@ -94,7 +94,7 @@ pub(crate) trait Receiver: Send + Sync {
     fn note_woken(&self);
 
     /// A frame waits to be sent: the receiving thread sends it when there is room.
-    fn note_queued(&self);
+    fn note_queued(&self, sent: Sent);
 
     /// Something has come for a call of an event loop.
     fn tell_loop(&self, connection: &Arc<Connection>);
@@ -565,8 +565,8 @@ impl Inner {
         }
         let release = Outgoing::new(Kind::Release, Body::Whole(payload));
         match self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) {
-            Ok(Sent::Queued | Sent::Kept) => self.note_queued(),
             Ok(Sent::Out) => {}
+            Ok(sent) => self.note_queued(sent),
             // There is no room even to queue the frame: the peer reads nothing, so it keeps only its own objects alive.
             Err(error) if error.spares_connection() => {}
             Err(error) => self.mark_lost(&error),

@@ -4,7 +4,7 @@ use crate::sync::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::Flushed;
+use nearcall_transport::{Flushed, Sent};
 
 use super::connection::Inner;
 
@@ -17,9 +17,9 @@ impl Inner {
     /// A frame waits to be sent. The server that receives sends it when there is room; without one, a thread is
     /// started.
     #[cold]
-    pub(super) fn note_queued(&self) {
+    pub(super) fn note_queued(&self, sent: Sent) {
         match self.received.get() {
-            Some(receiver) => receiver.note_queued(),
+            Some(receiver) => receiver.note_queued(sent),
             None => self.flush_aside(),
         }
     }

@@ -44,8 +44,8 @@ impl Connection {
         };
         match sent {
             Ok(Sent::Out) => Ok(Passed::Sent),
-            Ok(Sent::Queued | Sent::Kept) => {
-                inner.note_queued();
+            Ok(sent) => {
+                inner.note_queued(sent);
                 Ok(Passed::Begun)
             }
             Err(LinkError::Full) => Ok(Passed::NoRoom),

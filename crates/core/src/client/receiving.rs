@@ -98,7 +98,7 @@ impl Connection {
         inner.look();
         if inner.link.queued() > 0 {
             // The peer has given credit for more than there was room for. A loop sleeps without a look at that.
-            inner.note_queued();
+            inner.note_queued(Sent::Queued);
         }
         inner.table.lock().take_ready()
     }
@@ -363,8 +363,9 @@ impl Inner {
         if self.link.queued() == 0 {
             let pong = Outgoing::new(Kind::Pong, Body::Whole(ping));
             // If it cannot be sent, the next send finds out why.
-            if let Ok(Sent::Queued) = self.link.send(self.key(u32::MAX), &pong, Room::Later) {
-                self.note_queued();
+            if let Ok(sent @ (Sent::Queued | Sent::QueuedAnew)) = self.link.send(self.key(u32::MAX), &pong, Room::Later)
+            {
+                self.note_queued(sent);
             }
         }
     }

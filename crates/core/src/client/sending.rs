@@ -59,8 +59,8 @@ impl Inner {
     fn note_sent(&self, sent: Result<Sent, LinkError>) -> Result<(), Failure> {
         match sent {
             Ok(Sent::Out) => Ok(()),
-            Ok(Sent::Queued | Sent::Kept) => {
-                self.note_queued();
+            Ok(sent) => {
+                self.note_queued(sent);
                 Ok(())
             }
             Err(error) => Err(self.cannot_send(&error)),

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use nearcall_transport::LinkError;
+use nearcall_transport::{LinkError, Sent};
 use nearcall_wire::Failure;
 
 use crate::client::{Awaited, Connection, Receiver, Sleeper};
@@ -153,9 +153,11 @@ impl Receiver for ServerReceiver {
         }
     }
 
-    fn note_queued(&self) {
-        if let Some(connection) = self.connection() {
-            connection.note_queued_frame();
+    fn note_queued(&self, sent: Sent) {
+        let Some(connection) = self.connection() else { return };
+        match sent {
+            Sent::QueuedAnew => connection.note_queued_anew(),
+            Sent::Queued | Sent::Kept | Sent::Out => connection.note_queued_frame(),
         }
     }
 

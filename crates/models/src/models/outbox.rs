@@ -1,4 +1,4 @@
-//! `crates/transport/src/outbox.rs`
+//! `crates/transport/src/outbox/mod.rs`
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use loom::thread;
 use super::check;
 use crate::budget::{Account, Budget};
 use crate::errors::LinkError;
-use crate::link::{Room, Sent};
+use crate::link::{Flushed, Room, Sent};
 use crate::outbox::{Frame, Outbox, Sink};
 
 /// The bytes on their way to a slow reader: one at a time.
@@ -29,18 +29,24 @@ struct Flow {
 struct End(Arc<Pipe>);
 
 impl Sink for End {
-    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize, most: usize) -> Result<Flushed, LinkError> {
         let all: Vec<u8> = frame.head.iter().chain(frame.payload.iter().copied().flatten()).copied().collect();
         let mut flow = self.0.state.lock().expect("no panic");
         if flow.gone {
             return Err(LinkError::Closed);
         }
+        let mut wrote = 0;
         if *sent < all.len() && flow.bytes.is_empty() {
             flow.bytes.push(all[*sent]);
             *sent += 1;
+            wrote = 1;
             self.0.changed.notify_all();
         }
-        Ok(*sent == all.len())
+        Ok(match *sent {
+            sent if sent == all.len() => Flushed::All,
+            _ if wrote == most => Flushed::Part,
+            _ => Flushed::Full,
+        })
     }
 
     fn ask_for_room(&mut self) -> bool {
@@ -59,24 +65,32 @@ impl Connection {
     fn new() -> Arc<Self> {
         let pipe = Arc::new(Pipe::default());
         let budget = Budget::new(1 << 20);
-        let outbox = Outbox::new(End(Arc::clone(&pipe)), Account::of(&budget, 1 << 10));
+        let account = Account::of(&budget, 1 << 10);
+        let outbox = Outbox::new(End(Arc::clone(&pipe)), Arc::clone(&account));
         let made = Self { pipe, outbox, budget };
         // Each atomic is used here first: other threads may see it from here on.
         let frame = Frame::new(&[], &[]);
         assert_eq!(made.outbox.send(&frame, Room::Now), Ok(Sent::Out));
         assert_eq!((made.outbox.queued(), made.budget.used()), (0, 0));
-        drop(Account::of(&made.budget, 1).charge_anyway(0));
+        drop(account.charge_anyway(0));
         Arc::new(made)
     }
 
-    /// Sends a frame of two bytes. `patience` is how often the sender waits for room before it gives up; with 0, the
-    /// frame is queued instead.
+    /// Sends a frame of two bytes: the name, which is a capital letter or a small one, and the next letter. Small ones
+    /// are in the payload, which is long by that. `patience` is how often the sender waits for room before it gives up;
+    /// with 0, the frame is queued instead.
     fn send(&self, name: u8, mut patience: u32) -> Result<Sent, LinkError> {
-        let payload: [&[u8]; 1] = [&[name + 1]];
-        let head = [name];
-        let frame = Frame::new(&head, &payload);
+        let bytes = [name, name + 1];
+        let (head, payload) = bytes.split_at(usize::from(name.is_ascii_uppercase()));
+        let payload = [payload];
+        let frame = Frame::new(head, &payload);
         if patience == 0 {
-            return self.outbox.send(&frame, Room::Later);
+            let sent = self.outbox.send(&frame, Room::Later);
+            if sent == Ok(Sent::QueuedAnew) {
+                // In place of the reader, who was told too soon.
+                self.outbox.flush()?;
+            }
+            return sent;
         }
         let mut blocked = || {
             patience -= 1;
@@ -93,7 +107,7 @@ impl Connection {
             Ok(())
         };
         let sent = self.outbox.send(&frame, Room::Wait(&mut blocked));
-        if sent == Ok(Sent::Queued) {
+        if matches!(sent, Ok(Sent::Queued | Sent::QueuedAnew)) {
             // As every sender must that gets `Queued`.
             self.outbox.flush()?;
         }
@@ -169,6 +183,24 @@ fn what_waits_goes_out() {
     check(Some(2), || two_send(&[(b'A', 0), (b'C', 0)], &[(b'E', 0)], false));
 }
 
+/// The same for frames that are copied without the lock, and for what comes meanwhile.
+#[test]
+fn what_is_copied_goes_out() {
+    check(Some(2), || two_send(&[(b'a', 0)], &[(b'c', 0)], false));
+}
+
+/// Nothing comes between the parts of a frame while the rest is copied.
+#[test]
+fn what_is_copied_is_not_interrupted() {
+    check(Some(2), || two_send(&[(b'a', 0)], &[(b'E', 0)], false));
+}
+
+/// A reader that flushes without being asked does not interrupt it either.
+#[test]
+fn what_is_copied_is_not_interrupted_by_a_flush() {
+    check(Some(2), || two_send(&[(b'a', 0)], &[(b'E', 0)], true));
+}
+
 /// Frames that come in the middle of a long one wait behind it.
 #[test]
 fn a_patient_sender_is_not_interrupted() {
@@ -233,7 +265,10 @@ fn nobody_waits_for_a_reader_that_is_gone() {
 //
 // | weakened                                              | fails                                               |
 // |-------------------------------------------------------|-----------------------------------------------------|
-// | `put_or_ask` does not look again after asking         | what waits, not interrupted, the rest of a frame    |
+// | `put` does not look again after asking                | what waits, not interrupted, the rest of a frame    |
+// | `put` gives the lock away without the turn            | all but the rest of a frame and nobody waits        |
+// | `keep` leaves a copied frame that waits alone         | what is copied: all three                           |
+// | `end_turn` leaves what came behind                    | what is copied: all three                           |
 // | `drain` asks nobody                                   | what waits (a deadlock)                             |
 // | `send` goes before frames that wait                   | what waits, not interrupted, the rest of a frame    |
 // | `send` goes into the middle of a frame                | not interrupted, take turns                         |
@@ -242,3 +277,5 @@ fn nobody_waits_for_a_reader_that_is_gone() {
 // | the rest of a frame is kept behind the others         | the rest of a frame                                 |
 // | `close` keeps what waits                              | nobody waits                                        |
 // | `drain` does not look again after asking              | none: a sender told `Queued` flushes once more      |
+// | `keep` copies without the turn                        | none: here a first part has always set it           |
+// | `flush` does not note what it has missed              | none: here nobody marks what waits; see the tests   |

@@ -11,6 +11,7 @@ use super::regions::{Note, OwnRegions, SentRegions, Spot};
 use super::shared::Shared;
 use crate::budget::Account;
 use crate::errors::LinkError;
+use crate::link::Flushed;
 use crate::outbox::{Frame, Sink};
 use crate::sync::Ordering;
 
@@ -26,7 +27,7 @@ pub(super) struct Sender {
 
 impl Sink for Sender {
     #[inline]
-    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize, _most: usize) -> Result<Flushed, LinkError> {
         // A frame is written whole or not at all: `sent` says only whether it is.
         *sent = 0;
         if self.shared.segment.peer_side().has_left() {
@@ -35,13 +36,13 @@ impl Sink for Sender {
         self.shared.segment.own_side().publish_cpu();
         self.let_go();
         if !self.try_put(frame)? {
-            return Ok(false);
+            return Ok(Flushed::Full);
         }
         if std::mem::take(&mut self.starved) {
             self.producer.declare_sated();
         }
         *sent = frame.head.len() + frame.payload_len;
-        Ok(true)
+        Ok(Flushed::All)
     }
 
     fn ask_for_room(&mut self) -> bool {

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_platform::lock::InnerMutex;
+use nearcall_platform::lock::{InnerMutex, InnerMutexGuard};
 use nearcall_platform::sys;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -230,6 +230,8 @@ impl Wire for TlsWire {
         }
         let taken = state.session.writer().write_vectored(pieces)?;
         state.push(&self.socket)?;
+        // A writer comes again at once with the next bytes of a long message, and readers need the session as well.
+        InnerMutexGuard::unlock_fair(state);
         Ok(Some(taken))
     }
 

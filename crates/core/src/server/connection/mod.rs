@@ -387,6 +387,10 @@ impl ServerConnection {
                 self.note_queued_frame();
                 Ok(())
             }
+            Ok(Sent::QueuedAnew) => {
+                self.note_queued_anew();
+                Ok(())
+            }
             Err(error) => {
                 if !error.spares_connection() {
                     // The reactor notices the end by itself, and drops the connection; but not why.
@@ -433,6 +437,13 @@ impl ServerConnection {
         if self.write_interest.set(self) && self.is_dead() {
             self.write_interest.clear(self);
         }
+    }
+
+    /// The same; and the reactor may have been told already, and have looked in vain.
+    #[cold]
+    pub(crate) fn note_queued_anew(&self) {
+        self.note_queued_frame();
+        self.watch_room(true);
     }
 
     /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor.

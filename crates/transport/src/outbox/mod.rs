@@ -2,8 +2,9 @@
 //!
 //! A frame is written directly, under a lock that is held only for the copy. Frames without room wait here, in order,
 //! until a thread that sees that the peer reads again [flushes](Outbox::flush) them. No thread waits while it holds the
-//! lock. A sender that is willing to wait can send a long frame without a copy: meanwhile, other frames queue up behind
-//! it.
+//! lock, and none holds it for longer than a [`PART`] of a frame takes: the thread that receives for all connections
+//! takes it, too. The sender of a long frame has the turn until the frame is out or copied: meanwhile, other frames queue
+//! up behind it. A sender that is willing to wait for room can so send a long frame without a copy.
 //!
 //! The receiving thread may know that more requests have arrived. Then short frames are kept back even with room, and
 //! go out together: with the last reply, when the first is [too old](TOGETHER_NS), or when the receiving thread says
@@ -13,7 +14,7 @@ use crate::sync::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearcall_platform::lock::Mutex;
+use nearcall_platform::lock::{Mutex, MutexGuard};
 
 use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
@@ -51,12 +52,12 @@ pub(crate) trait Sink {
         0
     }
 
-    /// Writes as much of a frame as there is room for, from byte `sent` on, and adds the bytes written to `sent`.
-    /// Whether the whole frame is out. Never waits.
+    /// Writes as much of a frame as there is room for, from byte `sent` on, and adds the bytes written to `sent`. If it
+    /// joins frames, writes at most `most` bytes. Returns what is left of the frame. Never waits.
     ///
     /// # Errors
     /// An error that spares the connection if nothing of the frame is out; else the connection is gone.
-    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError>;
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize, most: usize) -> Result<Flushed, LinkError>;
 
     /// There was no room for a frame: asks the reader to tell when there is. Whether to look for room once more.
     fn ask_for_room(&mut self) -> bool {
@@ -77,8 +78,10 @@ struct Kept {
 struct State<S> {
     sink: S,
     frames: VecDeque<Kept>,
-    /// A sender is in the middle of a frame that it writes itself.
+    /// A sender is in the middle of a frame that it writes or copies itself.
     lent: bool,
+    /// A thread came to flush meanwhile, and left frames here.
+    missed: bool,
     closed: bool,
     /// The receiving thread has more requests at hand.
     corked: bool,
@@ -95,26 +98,54 @@ pub(crate) struct Outbox<S> {
 
 impl<S: Sink> State<S> {
     #[inline]
-    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
-        let put = self.sink.put(frame, sent);
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<Flushed, LinkError> {
+        let put = self.sink.put(frame, sent, PART);
         if put.as_ref().is_err_and(|error| !error.spares_connection()) {
             // The reader would take the next frame for the rest of this one.
             self.closed = true;
         }
         put
     }
+}
 
-    /// Like `put`, for a frame whose sender does not wait: if there is no room, asks the reader to tell when there is.
-    #[inline]
-    fn put_or_ask(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
-        Ok(self.put(frame, sent)? || (self.sink.ask_for_room() && self.put(frame, sent)?))
+/// Writes a frame, in parts if it is long: then the sender has the turn, and others may have the lock in between. The
+/// sender still has the turn afterwards. If `asks` and there is no room, asks the reader to tell when there is. Whether
+/// the whole frame is out.
+#[inline]
+fn put<S: Sink>(
+    state: &mut MutexGuard<'_, State<S>>,
+    frame: &Frame<'_>,
+    sent: &mut usize,
+    asks: bool,
+) -> Result<bool, LinkError> {
+    let mut asked = !asks;
+    loop {
+        match state.put(frame, sent)? {
+            Flushed::All => return Ok(true),
+            Flushed::Full if asked || !state.sink.ask_for_room() => return Ok(false),
+            Flushed::Full => asked = true,
+            Flushed::Part => {
+                state.lent = true;
+                MutexGuard::bump(state);
+                if state.closed {
+                    return Err(LinkError::Closed);
+                }
+            }
+        }
     }
 }
 
 impl<S: Sink> Outbox<S> {
     pub(crate) fn new(sink: S, account: Arc<Account>) -> Self {
-        let state =
-            State { sink, frames: VecDeque::new(), lent: false, closed: false, corked: false, kept_since: None };
+        let state = State {
+            sink,
+            frames: VecDeque::new(),
+            lent: false,
+            missed: false,
+            closed: false,
+            corked: false,
+            kept_since: None,
+        };
         Self { state: Mutex::new(state), queued: AtomicUsize::new(0), account }
     }
 
@@ -160,25 +191,36 @@ impl<S: Sink> Outbox<S> {
             return Err(over_budget(frame.payload_len));
         }
         let mut sent = 0;
-        let put = match room {
-            Room::Wait(_) => state.put(frame, &mut sent),
-            Room::Now | Room::Later | Room::Together => state.put_or_ask(frame, &mut sent),
-        };
-        match put {
+        match put(&mut state, frame, &mut sent, !matches!(room, Room::Wait(_))) {
+            Ok(true) if state.lent => self.end_turn(&mut state, PART),
             Ok(true) => Ok(Sent::Out),
-            Ok(false) => {
-                state.lent = sent > 0 && matches!(room, Room::Wait(_));
-                match room {
-                    Room::Wait(blocked) => {
-                        drop(state);
-                        self.send_patiently(frame, sent, blocked)
-                    }
-                    Room::Now if sent == 0 => Err(LinkError::Full),
-                    Room::Now | Room::Later | Room::Together => self.keep(&mut state, frame, sent, false),
+            Ok(false) => match room {
+                Room::Wait(blocked) => {
+                    state.lent = sent > 0;
+                    drop(state);
+                    self.send_patiently(frame, sent, blocked)
                 }
+                Room::Now if sent == 0 => Err(LinkError::Full),
+                Room::Now | Room::Later | Room::Together => self.keep(state, frame, sent),
+            },
+            Err(error) => {
+                state.lent = false;
+                Err(error)
             }
-            Err(error) => Err(error),
         }
+    }
+
+    /// The sender of a long frame gives the turn back, and sends what has queued up behind the frame, at most `most`
+    /// bytes if frames may be cut.
+    #[cold]
+    fn end_turn(&self, state: &mut State<S>, most: usize) -> Result<Sent, LinkError> {
+        state.lent = false;
+        let missed = std::mem::take(&mut state.missed);
+        Ok(match self.drain(state, most)? {
+            _ if missed => Sent::QueuedAnew,
+            Flushed::All => Sent::Out,
+            Flushed::Part | Flushed::Full => Sent::Queued,
+        })
     }
 
     /// More frames are to come: short ones that can [wait](Room::Later) are kept back, to go out together.
@@ -219,14 +261,14 @@ impl<S: Sink> Outbox<S> {
             self.release_from(state)?;
             return Ok(None);
         }
-        match state.frames.back_mut() {
-            Some(kept) => {
-                kept.bytes.extend_from_slice(frame.head);
-                frame.payload.iter().for_each(|piece| kept.bytes.extend_from_slice(piece));
-                kept.charge.grow(len);
-                self.queued.fetch_add(len, Ordering::Relaxed);
-            }
-            None => drop(self.keep(state, frame, 0, false)?),
+        if let Some(kept) = state.frames.back_mut() {
+            kept.bytes.extend_from_slice(frame.head);
+            frame.payload.iter().for_each(|piece| kept.bytes.extend_from_slice(piece));
+            kept.charge.grow(len);
+            self.queued.fetch_add(len, Ordering::Relaxed);
+        } else {
+            let kept = self.copy(frame, 0)?;
+            self.queue(state, kept);
         }
         let now = state.sink.now();
         let since = *state.kept_since.get_or_insert(now);
@@ -253,7 +295,7 @@ impl<S: Sink> Outbox<S> {
                 }
             }
             Room::Later | Room::Together => {
-                let mut state = self.state.lock();
+                let state = self.state.lock();
                 if state.closed {
                     return Err(LinkError::Closed);
                 }
@@ -261,7 +303,7 @@ impl<S: Sink> Outbox<S> {
                     drop(state);
                     return self.send(frame, Room::Later);
                 }
-                self.keep(&mut state, frame, 0, false)
+                self.keep(state, frame, 0)
             }
         }
     }
@@ -287,18 +329,13 @@ impl<S: Sink> Outbox<S> {
                     return Err(why);
                 }
                 // A frame that has begun must end: the rest waits, in front of later frames.
-                state.lent = false;
-                return self.keep(&mut state, frame, sent, true);
+                return self.keep(state, frame, sent);
             }
             if !begun && (state.lent || self.drain(&mut state, usize::MAX)? != Flushed::All) {
                 continue;
             }
-            match state.put(frame, &mut sent) {
-                Ok(true) => {
-                    state.lent = false;
-                    let all = self.drain(&mut state, usize::MAX)? == Flushed::All;
-                    return Ok(if all { Sent::Out } else { Sent::Queued });
-                }
+            match put(&mut state, frame, &mut sent, false) {
+                Ok(true) => return self.end_turn(&mut state, usize::MAX),
                 Ok(false) => state.lent = sent > 0,
                 Err(error) => {
                     state.lent = false;
@@ -308,9 +345,43 @@ impl<S: Sink> Outbox<S> {
         }
     }
 
-    /// Keeps the part of a frame that is not sent.
+    /// Keeps the part of a frame that is not sent: in front of the others if it has begun, else behind them.
     #[cold]
-    fn keep(&self, state: &mut State<S>, frame: &Frame<'_>, sent: usize, in_front: bool) -> Result<Sent, LinkError> {
+    fn keep(&self, mut state: MutexGuard<'_, State<S>>, frame: &Frame<'_>, sent: usize) -> Result<Sent, LinkError> {
+        let is_long = frame.payload_len > PART;
+        let kept = if is_long {
+            // Others need not wait for the copy. Nothing may come between the parts of a frame.
+            state.lent |= sent > 0;
+            MutexGuard::unlocked(&mut state, || self.copy(frame, sent))
+        } else {
+            self.copy(frame, sent)
+        };
+        // Whoever has sent a part has the turn.
+        let in_turn = sent > 0 && state.lent;
+        let kept = match kept {
+            Ok(_) if state.closed => Err(LinkError::Closed),
+            Err(why) if sent > 0 => {
+                // Half a frame is out, so it cannot be taken back.
+                state.closed = true;
+                Err(LinkError::Broken(why.to_string()))
+            }
+            kept => kept,
+        };
+        if kept.is_err() && in_turn {
+            state.lent = false;
+        }
+        self.queue(&mut state, kept?);
+        if in_turn {
+            return self.end_turn(&mut state, PART);
+        }
+        // There may have been room for a moment, while it was copied and nothing waited.
+        let is_only = is_long && !state.lent && state.frames.len() == 1;
+        let is_out = is_only && self.drain(&mut state, PART)? == Flushed::All;
+        Ok(if is_out { Sent::Out } else { Sent::Queued })
+    }
+
+    /// A copy of a frame, and the charge for it. The frame is one that waits.
+    fn copy(&self, frame: &Frame<'_>, sent: usize) -> Result<Kept, LinkError> {
         let len = frame.head.len() + frame.payload_len;
         let cost = len + OVERHEAD;
         let charge = if sent > 0 || len <= SMALL {
@@ -320,29 +391,25 @@ impl<S: Sink> Outbox<S> {
         };
         let mut bytes = Vec::new();
         if bytes.try_reserve_exact(len).is_err() {
-            let why = LinkError::Exhausted(format!("no memory for a message of {len} bytes that has to wait"));
-            if sent > 0 {
-                // Half a frame is out, so it cannot be taken back.
-                state.closed = true;
-                return Err(LinkError::Broken(why.to_string()));
-            }
-            return Err(why);
+            return Err(LinkError::Exhausted(format!("no memory for a message of {len} bytes that has to wait")));
         }
         bytes.extend_from_slice(frame.head);
         frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        self.queued.fetch_add(bytes.len() + OVERHEAD, Ordering::Relaxed);
-        let kept = Kept { bytes, head: frame.head.len(), sent, charge };
-        if in_front {
+        Ok(Kept { bytes, head: frame.head.len(), sent, charge })
+    }
+
+    fn queue(&self, state: &mut State<S>, kept: Kept) {
+        self.queued.fetch_add(kept.bytes.len() + OVERHEAD, Ordering::Relaxed);
+        if kept.sent > 0 {
             state.frames.push_front(kept);
         } else {
             state.frames.push_back(kept);
         }
-        Ok(Sent::Queued)
     }
 
     /// Sends waiting frames as far as there is room, or a part of them, so that a thread that flushes many connections
-    /// can turn to the others first. Returns what is left for the caller. If a sender is in the middle of a frame, it
-    /// flushes the rest itself.
+    /// can turn to the others first. Returns what is left for the caller. If a sender is in the middle of a frame, what
+    /// waits must wait on: that sender's [`Sent::QueuedAnew`] says when to come again.
     pub(crate) fn flush(&self) -> Result<Flushed, LinkError> {
         self.flush_and_tell().map(|(done, _)| done)
     }
@@ -352,29 +419,32 @@ impl<S: Sink> Outbox<S> {
         let mut state = self.state.lock();
         state.kept_since = None;
         let waited = !state.frames.is_empty();
-        let done = if state.lent { Flushed::All } else { self.drain(&mut state, PART)? };
-        Ok((done, waited))
+        if !state.lent {
+            let done = self.drain(&mut state, PART)?;
+            return Ok((done, waited));
+        }
+        state.missed |= waited;
+        Ok((if waited { Flushed::Full } else { Flushed::All }, waited))
     }
 
     /// Sends waiting frames as far as there is room, and at most `most` bytes if frames may be cut.
     fn drain(&self, state: &mut State<S>, most: usize) -> Result<Flushed, LinkError> {
         let (mut asked, mut left) = (false, if S::JOINS { most } else { usize::MAX });
         while let Some(kept) = state.frames.front_mut() {
-            let whole = kept.bytes.len();
-            let end = whole.min(kept.sent.saturating_add(left));
-            let head = kept.head.min(end);
-            let payload = [&kept.bytes[head..end]];
-            let frame = Frame::new(&kept.bytes[..head], &payload);
-            left -= end - kept.sent;
-            match state.sink.put(&frame, &mut kept.sent) {
-                Ok(true) if end < whole => return Ok(Flushed::Part),
-                Ok(true) => {
+            let payload = [&kept.bytes[kept.head..]];
+            let frame = Frame::new(&kept.bytes[..kept.head], &payload);
+            let before = kept.sent;
+            let put = state.sink.put(&frame, &mut kept.sent, left);
+            left = left.saturating_sub(kept.sent.saturating_sub(before));
+            match put {
+                Ok(Flushed::All) => {
                     self.queued.fetch_sub(kept.bytes.len() + OVERHEAD, Ordering::Relaxed);
                     state.frames.pop_front();
                     asked = false;
                 }
-                Ok(false) if !asked && state.sink.ask_for_room() => asked = true,
-                Ok(false) => return Ok(Flushed::Full),
+                Ok(Flushed::Part) => return Ok(Flushed::Part),
+                Ok(Flushed::Full) if !asked && state.sink.ask_for_room() => asked = true,
+                Ok(Flushed::Full) => return Ok(Flushed::Full),
                 // The sender has returned already, so the frame must not be lost in silence.
                 Err(error) => {
                     state.closed = true;
@@ -394,165 +464,4 @@ fn over_budget(len: usize) -> LinkError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::budget::Budget;
-
-    /// The writes, one entry for each, and the time of the test's clock.
-    #[derive(Default)]
-    struct Pipe {
-        writes: Vec<Vec<u8>>,
-        now: u64,
-        full: bool,
-    }
-
-    impl Sink for Pipe {
-        const JOINS: bool = true;
-
-        fn now(&self) -> u64 {
-            self.now
-        }
-
-        fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
-            if self.full {
-                return Ok(false);
-            }
-            let all = [frame.head, &frame.payload.concat()].concat();
-            self.writes.push(all[*sent..].to_vec());
-            *sent = all.len();
-            Ok(true)
-        }
-    }
-
-    fn outbox() -> (Outbox<Pipe>, Arc<Budget>) {
-        let budget = Budget::new(1 << 20);
-        (Outbox::new(Pipe::default(), Account::of(&budget, 1 << 10)), budget)
-    }
-
-    fn send(outbox: &Outbox<Pipe>, name: &str, room: Room<'_>) -> Sent {
-        outbox.send(&Frame::new(name.as_bytes(), &[b"."]), room).expect("it is open")
-    }
-
-    fn written(outbox: &Outbox<Pipe>) -> Vec<String> {
-        let writes = outbox.peek(|pipe| std::mem::take(&mut pipe.writes)).expect("nobody uses it");
-        writes.into_iter().map(|write| String::from_utf8(write).expect("names")).collect()
-    }
-
-    #[test]
-    fn replies_go_out_with_the_last_one() {
-        let (outbox, budget) = outbox();
-        outbox.cork();
-        assert_eq!([send(&outbox, "a", Room::Later), send(&outbox, "b", Room::Later)], [Sent::Out; 2]);
-        assert!(written(&outbox).is_empty() && outbox.queued() > 0);
-        outbox.uncork();
-        assert!(written(&outbox).is_empty(), "one is to come");
-        assert_eq!(send(&outbox, "c", Room::Later), Sent::Out);
-        assert_eq!(written(&outbox), ["a.b.c."]);
-        assert_eq!((outbox.queued(), budget.used()), (0, 0));
-        send(&outbox, "d", Room::Later);
-        assert_eq!(written(&outbox), ["d."], "a single one does not wait");
-    }
-
-    #[test]
-    fn they_go_out_when_nothing_more_is_at_hand() {
-        let (outbox, _) = outbox();
-        outbox.cork();
-        send(&outbox, "a", Room::Later);
-        assert_eq!(outbox.release(), Ok(Sent::Out));
-        send(&outbox, "b", Room::Later);
-        assert_eq!(outbox.release(), Ok(Sent::Out));
-        assert_eq!(written(&outbox), ["a.", "b."]);
-    }
-
-    #[test]
-    fn they_go_out_when_the_first_is_old_or_there_are_many() {
-        let (outbox, _) = outbox();
-        outbox.cork();
-        send(&outbox, "a", Room::Later);
-        outbox.peek(|pipe| pipe.now += TOGETHER_NS);
-        send(&outbox, "b", Room::Later);
-        assert_eq!(written(&outbox), ["a.b."]);
-        let name = "n".repeat(SMALL - 1);
-        for _ in 0..TOGETHER_BYTES / SMALL - 1 {
-            send(&outbox, &name, Room::Later);
-        }
-        assert!(written(&outbox).is_empty());
-        send(&outbox, &name, Room::Later);
-        assert_eq!(written(&outbox).len(), 1);
-    }
-
-    #[test]
-    fn items_go_out_with_those_that_follow() {
-        let (outbox, budget) = outbox();
-        assert_eq!([send(&outbox, "a", Room::Together), send(&outbox, "b", Room::Together)], [Sent::Kept; 2]);
-        assert!(written(&outbox).is_empty() && outbox.queued() > 0);
-        outbox.peek(|pipe| pipe.now += TOGETHER_NS);
-        assert_eq!(send(&outbox, "c", Room::Together), Sent::Out, "the first has waited for long");
-        assert_eq!(written(&outbox), ["a.b.c."]);
-        send(&outbox, "d", Room::Together);
-        assert_eq!(send(&outbox, "e", Room::Later), Sent::Out, "what waits for nothing takes them along");
-        assert_eq!(written(&outbox), ["d.e."]);
-        send(&outbox, "f", Room::Together);
-        assert_eq!(outbox.release(), Ok(Sent::Out));
-        assert_eq!(written(&outbox), ["f."]);
-        outbox.peek(|pipe| pipe.full = true);
-        send(&outbox, "g", Room::Together);
-        assert_eq!(outbox.release(), Ok(Sent::Queued), "without room they wait as others do");
-        assert_eq!(send(&outbox, "h", Room::Together), Sent::Queued);
-        outbox.peek(|pipe| pipe.full = false);
-        assert_eq!(outbox.flush(), Ok(Flushed::All));
-        assert_eq!(written(&outbox).concat(), "g.h.");
-        assert_eq!((outbox.queued(), budget.used()), (0, 0));
-    }
-
-    #[test]
-    fn what_cannot_wait_goes_behind_them() {
-        let (outbox, budget) = outbox();
-        outbox.cork();
-        send(&outbox, "a", Room::Later);
-        send(&outbox, "b", Room::Wait(&mut || panic!("there is room")));
-        send(&outbox, "c", Room::Later);
-        send(&outbox, "d", Room::Now);
-        send(&outbox, "e", Room::Later);
-        send(&outbox, &"f".repeat(SMALL), Room::Later);
-        assert_eq!(written(&outbox).concat().replace('f', ""), "a.b.c.d.e..");
-        assert_eq!((outbox.queued(), budget.used()), (0, 0));
-    }
-
-    #[test]
-    fn what_waits_goes_out_in_parts() {
-        let budget = Budget::new(64 << 20);
-        let outbox = Outbox::new(Pipe::default(), Account::of(&budget, 8 << 20));
-        outbox.peek(|pipe| pipe.full = true);
-        let long = vec![b'l'; 3 * PART];
-        assert_eq!(outbox.send(&Frame::new(b"one", &[&long]), Room::Later), Ok(Sent::Queued));
-        for name in ["two", "three"] {
-            assert_eq!(send(&outbox, name, Room::Later), Sent::Queued);
-        }
-        outbox.peek(|pipe| pipe.full = false);
-        let mut all = String::new();
-        for done in [Flushed::Part, Flushed::Part, Flushed::Part, Flushed::All] {
-            assert_eq!(outbox.flush(), Ok(done));
-            let part = written(&outbox).concat();
-            assert!(part.len() <= PART);
-            all += &part;
-        }
-        assert_eq!(all.replace('l', ""), "onetwo.three.");
-        assert_eq!((all.len(), outbox.queued(), budget.used()), (3 + long.len() + 10, 0, 0));
-    }
-
-    #[test]
-    fn without_room_they_wait_as_others_do() {
-        let (outbox, budget) = outbox();
-        outbox.peek(|pipe| pipe.full = true);
-        outbox.cork();
-        send(&outbox, "a", Room::Later);
-        assert_eq!(outbox.release(), Ok(Sent::Queued));
-        outbox.cork();
-        assert_eq!(send(&outbox, "b", Room::Later), Sent::Queued);
-        outbox.peek(|pipe| pipe.full = false);
-        assert_eq!(outbox.flush(), Ok(Flushed::All));
-        assert_eq!(written(&outbox).concat(), "a.b.");
-        assert_eq!((outbox.queued(), budget.used()), (0, 0));
-    }
-}
+mod tests;
