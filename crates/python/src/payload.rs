@@ -135,6 +135,15 @@ fn fitting<'py>(py: Python<'py>, len: usize, made: PyResult<Bound<'py, PyAny>>) 
     })
 }
 
+/// Looks at a message of `len` bytes; without the interpreter if that takes more than to release it and take it again.
+#[inline]
+fn aside<R: Send>(py: Python<'_>, len: usize, look: impl FnOnce() -> R + Send) -> R {
+    if len < LOOKED_AT_ASIDE { look() } else { detach(py, look) }
+}
+
+/// Looking at so many bytes takes 0.2 ms if each is a value.
+const LOOKED_AT_ASIDE: usize = 64 << 10;
+
 impl Limit {
     /// The msgpack bytes of a payload, checked: they hold no more values than are allowed, and no keys that collide. What
     /// the values will take is charged to the `budget`.
@@ -148,12 +157,14 @@ impl Limit {
         budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let body = bytes(py, payload, 0, len)?;
+        let encoded = body.as_bytes();
         if let Some(budget) = budget.filter(|budget| budget.counts(len)) {
-            let weight = weigh(body.as_bytes(), self.max_values, &self.weights).ok_or_else(|| self.exceeded(py))?;
+            let weight =
+                aside(py, len, || weigh(encoded, self.max_values, &self.weights)).ok_or_else(|| self.exceeded(py))?;
             if !budget.add(weight.bytes) {
                 return Err(self.too_much_memory(py));
             }
-        } else if self.may_exceed(len) && holds_more_than(body.as_bytes(), self.max_values) {
+        } else if self.may_exceed(len) && aside(py, len, || holds_more_than(encoded, self.max_values)) {
             return Err(self.exceeded(py));
         }
         if let Some(hashed) = &self.hashed {
