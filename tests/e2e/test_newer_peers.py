@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 import nearcall
+from nearcall import cli
 from nearcall.introspection import Introspection, MethodStatistics, Statistics
 from nearcall.service.describing import describe
 from nearcall.service.service import plan_of
@@ -349,3 +350,14 @@ class TestIntrospection:
         assert MethodStatistics.__struct_fields__[:10] == tuple(needed.split())
         assert len(Statistics.__struct_defaults__) >= len(Statistics.__struct_fields__) - 11
         assert len(MethodStatistics.__struct_defaults__) >= len(MethodStatistics.__struct_fields__) - 10
+
+    def test_top_says_what_to_do_where_a_field_has_another_name(
+        self, runtime_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        description = describe([plan_of(Served)], plan_of(Introspection))
+        fields = description["introspection"]["types"]["Statistics"]["fields"]
+        next(field for field in fields if field["name"] == "threads")["name"] = "workers"
+        with later_server("unix", runtime_dir, right, description) as url:
+            assert cli.main(["top", "--once", url]) == 1
+        assert "threads: int" in (said := capsys.readouterr().err)
+        assert "use the nearcall top of the server's own version" in said
