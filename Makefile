@@ -8,6 +8,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
 VERSIONS ?=
+COMMITS ?= HEAD~100
 WORKERS ?= 4
 FUZZ_SECONDS ?= 30
 SOAK_SECONDS ?= 1200
@@ -39,7 +40,7 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buffers concurrency early_ends http1_pool \
   lifecycle loops references sessions started streams task_turns topics)) tests/survival/test_stop.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-builds test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +61,9 @@ test-python: setup  ## run the Python tests, WORKERS (4) files at a time (ARGS="
 
 test-versions: tools-present  ## run the short tests on every Python that is promised and here (VERSIONS="3.10 3.13" chooses)
 	@$(PYTHON) tools/try_versions.py $(VERSIONS)
+
+test-builds: setup  ## call older builds of nearcall with this one, and the other way round (COMMITS="1a2b3c4 HEAD~50" says which)
+	@$(PY) tools/try_builds.py $(COMMITS) $(ARGS)
 
 # Of one version, whose environment is named with VENV=.
 test-short: $(STAMPS)/build

@@ -8,6 +8,8 @@ interceptors, which run in Python, they are around this service as around any ot
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from ._core import IntrospectionMethod
@@ -20,7 +22,11 @@ NAME = "nearcall.Introspection"
 
 
 class MethodStatistics(msgspec.Struct, frozen=True):
-    """What was counted of one method since measuring began."""
+    """What was counted of one method since measuring began. Fields are only ever added: a client leaves out those of a
+    newer server that it does not know.
+    """
+
+    __nearcall_open__: ClassVar[bool] = True
 
     method: str
     """``"Calculator.add"``."""
@@ -57,7 +63,11 @@ class MethodStatistics(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """What a server tells about itself."""
+    """What a server tells about itself. Fields are only ever added, each with a default for servers that do not tell
+    it.
+    """
+
+    __nearcall_open__: ClassVar[bool] = True
 
     pid: int
     """The process that answers."""

@@ -289,10 +289,10 @@ def test_unknown_bytes_beside_the_bells(target: Target, byte: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (frame(0), "a frame is of no known kind"),
-        (frame(13), "a frame is of no known kind"),
-        (frame(255), "a frame is of no known kind"),
-        (frame(CALL, flags=0x80), "a flag that this version does not know"),
+        (frame(0), "a frame is of a kind that its receiver does not know"),
+        (frame(13), "a frame is of a kind that its receiver does not know"),
+        (frame(255), "a frame is of a kind that its receiver does not know"),
+        (frame(CALL, flags=0x80), "a flag that its receiver does not know"),
         (frame(CALL, flags=1, payload=b"1234"), "a frame ends inside its deadline"),
         (frame(CALL, flags=2, payload=b"\xff\xff\xff\xff"), "metadata is longer than its frame"),
         (frame(CALL, flags=4, payload=b"\xff\xff\xff\xff"), "a frame has more than 65536 buffers"),

@@ -127,7 +127,6 @@ METHOD = ("services", 0, "methods", 0)
         ((*METHOD, "name"), "\x1b[2J", r"called '\\x1b\[2J'"),
         ((*METHOD, "name"), "x" * 5000, "characters more"),
         ((*METHOD, "name"), "shift", "two methods of Calculator are called 'shift'"),
-        ((*METHOD, "kind"), "telepathy", "of the kind 'telepathy'"),
         ((*METHOD, "kind"), "client_stream", "has no streaming parameter"),
         ((*METHOD, "parameters", 1, "name"), "a", "two parameters of Calculator.add are called 'a'"),
         ((*METHOD, "parameters", 1, "name"), "", "is called ''"),

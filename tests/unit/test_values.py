@@ -437,7 +437,6 @@ def test_damaged_extensions_are_refused_in_one_line(data: bytes, code: int) -> N
         ["numpy", ["|S0", b""]],
         ["numpy", ["<f8", b"1234567"]],
         ["numpy", ["|O", b"12345678"]],
-        ["builtins.eval", "1"],
         [["datetime"], 1],
     ],
     ids=str,
@@ -447,6 +446,12 @@ def test_hostile_objects_are_refused(content: Any) -> None:
     body = msgspec.msgpack.encode(msgspec.msgpack.Ext(7, msgspec.msgpack.encode(content)))
     with pytest.raises(RpcError, match="malformed value of extension type 7"):
         receive_value(plan, body, [])
+
+
+def test_no_name_finds_a_type_that_is_not_listed() -> None:
+    body = msgspec.msgpack.encode(msgspec.msgpack.Ext(7, msgspec.msgpack.encode(["builtins.eval", "1"])))
+    with pytest.raises(RpcError, match=r"a value of the type 'builtins\.eval', which its receiver does not know"):
+        receive_value(echo_of(Any).reply, body, [])
 
 
 def test_values_nested_too_deeply_are_refused() -> None:

@@ -221,7 +221,7 @@ impl FrameHead {
         let Some((head, rest)) = frame.split_first_chunk::<HEAD_LEN>() else {
             return Err(Malformed("a frame is shorter than its head"));
         };
-        let kind = Kind::from_byte(head[0]).ok_or(Malformed("a frame is of no known kind"))?;
+        let kind = Kind::from_byte(head[0]).ok_or(Malformed("a frame is of a kind that its receiver does not know"))?;
         let bits = head[1];
         let mut this = Self {
             kind,
@@ -235,7 +235,7 @@ impl FrameHead {
             return Ok((this, HEAD_LEN));
         }
         if bits & !flags::ALL != 0 {
-            return Err(Malformed("a frame has a flag that this version does not know"));
+            return Err(Malformed("a frame has a flag that its receiver does not know"));
         }
         if bits & !flags::PLAIN == flags::TARGET {
             // The usual call of an object: no other field.

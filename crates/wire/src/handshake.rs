@@ -14,6 +14,8 @@ use crate::shown::shown;
 pub const MAGIC: [u8; 4] = *b"NCAL";
 /// Version of frames and handshake. Both sides must agree.
 pub const PROTOCOL: u8 = 1;
+/// What a reject is called in its preamble, in every version.
+const REJECT: u8 = 3;
 /// Longest handshake message, bytes.
 pub const MAX_HANDSHAKE: usize = 16 << 20;
 
@@ -73,14 +75,21 @@ pub enum PreambleError {
     /// Not this protocol at all.
     #[error("the peer does not speak nearcall (its first bytes are {0})")]
     NotNearcall(String),
-    /// Another version of it.
-    #[error(
-        "the peer speaks version {0} of the nearcall protocol, this side version {PROTOCOL}; use the same nearcall on both"
-    )]
+    /// Another version of it. Whoever knows the roles says [more](versions_differ).
+    #[error("the peer speaks version {0} of the nearcall protocol, this side version {PROTOCOL}")]
     Version(u8),
     /// This version, but malformed.
     #[error("the peer's handshake is broken: {0}")]
     Broken(&'static str),
+}
+
+/// Why a client and a server of different versions cannot talk. Reads the same on both sides.
+#[must_use]
+pub fn versions_differ(client: u8, server: u8) -> String {
+    let older = if client < server { "client" } else { "server" };
+    format!(
+        "the client speaks version {client} of the nearcall protocol, and the server version {server}: update nearcall at the {older}"
+    )
 }
 
 impl Preamble {
@@ -93,7 +102,7 @@ impl Preamble {
         let (kind, len) = match self {
             Self::Hello(len) => (1, len),
             Self::Welcome(len) => (2, len),
-            Self::Reject(len) => (3, len),
+            Self::Reject(len) => (REJECT, len),
         };
         let mut out = [0; Self::LEN];
         out[..4].copy_from_slice(&MAGIC);
@@ -103,7 +112,8 @@ impl Preamble {
         out
     }
 
-    /// Reads a preamble. The version is checked before all fields that another version might change.
+    /// Reads a preamble. The version is checked before all fields that another version might change. A reject is the same
+    /// in every version, so that its reader learns why.
     ///
     /// # Errors
     /// [`PreambleError`] with a sentence for the user.
@@ -111,7 +121,7 @@ impl Preamble {
         if bytes[..4] != MAGIC {
             return Err(PreambleError::NotNearcall(format!("\"{}\"", bytes.escape_ascii())));
         }
-        if bytes[4] != PROTOCOL {
+        if bytes[4] != PROTOCOL && bytes[5] != REJECT {
             return Err(PreambleError::Version(bytes[4]));
         }
         let len = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize;
@@ -121,7 +131,7 @@ impl Preamble {
         match bytes[5] {
             1 => Ok(Self::Hello(len)),
             2 => Ok(Self::Welcome(len)),
-            3 => Ok(Self::Reject(len)),
+            REJECT => Ok(Self::Reject(len)),
             _ => Err(PreambleError::Broken("it is neither hello, welcome nor reject")),
         }
     }
@@ -189,5 +199,13 @@ mod tests {
         old[4] = 9;
         let error = Preamble::decode(&old).expect_err("other version");
         assert!(error.to_string().contains("version 9"), "{error}");
+        old[5] = REJECT;
+        assert_eq!(Preamble::decode(&old), Ok(Preamble::Reject(3)), "in any version");
+    }
+
+    #[test]
+    fn the_older_side_is_named() {
+        assert!(versions_differ(1, 2).ends_with("at the client"));
+        assert!(versions_differ(2, 1).ends_with("at the server"));
     }
 }

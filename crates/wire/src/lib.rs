@@ -23,7 +23,7 @@ mod values;
 
 pub use error::{CODE_NAMES, Failure};
 pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, flags};
-pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, PreambleError, Welcome};
+pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, PreambleError, Welcome, versions_differ};
 pub use hashed::{Hashed, Watch};
 pub use hashes::{KeyHash, KeyType};
 pub use malformed::Malformed;

@@ -70,10 +70,13 @@ def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]
     refuse_undescribed(options.url)
     try:
         client = nearcall.connect(options.url, Introspection, **client_options(options))
-    except FailedPrecondition:
+    except FailedPrecondition as different:
         with connected(options) as (_, description):
             if description.introspection is not msgspec.UNSET:
-                raise
+                # Between builds from before the service only grew (docs/adr/0094).
+                raise FailedPrecondition(
+                    f"{different.message}: use the nearcall top of the server's own version"
+                ) from None
         raise FailedPrecondition(
             f"the server at {options.url} cannot be watched: it is made with introspection=False, or an older nearcall"
         ) from None

@@ -18,9 +18,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from ..types.hints import describe_value
+from ..types.shown import shown
 from . import dtypes
 
-__all__ = ["EXTENSIONS", "Packed", "pack", "pack_plainly", "unpack"]
+__all__ = ["ENVELOPE", "EXTENSIONS", "OWN_EXTENSIONS", "Packed", "pack", "pack_plainly", "unknown", "unpack"]
 
 TUPLE: Final = 4
 SET: Final = 5
@@ -30,7 +31,10 @@ EXTENSIONS: Final = frozenset({TUPLE, SET, FROZENSET, OBJECT})
 """The msgpack extension types whose data is one msgpack value: see docs/protocol.md."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_OWN_EXTENSIONS: Final = range(-128, 32)
+ENVELOPE: Final = 3
+"""The extension type of an error's details with an exception or a traceback beside them (see docs/protocol.md)."""
+OWN_EXTENSIONS: Final = range(-128, 32)
+"""Those with a meaning, now or in a later version: no value of a user has one of them."""
 _ZONE = re.compile(r"[A-Za-z0-9_+\-]{1,32}(?:/[A-Za-z0-9_+\-]{1,32}){0,3}")
 
 
@@ -71,7 +75,7 @@ def pack(value: Any, other: Callable[[Any], Any] | None = None) -> Any:
     if kind is msgspec.Raw:
         return value
     if kind is msgspec.msgpack.Ext:
-        if value.code in _OWN_EXTENSIONS:
+        if value.code in OWN_EXTENSIONS:
             raise TypeError(f"an extension of type {value.code} cannot be sent: those below 32 have a meaning already")
         return value
     if (numpy := sys.modules.get("numpy")) is not None:
@@ -111,6 +115,15 @@ def _plain_subclass(value: Any) -> Any:
     return value  # the encoder's hook converts other values, or refuses them
 
 
+class UnknownToThisVersion(ValueError):
+    """A value of a type that this version of nearcall does not have."""
+
+
+def unknown(what: str) -> UnknownToThisVersion:
+    """The error for a value that a later version has sent. It reads the same on both sides."""
+    return UnknownToThisVersion(f"{what}, which its receiver does not know: the sender's nearcall is newer")
+
+
 def unpack(code: int, content: Any) -> Any:
     """The value that a decoded extension stands for.
 
@@ -120,10 +133,14 @@ def unpack(code: int, content: Any) -> Any:
     try:
         if code == OBJECT:
             name, inner = content
+            if isinstance(name, str) and name not in _READERS:
+                raise unknown(f"a value of the type '{shown(name, 80)}'")
             return _READERS[name](inner)
         if type(content) is list:
             kind: Any = {TUPLE: tuple, SET: set, FROZENSET: frozenset}[code]
             return kind(content)
+    except UnknownToThisVersion:
+        raise
     except Exception as problem:  # of any class: a peer chose the content
         raise ValueError(f"a malformed value of extension type {code}: {problem}") from None
     raise ValueError(f"a malformed value of extension type {code}")

@@ -25,6 +25,7 @@ __all__ = [
     "BYTEARRAY",
     "BYTES",
     "CODED",
+    "FORMS",
     "MEMORYVIEW",
     "NOTHING",
     "PARTS",
@@ -55,6 +56,7 @@ PARTS: Final = "parts"
 """The same, plus raw buffers beside the payload."""
 
 BUFFER_FORMS: Final = frozenset({BYTES, BYTEARRAY, MEMORYVIEW})
+FORMS: Final = BUFFER_FORMS | {NOTHING, CODED, PARTS}
 
 _BUFFER_SHAPES: dict[type, str] = {
     shapes.BytesType: BYTES,

@@ -14,13 +14,12 @@ from .._core import check_keys
 from ..errors import RpcError, error_class
 from ..status import StatusCode
 from ..types.shown import traceback_of
+from .anything import ENVELOPE
 from .hashed import ANYTHING
 from .msgpack.functions import decode_any, encode_plainly
 
 __all__ = ["describe_error", "make_error"]
 
-_ENVELOPE: Final = 3
-"""The msgpack extension type of details with an exception or a traceback beside them (see docs/protocol.md)."""
 _LONGEST_TEXT: Final = 16 * 1024
 """Characters of an exception's text; the core sends as many bytes."""
 _LONGEST_TRACEBACK: Final = 64 * 1024
@@ -43,7 +42,7 @@ def make_error(
     if details:
         try:
             value = _decoded(details)
-            if isinstance(value, msgspec.msgpack.Ext) and value.code == _ENVELOPE:
+            if isinstance(value, msgspec.msgpack.Ext) and value.code == ENVELOPE:
                 envelope = msgspec.convert(_decoded(bytes(value.data)), dict[str, Any])
                 value = envelope.get("details")
         except Exception:
@@ -131,7 +130,7 @@ def describe_error(
         envelope["traceback"] = text
     if not envelope.keys() - {"details"}:
         return code, message, bytes(envelope["details"]) if envelope else b""
-    return code, message, msgspec.msgpack.encode(msgspec.msgpack.Ext(_ENVELOPE, msgspec.msgpack.encode(envelope)))
+    return code, message, msgspec.msgpack.encode(msgspec.msgpack.Ext(ENVELOPE, msgspec.msgpack.encode(envelope)))
 
 
 def _described(error: BaseException, name: str) -> dict[str, Any]:

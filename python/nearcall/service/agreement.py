@@ -13,13 +13,13 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 import msgspec
 
 from ..codec.msgpack.watching import watch_named, watch_received, watch_sent
-from ..codec.protocol import BUFFER_FORMS, CODED, PARTS, Parts
+from ..codec.protocol import BUFFER_FORMS, CODED, FORMS, PARTS, Parts
 from ..errors import FailedPrecondition, RpcError, Unimplemented
 from ..types.differences import Types, differences
 from ..types.fields import Finder, UnknownField, field_finder
 from .describing import method_info
 from .description import Description, MethodInfo, Numbered, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
-from .plan import BIDI_STREAM, SERVER_STREAM, MethodPlan, ServicePlan
+from .plan import BIDI_STREAM, KINDS, SERVER_STREAM, MethodPlan, ServicePlan
 
 __all__ = [
     "MALFORMED",
@@ -138,6 +138,10 @@ def method_findings(
 ) -> Iterator[Finding]:
     """The differences between two declarations of a method that calls could meet."""
     name = f"{service}.{client.name}"
+    if server.kind not in KINDS:
+        text = f"{sides.server} {name} is of a kind that only a newer nearcall knows, {server.kind}"
+        yield Finding(name, text, True, "client")
+        return
     if client.kind != server.kind:
         text = f"{sides.client} {name} is {_article(client.kind)} but {sides.server} is {_article(server.kind)}"
         yield Finding(name, text, True, "client")
@@ -188,6 +192,9 @@ def _differences(
     """For each difference, a text to follow both types' names, and whether every value meets it. ``bare``: the value is
     sent by itself, so both sides must agree on its form.
     """
+    if unknown := {sent.form, expected.form} - FORMS:
+        yield f" (in a form that only a newer nearcall knows, {unknown.pop()})", True
+        return
     if bare and _wire_form(sent.form) != _wire_form(expected.form):
         is_buffer = BUFFER_FORMS & {sent.form, expected.form}
         yield " (one is a bare buffer and the other is not)" if is_buffer else "", True

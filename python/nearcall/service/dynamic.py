@@ -27,7 +27,7 @@ from ..types.guards import is_dict, is_list
 from ..types.shown import shown
 from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from .making import make_method
-from .plan import BIDI_STREAM, SERVER_STREAM, MethodPlan, ServicePlan, Slot
+from .plan import BIDI_STREAM, KINDS, SERVER_STREAM, UNARY, MethodPlan, ServicePlan, Slot
 
 __all__ = ["DescribedService", "described_services"]
 
@@ -224,7 +224,9 @@ def _dynamic_method(service: str, method: MethodInfo, known: _Known) -> MethodPl
         for parameter in method.parameters
     ]
     stream = None
-    if method.stream is not None:
+    # A method of a later version's kind is made as if it were unary: it is compared with the server's, and refused.
+    kind = method.kind if method.kind in KINDS else UNARY
+    if method.stream is not None and kind != UNARY:
         item = method.stream
         slots.insert(min(max(item.position, 0), len(slots)), Slot(item.name, item.by_position, item.by_name, True))
         stream = ParameterType(item.name, _described_type(item, known), True, ...)
@@ -235,13 +237,13 @@ def _dynamic_method(service: str, method: MethodInfo, known: _Known) -> MethodPl
         ),
         stream=stream,
         result=_described_type(method.returns, known),
-        streams_out=method.kind in (SERVER_STREAM, BIDI_STREAM),
+        streams_out=kind in (SERVER_STREAM, BIDI_STREAM),
         doc=method.doc,
     )
     return make_method(
         service,
         types,
-        kind=method.kind,
+        kind=kind,
         slots=slots,
         signature=shown(method.signature),
         idempotent=method.idempotent,

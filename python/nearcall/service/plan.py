@@ -21,6 +21,7 @@ from .depends import Dependency
 __all__ = [
     "BIDI_STREAM",
     "CLIENT_STREAM",
+    "KINDS",
     "ONEWAY",
     "SERVER_STREAM",
     "UNARY",
@@ -38,6 +39,7 @@ SERVER_STREAM: Final = "server_stream"
 CLIENT_STREAM: Final = "client_stream"
 BIDI_STREAM: Final = "bidi_stream"
 ONEWAY: Final = "oneway"
+KINDS: Final = frozenset({UNARY, ONEWAY, SERVER_STREAM, CLIENT_STREAM, BIDI_STREAM})
 
 
 class ValuePlan(msgspec.Struct, frozen=True, eq=False):

@@ -1,6 +1,7 @@
 """Reads and checks a description that arrived: a server may send anything, and may mean harm.
 
-Whatever a later version of nearcall may add is accepted: unknown fields, and schemas of an unknown kind.
+Whatever a later version of nearcall may add is accepted: unknown fields, and methods and schemas of an unknown kind.
+Only calls of such a method are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..errors import FailedPrecondition
 from ..types.guards import is_list
 from ..types.shown import shown
 from .description import VERSION, Description, MethodInfo, ParameterInfo, StreamInfo
-from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
+from .plan import BIDI_STREAM, CLIENT_STREAM, KINDS
 
 __all__ = ["Malformed", "check_limits", "read_description", "read_of_server"]
 
@@ -34,7 +35,6 @@ LONGEST_NAME = 1000
 DEEPEST = 64
 """How deep lists and objects of a description may lie in each other."""
 
-_KINDS = frozenset({UNARY, ONEWAY, SERVER_STREAM, CLIENT_STREAM, BIDI_STREAM})
 _STREAMING = frozenset({CLIENT_STREAM, BIDI_STREAM})
 
 
@@ -56,7 +56,8 @@ def read_description(data: Mapping[str, Any] | bytes) -> Description:
         version = data.get("nearcall")
         if isinstance(version, int) and VERSION < version < 1 << 32:
             raise FailedPrecondition(
-                f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: update it"
+                f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: "
+                "update the client"
             )
         read = msgspec.convert(data, Description)
         _check(read)
@@ -145,9 +146,7 @@ def _check_method(service: str, method: MethodInfo) -> None:
     if not method.name.isidentifier() or method.name.startswith("_") or len(method.name) > LONGEST_NAME:
         raise Malformed(f"a method of {service} is called '{shown(method.name, 80)}', which none can be")
     where = f"{service}.{method.name}"
-    if method.kind not in _KINDS:
-        raise Malformed(f"{where} is of the kind '{shown(method.kind, 80)}', which is none")
-    if (method.kind in _STREAMING) != (method.stream is not None):
+    if method.kind in KINDS and (method.kind in _STREAMING) != (method.stream is not None):
         raise Malformed(f"{where} is {method.kind} and has {'a' if method.stream else 'no'} streaming parameter")
     named: list[ParameterInfo | StreamInfo] = [*method.parameters]
     if method.stream is not None:

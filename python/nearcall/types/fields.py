@@ -84,7 +84,8 @@ class _Search:
                 return False  # in another layout, which the decoder refuses
             seen.add(pair)
             known = {field["name"] for field in described.get("fields", ())}
-            if described.get("layout") == "map" and (writer is None or any(name not in known for name in writer)):
+            leaves_out = described.get("layout") != "map" or described.get("open")
+            if not leaves_out and (writer is None or any(name not in known for name in writer)):
                 return True
             return any(
                 self.possible(_type_of(writer, field["name"]), field["type"], seen)
@@ -135,7 +136,7 @@ class _Search:
                 found = self.find(item, _type_of(writer, key), field["type"], f"{path}.{key}")
                 if found:
                     return found
-            elif not (tag and key == tag[0]):
+            elif not (described.get("open") or (tag and key == tag[0])):
                 known = (writer or {}).get(key)
                 if known is None or not _is_default(item, known):
                     type_name = None if known is None else show(known["type"])

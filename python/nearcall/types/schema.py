@@ -14,7 +14,7 @@ looks on the wire and leaves out whatever does not matter there, such as a datac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import inspect as shapes
@@ -22,7 +22,7 @@ from msgspec import inspect as shapes
 from .declared import name_of, service_class
 from .hints import type_name
 
-__all__ = ["SchemaBuilder", "show"]
+__all__ = ["OPEN", "SchemaBuilder", "show"]
 
 _MOST_SHOWN = 200
 """Parts of a schema that are shown; a peer's may have many thousands."""
@@ -46,6 +46,12 @@ _PLAIN: dict[type, str] = {
     shapes.RawType: "any",
     shapes.ExtType: "ext",
 }
+
+
+OPEN: Final = "__nearcall_open__"
+"""Set to true on a class with fields whose readers leave out fields that they do not know. For what only grows, and
+whose values are looked at and not sent on.
+"""
 
 
 class SchemaBuilder:
@@ -103,6 +109,8 @@ class SchemaBuilder:
             self.types[name]["tag"] = [shape.tag_field, shape.tag]
         if getattr(shape, "forbid_unknown_fields", False):
             self.types[name]["closed"] = True
+        if getattr(shape.cls, OPEN, False):
+            self.types[name]["open"] = True
         return name
 
 
@@ -141,7 +149,9 @@ def _show(schema: Any, left: list[int]) -> str:
         return " | ".join(_shown(inner, left))
     if kind == "values":
         return f"Literal[{', '.join(_shown(inner, left, repr))}]"
-    return f"NDArray[{inner}]" if inner else "ndarray"
+    if kind == "array":
+        return f"NDArray[{inner}]" if inner else "ndarray"
+    return f"{kind}[...]"  # a later version's
 
 
 def _shown(parts: list[Any], left: list[int], how: Callable[[Any], str] | None = None) -> Iterator[str]:

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::clock::is_past;
 use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Room, Sent};
-use nearcall_wire::{Failure, Kind, Malformed, flags};
+use nearcall_wire::{Failure, Kind, Malformed, flags, shown};
 
 use super::connection::{Connection, Inner, NoEvent};
 use super::leadership::Lead;
@@ -299,6 +299,10 @@ impl Inner {
             Kind::Release => return Err(Malformed("a release frame belongs to no call")),
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
             // Calls under way go on; the server ends the connection after the last of them.
+            Kind::GoAway if !event.payload.is_empty() => {
+                let why = String::from_utf8_lossy(event.payload.inline().unwrap_or_default()).into_owned();
+                self.end_with(&self.sent_away(&why), Unbegun::These(&[]));
+            }
             Kind::GoAway => {
                 self.parted.get_or_init(Instant::now);
                 self.going_away.store(true, Ordering::Relaxed);
@@ -381,6 +385,11 @@ impl Inner {
     /// The server stopped in good order.
     pub(super) fn stopped(&self) -> Failure {
         Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.name))
+    }
+
+    /// The server could not read what came from here, and said why.
+    fn sent_away(&self, why: &str) -> Failure {
+        Failure::new(Failure::INTERNAL, format!("the server at {} ended the connection: {}", self.name, shown(why)))
     }
 
     fn failure_of(&self, error: &LinkError) -> Failure {

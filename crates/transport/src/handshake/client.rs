@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use nearcall_http::{Asks, Broken, Code, Event};
 use nearcall_ring::Segment;
-use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
+use nearcall_wire::{Hello, Limits, PROTOCOL, Preamble, PreambleError, Welcome, shown, versions_differ};
 use rustix::event::PollFlags;
 use rustix::net::sockopt;
 
@@ -340,7 +340,12 @@ async fn shake_hands(
         return Err(ConnectError::Mismatch(other));
     }
     pace.receive_exactly(wire, rest).await.map_err(failed)?;
-    let preamble = Preamble::decode(&preamble).map_err(|error| mismatch(error.to_string()))?;
+    let preamble = Preamble::decode(&preamble).map_err(|error| {
+        mismatch(match error {
+            PreambleError::Version(theirs) => versions_differ(PROTOCOL, theirs),
+            error => error.to_string(),
+        })
+    })?;
     let (Preamble::Hello(len) | Preamble::Welcome(len) | Preamble::Reject(len)) = preamble;
     let mut body = vec![0; len];
     pace.receive_exactly(wire, &mut body).await.map_err(failed)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use nearcall_http::{Code, refusal, refusal_of_http1};
 use nearcall_platform::sys::{self, Received};
 use nearcall_ring::Segment;
-use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
+use nearcall_wire::{Hello, MAGIC, PROTOCOL, Preamble, PreambleError, Welcome, versions_differ};
 use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 
@@ -380,6 +380,7 @@ impl Handshake {
                 "nearcall's own protocol is spoken here, and not HTTP; for browsers and curl serve {}://",
                 self.http()
             ))),
+            Err(PreambleError::Version(theirs)) => Err(Some(versions_differ(theirs, PROTOCOL))),
             Err(error) => Err(Some(error.to_string())),
         }
     }

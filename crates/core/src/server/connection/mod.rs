@@ -298,6 +298,20 @@ impl ServerConnection {
         }
     }
 
+    /// Tells the client that it broke the protocol, and how: to its caller a connection that just ends looks like a
+    /// server that died. Without a guarantee, because the client may not read.
+    pub(in crate::server) fn say_why(&self, error: &LinkError) {
+        // HTTP has errors of its own, which its link has sent. A client's own server answers nobody's calls.
+        if let LinkError::Broken(why) = error
+            && !self.is_own_clients()
+            && !self.link.takes_last_calls()
+        {
+            let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(why.as_bytes()));
+            let _ = self.link.send(CallKey { number: 0, side: self.side }, &goodbye, Room::Later);
+            let _ = self.link.release();
+        }
+    }
+
     /// The client is gone: nothing is sent to it any more.
     pub(in crate::server) fn close(&self) {
         self.session.note_gone();

@@ -318,6 +318,7 @@ impl Reactor {
             self.note_connections();
         }
         connection.tell_end(error);
+        connection.say_why(error);
         connection.lose(error);
         client.die();
         self.tell_if_deserted();
