@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_core::fault::contained;
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::Request;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -219,7 +220,14 @@ impl HandlerTurn {
         }
         let request = Bound::new(py, LoopRequest::new(Arc::clone(call)))?;
         let context = Entered::copy(py)?;
-        let awaited = self.run_in(py, call, &request, &context);
+        let ran = contained(|| self.run_in(py, call, &request, &context));
+        let awaited = ran.unwrap_or_else(|fault| {
+            // The other calls that the turn would have run must not wait for ever, nor this one's caller.
+            self.of.core.tell(&fault);
+            call.request.fail(&Request::fault());
+            call.forget(py);
+            Ok(None)
+        });
         if !matches!(awaited, Ok(Some(_))) {
             drop(context);
             // SAFETY: attached, and the object is alive.

@@ -6,6 +6,7 @@ use nearcall_core::client::Connection as Caller;
 use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection};
 use nearcall_core::{Export, Failure, Incoming, LinkError};
 use pyo3::exceptions::PyOSError;
+use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -47,7 +48,8 @@ pub(crate) fn describe_for(py: Python<'_>, method: &Method, call: Call, error: &
     // With its traceback, which `value` alone may lack.
     let exception = error.clone_ref(py).into_value(py);
     let described = Bound::new(py, call).and_then(|call| describe.bind(py).run([exception.bind(py).as_any(), &call]));
-    failure_of(error, described)
+    // In a thread such an exception becomes a panic again, and never gets here.
+    if error.is_instance_of::<PanicException>(py) { Request::fault() } else { failure_of(error, described) }
 }
 
 /// Decodes a request's arguments.

@@ -305,11 +305,11 @@ impl Server {
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
             Work::Session(event) => {
-                self.sessions.run_hook(py, event);
+                self.core.contain(|| self.sessions.run_hook(py, event));
                 worker.finish(None);
             }
             Work::Release(release) => {
-                self.release(py, release);
+                self.core.contain(|| self.release(py, release));
                 worker.finish(None);
             }
         }
@@ -350,10 +350,9 @@ impl Server {
     #[inline]
     fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Box<Request>) {
         let turn = request.oneway_turn();
-        self.handle(py, request);
-        let mut next = worker.finish(turn.as_ref());
+        let mut next = Some(request);
         while let Some(request) = next {
-            self.handle(py, request);
+            self.core.contain(|| self.handle(py, request));
             next = worker.finish(turn.as_ref());
         }
     }
