@@ -25,6 +25,8 @@ pub(crate) struct Chosen {
     pub(crate) broken: Mutex<bool>,
     /// The client is gone: the next read fails.
     pub(crate) gone: Mutex<bool>,
+    /// What was sent before the client hung up may still be something to do.
+    pub(crate) leaves_work: Mutex<bool>,
     /// What panics.
     pub(crate) faulty: Mutex<Faulty>,
 }
@@ -52,6 +54,7 @@ impl Chosen {
             queued: Mutex::default(),
             broken: Mutex::default(),
             gone: Mutex::default(),
+            leaves_work: Mutex::new(true),
             faulty: Mutex::default(),
         })
     }
@@ -104,6 +107,10 @@ impl Link for Chosen {
 
     fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    fn leaves_work(&self) -> bool {
+        *self.leaves_work.lock()
     }
 
     fn is_memory(&self) -> bool {

@@ -414,6 +414,12 @@ impl Reactor {
                 client.connection.link.stop_sending();
                 // The poller has no more news of the connection.
                 let _ = epoll::delete(&*self.shared.poller, client.connection.link.fd());
+                if !client.connection.link.leaves_work() {
+                    // To read on would only be work: a body may be long, and take much longer to decompress.
+                    self.unlist(&client);
+                    self.drop_client(&client, &LinkError::Closed);
+                    return;
+                }
             }
             flush(&client, &mut self.resumable);
             if !client.listed.swap(true, Ordering::Relaxed) {

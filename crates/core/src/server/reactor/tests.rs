@@ -383,6 +383,22 @@ fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     assert!(scene.server.take_release().is_some());
 }
 
+/// Its frames may be long, and take much longer to decompress.
+#[test]
+fn of_a_client_that_has_hung_up_and_leaves_no_work_nothing_is_read() {
+    for leaves_work in [true, false] {
+        let scene = Scene::quiet();
+        *scene.link.leaves_work.lock() = leaves_work;
+        scene.link.frames.lock().push_back(call(7));
+        *scene.link.gone.lock() = true;
+        let mut reactor = scene.server.reactor.lock();
+        reactor.handle(TOKEN, true);
+        assert_eq!(number(reactor.poll()), None, "nobody waits for the answer");
+        assert!(scene.client.connection.is_dead());
+        assert_eq!(scene.link.frames.lock().is_empty(), leaves_work);
+    }
+}
+
 /// A fault is whatever panics. The client that it concerns must not wait for ever, and nobody else.
 #[test]
 fn a_fault_over_what_a_client_sends_costs_that_client_its_connection() {
