@@ -64,7 +64,7 @@ pub(crate) fn arguments<'py>(
     let (connection, named) = (request.connection(), request.is_named());
     let budget = request.values.of(connection);
     let decode = |event: &mut Incoming| method.arguments.decode(py, event, named, budget);
-    if !method.arguments.references {
+    if !method.arguments.references() {
         return decode(&mut event);
     }
     decoding(true, &caller(py, core, connection)?, calling, &mut event, decode)
@@ -79,7 +79,7 @@ pub(crate) fn encode_reply<'py>(
     connection: &Arc<ServerConnection>,
     value: Bound<'py, PyAny>,
 ) -> PyResult<Encoded<'py>> {
-    if !method.reply.references {
+    if !method.reply.references() {
         return method.reply.encode(value);
     }
     let caller = caller(value.py(), core, connection)?;
@@ -177,7 +177,7 @@ pub(crate) fn decode_item(
             call.values().clear();
             let budget = Some(call.values().of(call.connection()));
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            if !value.references {
+            if !value.references() {
                 return value.decode(py, &mut item, budget).map(Some);
             }
             let caller = caller(py, core, call.connection())?;
