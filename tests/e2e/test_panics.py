@@ -16,8 +16,6 @@ from nearcall.server import methods
 from .test_introspection import until
 
 
-
-
 @nearcall.service
 class Totals:
     def total(self, numbers: Iterator[int]) -> int:

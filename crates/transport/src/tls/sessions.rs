@@ -61,7 +61,7 @@ impl ClientSessionStore for Sessions {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use crate::sync::{AtomicBool, Ordering};
 
     use super::*;
 
