@@ -50,6 +50,7 @@ __all__ = [
     "Topic",
     "Unary",
     "View",
+    "Watch",
     "Watched",
     "check_keys",
     "confine",

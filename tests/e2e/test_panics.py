@@ -40,8 +40,14 @@ class Faulty:
     def __getattr__(self, name: str) -> Any:
         return getattr(nearcall._core, name)
 
-    def Method(self, plan: Any, **options: Any) -> Any:  # noqa: N802 - the name of a type
+    def Method(self, plan: Any, **options: Any) -> Any:
         return nearcall._core.Method(msgspec.structs.replace(plan, request_item=None), **options)
+
+
+def call(calc: Any, method: str) -> None:
+    result = getattr(calc, method)(iter([1, 2]))
+    if method == "held":
+        list(result)
 
 
 @pytest.fixture
@@ -64,8 +70,7 @@ def test_the_call_ends_with_words_and_the_others_go_on(
         # More often than there are threads that stand by.
         for number in range(8):
             with nearcall.timeout(10), pytest.raises(nearcall.RpcError) as raised:
-                result = getattr(calc, method)(iter([1, 2]))
-                list(result) if method == "held" else None
+                call(calc, method)
             assert raised.value.code == StatusCode.INTERNAL, raised.value
             assert calc.double(number) == other.double(number) == 2 * number
             assert calc.double_in_loop(number) == 2 * number
