@@ -50,6 +50,7 @@ __all__ = [
     "Topic",
     "Unary",
     "View",
+    "Watch",
     "Watched",
     "check_keys",
     "confine",
@@ -930,10 +931,9 @@ class Server:
     def changed(self) -> list[int]:
         """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
 
-    def next_for_loop(self, runner: _Runner, may_spin: bool) -> HandlerTurn | bool:
-        """A turn that begins with the next request of that loop, for a task. ``True``: there is none, ask again when
-        ``poll_fileno`` is readable; ``False``: when ``loop_fileno`` is. With ``may_spin``, for when nothing else is
-        under way, it may take 100 µs.
+    def next_for_loop(self, runner: _Runner, may_spin: bool) -> HandlerTurn | Watch:
+        """A turn that begins with the next request of that loop, for a task. If there is none, where to hear of the
+        next one. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
         """
 
 @final
@@ -967,8 +967,8 @@ class RequestStream:
 class _Runner(Protocol):
     """What a turn needs of the loop's part in Python. All of it is called in the loop's thread."""
 
-    def turned(self, listen: bool | None, waits: bool) -> None:
-        """The turn has made its first step: it is over, or a handler ``waits``. ``listen`` is as from
+    def turned(self, watch: Watch | None, waits: bool) -> None:
+        """The turn has made its first step: it is over, or a handler ``waits``. ``watch`` is as from
         ``next_for_loop``, if that found no further request; ``None``: there may be one, for another turn.
         """
 
@@ -980,6 +980,15 @@ class _Runner(Protocol):
 
     def awaited(self, work: Awaitable[object]) -> Coroutine[Any, Any, object]:
         """A coroutine of something else that can be awaited."""
+
+@final
+class Watch:
+    """Where an event loop hears of the next request."""
+
+    CONNECTIONS: Watch
+    """At ``Server.poll_fileno``: the loop receives."""
+    QUEUE: Watch
+    """At ``Server.loop_fileno``: a worker receives, and tells the loop."""
 
 @final
 class HandlerTurn(Coroutine[Any, Any, None]):

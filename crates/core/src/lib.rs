@@ -5,6 +5,8 @@
 //!
 //! Neither knows what a payload means, and neither owns a thread: they run in the threads of their callers.
 
+#[cfg(test)]
+mod chosen_link;
 pub mod client;
 mod exports;
 mod flow;
@@ -15,6 +17,7 @@ mod sync;
 pub use exports::{Export, Identity, Methods, Object};
 pub use given::{given_in, left_over};
 pub use nearcall_platform::clock::{is_past, seconds_left};
+pub use nearcall_platform::fault;
 pub use nearcall_platform::lifeline::{die_with_starter, end_with};
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;

@@ -1,6 +1,7 @@
 //! The operating system's services, in one place. Every other crate may use this one, and it knows none of them.
 //!
 //! - [`lock`]: locks and conditions that survive a fork;
+//! - [`fault`]: panics, contained where they belong to one client or call;
 //! - [`fork`]: whether this process is still the one that made something, and what only that may use;
 //! - [`per_process`]: values that threads share, and that a forked child makes anew;
 //! - [`inheritance`]: descriptors that forked children must not hold;
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod closing;
 pub mod cpu;
 pub mod descriptors;
+pub mod fault;
 pub mod fork;
 pub mod inheritance;
 pub mod lifeline;

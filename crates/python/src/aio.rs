@@ -173,7 +173,7 @@ impl PendingCall {
         let method = successor.as_ref().unwrap_or(&call.method).get();
         let (args, kwargs) = &arguments;
         let encode = || method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
-        let mut encoded = encoding(method.arguments.references, &core, &call.calling, encode)?;
+        let mut encoded = encoding(method.arguments.references(), &core, &call.calling, encode)?;
         let metadata = counted(surroundings.metadata(py)?, self.tally);
         let compression = surroundings.compression(py)?;
         // This call may end without suspending while other calls go on waiting: `on_idle` must run for those.
@@ -182,7 +182,7 @@ impl PendingCall {
             let mut request = call.calling.request(method, body, encoded.flags(), surroundings.micros(), metadata);
             (request.compress, request.encoding) = compression;
             core.stay_awake();
-            let (references, given) = (method.reply.references, encoded.given());
+            let (references, given) = (method.reply.references(), encoded.given());
             core.begin(&request, Expected { in_loop: true, references, given })
         });
         let id = match begun {
@@ -223,7 +223,7 @@ impl PendingCall {
         if event.head.kind == Kind::Reply {
             call.calling.succeeded();
             let decode = |event: &mut Incoming| method.reply.decode(py, event, None);
-            let value = decoding(method.reply.references, &sent.core, &call.calling, &mut event, decode)?;
+            let value = decoding(method.reply.references(), &sent.core, &call.calling, &mut event, decode)?;
             return Ok(Step::Returns(value.into_bound(py)));
         }
         let mut tally = self.tally;

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_core::fault::contained;
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::Request;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -20,7 +21,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 use crate::callback::Callback;
 use crate::coroutine::{Step, thrown};
 use crate::deadline::surround;
-use crate::loop_server::{InLoop, LoopCall, LoopRequest};
+use crate::loop_server::{InLoop, LoopCall, LoopRequest, Next, Watch};
 use crate::plan::Kind;
 
 /// `asyncio.current_task`, `asyncio.Task`, `asyncio.CancelledError` and `weakref.getweakrefcount`.
@@ -66,8 +67,8 @@ enum State {
 enum Ran<'py> {
     /// A handler waits for this object.
     Waits(Bound<'py, PyAny>),
-    /// There are no more requests. Whether the loop is to watch the connections.
-    All(bool),
+    /// There are no more requests. What the loop is to watch.
+    All(Watch),
     /// There may be more requests, for another turn.
     Enough,
 }
@@ -179,8 +180,8 @@ impl HandlerTurn {
         if !matches!(ran, Ok(Ran::Waits(_))) {
             drop(self.replace(State::Over));
         }
-        let listen = if let Ok(Ran::All(listen)) = ran { Some(listen) } else { None };
-        self.tell(py, listen, matches!(ran, Ok(Ran::Waits(_))))?;
+        let watch = if let Ok(Ran::All(watch)) = ran { Some(watch) } else { None };
+        self.tell(py, watch, matches!(ran, Ok(Ran::Waits(_))))?;
         Ok(match ran? {
             Ran::Waits(awaited) => Step::Yields(awaited),
             Ran::All(_) | Ran::Enough => Step::Returns(py.None().into_bound(py)),
@@ -198,17 +199,17 @@ impl HandlerTurn {
                 return Ok(Ran::Enough);
             }
             match self.of.next(py, self.may_spin) {
-                Ok(next) => call = LoopCall::new(Arc::clone(&self.of), next),
-                Err(listen) => return Ok(Ran::All(listen)),
+                Next::Request(next) => call = LoopCall::new(Arc::clone(&self.of), next),
+                Next::Watch(watch) => return Ok(Ran::All(watch)),
             }
         }
     }
 
-    /// Tells the loop how to watch for the next request, or to look for one at once if `listen` is `None`, and whether
+    /// Tells the loop how to watch for the next request, or to look for one at once if `watch` is `None`, and whether
     /// a handler waits.
-    fn tell(&self, py: Python<'_>, listen: Option<bool>, waits: bool) -> PyResult<()> {
-        let (listen, waits) = (listen.into_pyobject(py)?, PyBool::new(py, waits));
-        self.runner.bind(py).run_method(intern!(py, "turned"), [&listen, waits.as_any()]).map(drop)
+    fn tell(&self, py: Python<'_>, watch: Option<Watch>, waits: bool) -> PyResult<()> {
+        let (watch, waits) = (watch.into_pyobject(py)?, PyBool::new(py, waits));
+        self.runner.bind(py).run_method(intern!(py, "turned"), [&watch, waits.as_any()]).map(drop)
     }
 
     /// Runs a handler's first step. If the handler waits, returns for what, and the turn belongs to the handler.
@@ -219,7 +220,14 @@ impl HandlerTurn {
         }
         let request = Bound::new(py, LoopRequest::new(Arc::clone(call)))?;
         let context = Entered::copy(py)?;
-        let awaited = self.run_in(py, call, &request, &context);
+        let ran = contained(|| self.run_in(py, call, &request, &context));
+        let awaited = ran.unwrap_or_else(|fault| {
+            // The other calls that the turn would have run must not wait for ever, nor this one's caller.
+            self.of.core.tell(&fault);
+            call.request.fail(&Request::fault());
+            call.forget(py);
+            Ok(None)
+        });
         if !matches!(awaited, Ok(Some(_))) {
             drop(context);
             // SAFETY: attached, and the object is alive.

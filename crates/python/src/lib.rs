@@ -86,7 +86,7 @@ mod _core {
     #[pymodule_export]
     use super::listeners::{Listeners, die_with_starter, end_with};
     #[pymodule_export]
-    use super::loop_server::LoopRequest;
+    use super::loop_server::{LoopRequest, Watch};
     #[pymodule_export]
     use super::named::named_servers;
     #[pymodule_export]

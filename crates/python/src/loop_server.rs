@@ -28,16 +28,33 @@ pub(crate) struct InLoop {
     pub(crate) calling: Calling,
 }
 
+/// Where the event loop hears of the next request.
+#[pyclass(frozen, eq, eq_int, from_py_object, module = "nearcall._core")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// At the descriptor of `poll_fileno`: the loop receives.
+    #[pyo3(name = "CONNECTIONS")]
+    Connections,
+    /// At the descriptor of `loop_fileno`: a worker receives, and tells the loop.
+    #[pyo3(name = "QUEUE")]
+    Queue,
+}
+
+/// What is next for the event loop.
+pub(crate) enum Next {
+    Request(Box<Request>),
+    Watch(Watch),
+}
+
 impl InLoop {
-    /// The next request for the event loop. If there is none, `Err` says whether the loop is to watch the connections.
-    /// `may_spin`: the loop has nothing else under way.
-    pub(crate) fn next(&self, py: Python<'_>, may_spin: bool) -> Result<Box<Request>, bool> {
+    /// What is next for the event loop. `may_spin`: the loop has nothing else under way.
+    pub(crate) fn next(&self, py: Python<'_>, may_spin: bool) -> Next {
         let mut next = self.core.next_for_loop(may_spin);
         loop {
             next = match next {
-                ForLoop::Request(request) => return Ok(request),
-                ForLoop::Listen => return Err(true),
-                ForLoop::Elsewhere => return Err(false),
+                ForLoop::Request(request) => return Next::Request(request),
+                ForLoop::Listen => return Next::Watch(Watch::Connections),
+                ForLoop::Elsewhere => return Next::Watch(Watch::Queue),
                 ForLoop::Spin => detach(py, || self.core.spin_for_loop()),
             }
         }
@@ -139,7 +156,7 @@ impl LoopCall {
 impl Drop for LoopCall {
     fn drop(&mut self) {
         let unread = self.event.get_mut().take();
-        if let Some(unread) = unread.filter(|_| self.served().arguments.references) {
+        if let Some(unread) = unread.filter(|_| self.served().arguments.references()) {
             self.request.connection().release_given(&given_in(&unread.head, &unread.payload));
         }
     }

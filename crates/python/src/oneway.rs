@@ -108,7 +108,7 @@ impl Oneway {
             let successor = self.method.get().successor(py);
             let method = successor.as_ref().unwrap_or(&self.method).get();
             let encode = || method.encode_call(args, kwargs);
-            let mut encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
+            let mut encoded = match encoding(method.arguments.references(), core, &self.calling, encode) {
                 Ok(encoded) => encoded,
                 // An event loop notices by itself that a server is gone.
                 Err(refusal) if self.for_loop => return Err(refusal),

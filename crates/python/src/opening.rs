@@ -39,7 +39,7 @@ pub(crate) fn begin_stream(
             core
         };
         let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
-        let references = method.get().arguments.references;
+        let references = method.get().arguments.references();
         let mut encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
             Ok(encoded) => encoded,
             // An event loop notices by itself that a server is gone.
@@ -86,7 +86,7 @@ fn begin(
     in_loop: bool,
     given: &[NonZeroU64],
 ) -> Result<CallId, Failure> {
-    core.begin(request, Expected { in_loop, references: method.reply.references, given })
+    core.begin(request, Expected { in_loop, references: method.reply.references(), given })
 }
 
 /// A call that is begun once more.

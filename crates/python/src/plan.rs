@@ -104,16 +104,19 @@ pub(crate) struct Value {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
-    /// The value may hold references to objects.
-    pub(crate) references: bool,
 }
 
 impl Value {
+    /// Whether the value may hold references to objects.
+    #[inline]
+    pub(crate) fn references(&self) -> bool {
+        self.limit.references
+    }
+
     fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
         let coding = plan.getattr("coding")?;
         Ok(Self {
             limit: Limit::read(&coding, method, max_values)?,
-            references: coding.getattr("references")?.extract()?,
             form: Form::parse(coding.getattr("form")?.cast::<PyString>()?.to_str()?)?,
             encode: Encoder::of(coding.getattr("encode")?),
             decode: Decoder::of(coding.getattr("decode")?),
@@ -145,11 +148,15 @@ pub(crate) struct Arguments {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
-    /// The arguments may hold references to objects.
-    pub(crate) references: bool,
 }
 
 impl Arguments {
+    /// Whether the arguments may hold references to objects.
+    #[inline]
+    pub(crate) fn references(&self) -> bool {
+        self.limit.references
+    }
+
     fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
         let coding = plan.getattr("coding")?;
         let forms: Vec<String> = coding.getattr("forms")?.extract()?;
@@ -161,7 +168,6 @@ impl Arguments {
             parts: forms.contains(&Form::Parts),
             forms,
             limit: Limit::read(&coding, method, max_values)?,
-            references: coding.getattr("references")?.extract()?,
             encode: Encoder::of(coding.getattr("encode")?),
             decode: Decoder::of(coding.getattr("decode")?),
             encode_named: plan.getattr("encode_named")?.extract()?,
@@ -339,8 +345,8 @@ impl Method {
         MethodRouting {
             handler: if self.in_loop { HandlerKind::EventLoop } else { HandlerKind::Thread },
             streams: self.kind.client_streams() || self.kind.server_streams(),
-            references: self.arguments.references,
-            item_references: self.request_item.as_ref().is_some_and(|item| item.references),
+            references: self.arguments.references(),
+            item_references: self.request_item.as_ref().is_some_and(Value::references),
         }
     }
 }

@@ -6,6 +6,7 @@ use nearcall_core::client::Connection as Caller;
 use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection};
 use nearcall_core::{Export, Failure, Incoming, LinkError};
 use pyo3::exceptions::PyOSError;
+use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -47,7 +48,8 @@ pub(crate) fn describe_for(py: Python<'_>, method: &Method, call: Call, error: &
     // With its traceback, which `value` alone may lack.
     let exception = error.clone_ref(py).into_value(py);
     let described = Bound::new(py, call).and_then(|call| describe.bind(py).run([exception.bind(py).as_any(), &call]));
-    failure_of(error, described)
+    // In a thread such an exception becomes a panic again, and never gets here.
+    if error.is_instance_of::<PanicException>(py) { Request::fault() } else { failure_of(error, described) }
 }
 
 /// Decodes a request's arguments.
@@ -62,7 +64,7 @@ pub(crate) fn arguments<'py>(
     let (connection, named) = (request.connection(), request.is_named());
     let budget = request.values.of(connection);
     let decode = |event: &mut Incoming| method.arguments.decode(py, event, named, budget);
-    if !method.arguments.references {
+    if !method.arguments.references() {
         return decode(&mut event);
     }
     decoding(true, &caller(py, core, connection)?, calling, &mut event, decode)
@@ -77,7 +79,7 @@ pub(crate) fn encode_reply<'py>(
     connection: &Arc<ServerConnection>,
     value: Bound<'py, PyAny>,
 ) -> PyResult<Encoded<'py>> {
-    if !method.reply.references {
+    if !method.reply.references() {
         return method.reply.encode(value);
     }
     let caller = caller(value.py(), core, connection)?;
@@ -175,7 +177,7 @@ pub(crate) fn decode_item(
             call.values().clear();
             let budget = Some(call.values().of(call.connection()));
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            if !value.references {
+            if !value.references() {
                 return value.decode(py, &mut item, budget).map(Some);
             }
             let caller = caller(py, core, call.connection())?;

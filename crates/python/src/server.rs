@@ -26,7 +26,7 @@ use crate::health::HealthMethod;
 use crate::interpreter::{Turns, attach, detach};
 use crate::introspection::IntrospectionMethod;
 use crate::listeners::Listeners;
-use crate::loop_server::InLoop;
+use crate::loop_server::{InLoop, Next as NextForLoop};
 use crate::notices::Notices;
 use crate::objects::{Given, Served};
 use crate::options::options;
@@ -278,15 +278,14 @@ impl Server {
     }
 
     /// A turn that begins with the next request for that event loop, and tells `runner` how it ends. If there is no
-    /// request: `True` if the loop is to ask again when the descriptor of `poll_fileno` is readable, `False` if it is to
-    /// ask again when that of `loop_fileno` is. `may_spin`: the loop has nothing else under way.
+    /// request, what the loop is to watch until it asks again. `may_spin`: the loop has nothing else under way.
     fn next_for_loop<'py>(&self, py: Python<'py>, runner: Py<PyAny>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
         match self.in_loop.next(py, may_spin) {
-            Ok(request) => {
+            NextForLoop::Request(request) => {
                 let turn = HandlerTurn::new(Arc::clone(&self.in_loop), runner, request, may_spin);
                 Ok(Bound::new(py, turn)?.into_any())
             }
-            Err(listen) => Ok(listen.into_pyobject(py)?.to_owned().into_any()),
+            NextForLoop::Watch(watch) => Ok(Bound::new(py, watch)?.into_any()),
         }
     }
 }
@@ -305,11 +304,11 @@ impl Server {
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
             Work::Session(event) => {
-                self.sessions.run_hook(py, event);
+                self.core.contain(|| self.sessions.run_hook(py, event));
                 worker.finish(None);
             }
             Work::Release(release) => {
-                self.release(py, release);
+                self.core.contain(|| self.release(py, release));
                 worker.finish(None);
             }
         }
@@ -350,10 +349,9 @@ impl Server {
     #[inline]
     fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Box<Request>) {
         let turn = request.oneway_turn();
-        self.handle(py, request);
-        let mut next = worker.finish(turn.as_ref());
+        let mut next = Some(request);
         while let Some(request) = next {
-            self.handle(py, request);
+            self.core.contain(|| self.handle(py, request));
             next = worker.finish(turn.as_ref());
         }
     }

@@ -210,14 +210,14 @@ impl Stream {
     /// Decodes a result or an item of the server's stream.
     fn decode(&self, py: Python<'_>, mut event: Incoming) -> PyResult<Py<PyAny>> {
         let reply = &self.method.get().reply;
-        decoding(reply.references, &self.leg().core, &self.calling, &mut event, |event| reply.decode(py, event, None))
+        decoding(reply.references(), &self.leg().core, &self.calling, &mut event, |event| reply.decode(py, event, None))
     }
 
     fn encode<'py>(&self, item: Bound<'py, PyAny>) -> PyResult<Encoded<'py>> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
-        let kept = value.references.then(|| item.clone());
-        let mut encoded = encoding(value.references, &self.leg().core, &self.calling, || value.encode(item))?;
+        let kept = value.references().then(|| item.clone());
+        let mut encoded = encoding(value.references(), &self.leg().core, &self.calling, || value.encode(item))?;
         encoded.kept = kept;
         Ok(encoded)
     }

@@ -522,7 +522,7 @@ impl Subscription {
     /// # Errors
     /// A `TypeError` that says why not.
     pub(crate) fn check(method: &Method) -> PyResult<()> {
-        if method.reply.references {
+        if method.reply.references() {
             let message = format!(
                 "{}: a topic's items cannot hold references, which belong to one client: yield them in the method itself",
                 method.name

@@ -150,7 +150,7 @@ impl Unary {
         let successor = self.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&self.method).get();
         let encode = || method.encode_call(call.args, call.kwargs);
-        let mut encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
+        let mut encoded = match encoding(method.arguments.references(), core, &self.calling, encode) {
             Ok(encoded) => encoded,
             Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Err),
         };
@@ -160,7 +160,7 @@ impl Unary {
             let deadline = call.surroundings.micros();
             let mut request = self.calling.request(method, body, encoded.flags(), deadline, metadata);
             (request.compress, request.encoding) = compression;
-            let (references, given) = (method.reply.references, encoded.given());
+            let (references, given) = (method.reply.references(), encoded.given());
             detach(py, || begin(&request, Expected { in_loop: false, references, given }))
         });
         match begun {
@@ -194,7 +194,7 @@ impl Unary {
             Kind::Reply => {
                 self.calling.succeeded();
                 let decode = |event: &mut Incoming| method.reply.decode(py, event, None);
-                decoding(method.reply.references, core, &self.calling, &mut event, decode).map(Attempt::Ended)
+                decoding(method.reply.references(), core, &self.calling, &mut event, decode).map(Attempt::Ended)
             }
             _ => match self.calling.again(core, method, &event, &mut call.tally) {
                 Some(again) => Ok(Attempt::Repeat(again)),

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nearcall_platform::fault::Fault;
+
 /// Why a link cannot go on, or cannot send or receive a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
@@ -11,6 +13,9 @@ pub enum LinkError {
     /// The peer broke the protocol, or the system failed.
     #[error("{0}")]
     Broken(String),
+    /// This side has failed, by a fault of its own.
+    #[error("{0}")]
+    Fault(String),
     /// The message is over the receiver's limit. The connection goes on.
     #[error("the message has {len} bytes, the peer's limit is {limit}; raise it there with max_message_size")]
     TooLong {
@@ -97,6 +102,12 @@ pub(crate) const NO_DESCRIPTOR: &str =
 fn is_exhaustion(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOSPC, libc::EFBIG].iter().any(|&one| number == Some(one))
+}
+
+impl From<Fault> for LinkError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault.to_string())
+    }
 }
 
 impl From<io::Error> for LinkError {

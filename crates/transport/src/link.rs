@@ -133,6 +133,12 @@ pub trait Link: Send + Sync + Debug {
     /// Who is at the other end.
     fn peer(&self) -> &Peer;
 
+    /// Whether a client that has hung up may have sent something before that is still to be done: one-way calls. If not,
+    /// nothing more is read from it.
+    fn leaves_work(&self) -> bool {
+        true
+    }
+
     /// Whether the peer may begin calls until it has read this side's goodbye. All calls that arrive are to be served:
     /// the link itself refuses later ones, so that the peer may send them elsewhere.
     fn takes_last_calls(&self) -> bool {

@@ -43,7 +43,7 @@ class GuestLoop(LoopThread):
             for task in self._tasks | self._queued:
                 task.cancel()
             self._loop.remove_reader(self._core.loop_fileno())
-            self._listen(False)
+            self._watch(_core.Watch.QUEUE)
             left.set()
 
         with contextlib.suppress(RuntimeError):  # the loop is closed, and watches nothing any more

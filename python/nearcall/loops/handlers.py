@@ -89,7 +89,7 @@ class LoopThread:
         # Timers run in this empty context: a loop keeps cancelled timers until their time comes, and the handler's
         # context would keep all that the handler has set in it.
         self._nobodys = Context()
-        self._listens = False
+        self._watches = _core.Watch.QUEUE
         self._serves = False
         self._goes_on = False
         self._waited = False
@@ -203,8 +203,8 @@ class LoopThread:
         try:
             while True:
                 turn = self._core.next_for_loop(self, not self._tasks and not self._queued)
-                if isinstance(turn, bool):
-                    self._listen(turn)
+                if isinstance(turn, _core.Watch):
+                    self._watch(turn)
                     return
                 self._goes_on = False
                 self._begin(turn)
@@ -230,18 +230,18 @@ class LoopThread:
             # The turn takes more requests when it begins, unless its handler waits, as the last handler did.
             self._goes_on = self._waited
 
-    def turned(self, listen: bool | None, waits: bool) -> None:
+    def turned(self, watch: _core.Watch | None, waits: bool) -> None:
         """Goes on after a turn's first step. The turn itself calls this.
 
         Args:
-            listen: How to watch for the next request, as from ``Server.next_for_loop``; ``None``: one may be there.
+            watch: Where the next request is heard of, as from ``Server.next_for_loop``; ``None``: one may be there.
             waits: Whether a handler waits, and has the turn's task from now on. If not, the turn is over.
         """
         self._waited = waits
         if self._queued:
             self._queued.discard(self._task())
-        if listen is not None:
-            self._listen(listen)
+        if watch is not None:
+            self._watch(watch)
         elif self._serves:
             self._goes_on = True
         else:
@@ -257,12 +257,12 @@ class LoopThread:
         self._comes_back = False
         self._serve()
 
-    def _listen(self, listen: bool) -> None:
+    def _watch(self, watch: _core.Watch) -> None:
         """Watches the connections, or leaves that to a worker thread."""
-        if listen == self._listens:
+        if watch == self._watches:
             return
-        self._listens = listen
-        if listen:
+        self._watches = watch
+        if watch == _core.Watch.CONNECTIONS:
             self._loop.add_reader(self._core.poll_fileno(), self._serve)
         else:
             self._loop.remove_reader(self._core.poll_fileno())

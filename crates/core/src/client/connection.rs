@@ -139,7 +139,7 @@ impl Connection {
         Self::of(link, None, name, flags::BACK, exports, receiver.into())
     }
 
-    fn of(
+    pub(super) fn of(
         link: Arc<dyn Link>,
         welcome: Option<Welcome>,
         name: String,

@@ -5,6 +5,7 @@ use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::clock::is_past;
+use nearcall_platform::fault::contained;
 use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::{Failure, Kind, Malformed, flags, shown};
 
@@ -34,9 +35,23 @@ const LONG: usize = 16 << 10;
 /// came.
 pub(super) struct Leading<'a> {
     // In this order: fields are dropped as they are declared.
+    _breaks: Breaks<'a>,
     _lead: Lead<'a>,
     _wakes: Wakes<'a>,
     _leaves: Leaves<'a>,
+}
+
+/// When dropped by a panic, ends the connection: the leader may have taken out a frame that another thread waits for.
+struct Breaks<'a>(&'a Inner);
+
+impl Drop for Breaks<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let fault = LinkError::Fault("a thread that received here has failed, and has said why".into());
+            let _ = contained(|| self.0.mark_lost(&fault));
+        }
+    }
 }
 
 /// When dropped, tells the server that is to receive from now on, if there is one.
@@ -190,7 +205,7 @@ impl Inner {
             return None;
         }
         let lead = self.receiving.try_lead()?;
-        Some(Leading { _lead: lead, _wakes: Wakes(&self.table), _leaves: Leaves(self) })
+        Some(Leading { _breaks: Breaks(self), _lead: lead, _wakes: Wakes(&self.table), _leaves: Leaves(self) })
     }
 
     /// Receives what is here, unless somebody receives.
@@ -512,5 +527,31 @@ impl Inner {
             None if woken => Ok(None),
             None => Err(NoEvent::Interrupted),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, OnceLock};
+
+    use super::*;
+    use crate::chosen_link::{Chosen, Faulty};
+    use crate::client::Expected;
+    use crate::exports::Exports;
+
+    #[test]
+    fn a_fault_of_the_thread_that_receives_ends_the_calls_of_all() {
+        let link = Chosen::new(VecDeque::new());
+        let (name, exports) = ("here".to_owned(), Exports::new());
+        let connection = Connection::of(Arc::clone(&link) as _, None, name, 0, exports, OnceLock::new());
+        let begin = || connection.begin(&Outgoing::new(Kind::Call, Body::Whole(&[])), Expected::default());
+        let (first, second) = (begin().expect("it is sent"), begin().expect("it is sent"));
+        *link.faulty.lock() = Faulty::Reading;
+        assert!(contained(|| connection.next_event(first, None)).is_err());
+        *link.faulty.lock() = Faulty::Nothing;
+        let soon = Instant::now() + Duration::from_secs(2);
+        let event = connection.next_event(second, Some(soon)).expect("it has ended");
+        assert_eq!(event.head.kind, Kind::Error);
     }
 }

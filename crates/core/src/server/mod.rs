@@ -43,6 +43,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors;
+use nearcall_platform::fault::{Fault, contained};
 use nearcall_platform::lock::{Mutex, OuterMutex};
 use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Limits, Welcome};
@@ -284,6 +285,20 @@ impl Server {
         // Relaxed: the thread that asks has set the flag.
         let spared = usize::from(self.in_hook.load(Ordering::Relaxed));
         self.shared.session_events.pending() + self.shared.releases.pending() <= spared
+    }
+
+    /// Does some work for a client. If it panics, the log says so, the client gets an answer, and this thread goes on.
+    #[inline]
+    pub fn contain(&self, work: impl FnOnce()) {
+        if let Err(fault) = contained(work) {
+            self.tell(&fault);
+        }
+    }
+
+    /// Tells the operator of a fault.
+    #[cold]
+    pub fn tell(&self, fault: &Fault) {
+        self.shared.notify(true, fault.to_string());
     }
 
     /// The thread that holds the lead begins to run a handler. If the handler takes long, another thread takes the

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use nearcall_platform::clock::is_past;
+use nearcall_platform::fault::contained;
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Body, Charge, Incoming, LinkError, Outgoing, Payload};
 use nearcall_wire::{Failure, FrameHead, Kind};
@@ -93,6 +94,13 @@ impl OnewayTurn {
 
 impl Drop for Request {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Whoever was to handle the call has failed, and the client would wait for ever. If it has had its answer
+            // already, it takes no notice of a second one.
+            let failure =
+                Failure::new(Failure::INTERNAL, "nearcall itself has failed at the server, whose log says more");
+            let _ = contained(|| self.fail(&failure));
+        }
         if let Some(under_way) = self.context.get().and_then(|context| context.under_way()) {
             under_way.keep(self.charge.take(), std::mem::take(&mut self.values));
         }
@@ -303,6 +311,12 @@ impl Request {
             self.forget();
         }
         sent
+    }
+
+    /// How a call ends if not its handler but what runs the handler has failed.
+    #[must_use]
+    pub fn fault() -> Failure {
+        Failure::new(Failure::INTERNAL, "nearcall itself has failed at the server, whose log says more")
     }
 
     /// Takes the call off its connection: no frame reaches it any more. Releases the references in arguments and items

@@ -238,6 +238,11 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         &self.peer
     }
 
+    fn leaves_work(&self) -> bool {
+        // Each call waits for an answer.
+        false
+    }
+
     fn takes_last_calls(&self) -> bool {
         true
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
+use super::sessions::resumption;
 use super::trouble::words;
 
 /// A text with certificates or a key, and its name for messages.
@@ -94,12 +95,13 @@ impl Credentials {
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .with_root_certificates(roots);
-        let config = match own {
+        let mut config = match own {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => builder
                 .with_client_auth_cert(cert.certificates()?, key.key()?)
                 .map_err(|error| unusable(cert, key, &error))?,
         };
+        config.resumption = resumption();
         let client = Some(ClientSide { config: Arc::new(config), server_name });
         Ok(Self { client, server: None })
     }
@@ -127,6 +129,8 @@ impl Credentials {
             builder.with_single_cert(cert.certificates()?, key.key()?).map_err(|error| unusable(cert, key, &error))?;
         // Connections live long: a quicker second handshake is not worth the memory for tickets.
         config.send_tls13_tickets = 0;
+        // Nor for sessions of TLS 1.2; and the lock of a store would be inherited by forked children as it was.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self { client: None, server: Some(Arc::new(config)) })
     }
 }

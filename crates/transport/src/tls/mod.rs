@@ -2,6 +2,7 @@
 
 mod credentials;
 mod dev_certs;
+mod sessions;
 mod trouble;
 mod wire;
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use nearcall_platform::clock;
+use nearcall_platform::fault::contained;
 use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
@@ -228,15 +229,15 @@ impl ServerCall {
 
     fn tell(self: &Arc<Self>) {
         self.changed.notify_all();
-        if let Some(keeper) = self.keeper.get() {
-            if let Some(keeper) = keeper.upgrade() {
-                keeper.changed(self);
-            }
-            return;
-        }
-        match &self.told {
-            Told::Nobody => {}
-            Told::Loop(observer) | Told::Native(observer) => observer.changed(self),
+        // The one who tells has other calls to tell of news, too.
+        let told = contained(|| match (self.keeper.get(), &self.told) {
+            (Some(keeper), _) => _ = keeper.upgrade().inspect(|keeper| keeper.changed(self)),
+            (None, Told::Nobody) => {}
+            (None, Told::Loop(observer) | Told::Native(observer)) => observer.changed(self),
+        });
+        if let Err(fault) = told {
+            self.connection.tell_end(&fault.into());
+            self.connection.link.close();
         }
     }
 

@@ -292,8 +292,8 @@ impl ServerConnection {
     pub(in crate::server) fn tell_end(&self, error: &LinkError) {
         // Relaxed: nothing else hangs on it.
         if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
-            // A lack of descriptors or memory is this server's own trouble.
-            let serious = matches!(error, LinkError::Exhausted(_));
+            // A lack of descriptors or memory is this server's own trouble, and a fault is ours.
+            let serious = matches!(error, LinkError::Exhausted(_) | LinkError::Fault(_));
             self.shared.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
         }
     }

@@ -12,6 +12,8 @@ pub use queue::AsyncQueue;
 use crate::sync::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use nearcall_platform::fault::contained;
+
 use crate::exports::HandlerKind;
 use crate::server::Server;
 use crate::server::reactor::Look;
@@ -66,6 +68,21 @@ impl Server {
 
     /// What the event loop is to do next. Never waits. `may_spin`: nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
+        self.or_elsewhere(|| self.look_for_loop(may_spin))
+    }
+
+    /// Looks for the event loop. If that panics, leaves receiving to a worker: a loop that is not told how to go on would
+    /// not come back.
+    #[inline]
+    fn or_elsewhere(&self, look: impl FnOnce() -> ForLoop) -> ForLoop {
+        contained(look).unwrap_or_else(|fault| {
+            self.tell(&fault);
+            self.release();
+            ForLoop::Elsewhere
+        })
+    }
+
+    fn look_for_loop(&self, may_spin: bool) -> ForLoop {
         let receives = self.shared.leadership.back() || self.shared.leadership.take_offered();
         // After the lead was taken: the worker that offered it has queued its requests before.
         if let Some(request) = self.directory.event_loop().and_then(|queue| queue.pop()) {
@@ -122,13 +139,15 @@ impl Server {
 
     /// Spins for the event loop's next request, after [`ForLoop::Spin`].
     pub fn spin_for_loop(&self) -> ForLoop {
-        let mut reactor = self.reactor.lock();
-        let (again, request) = reactor.spin_for_loop();
-        drop(reactor);
-        match request {
-            Some(request) => self.take_for_loop(request),
-            None => self.next_for_loop(again),
-        }
+        self.or_elsewhere(|| {
+            let mut reactor = self.reactor.lock();
+            let (again, request) = reactor.spin_for_loop();
+            drop(reactor);
+            match request {
+                Some(request) => self.take_for_loop(request),
+                None => self.look_for_loop(again),
+            }
+        })
     }
 
     fn take_for_loop(&self, work: Work) -> ForLoop {

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::fault::contained;
 use nearcall_transport::{ConnectionPermit, Handshake, Link, Listener, Options, is_end_of_clients};
 use nearcall_wire::Welcome;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -152,7 +153,16 @@ impl Handshakes {
         }
     }
 
+    /// Goes on with a handshake. A panic there ends it: the clients accepted before are not lost with it.
     fn greet(&mut self, token: u64) -> Option<NewClient> {
+        contained(|| self.advance(token)).unwrap_or_else(|fault| {
+            self.shared.notify(true, format!("dropped a client in its handshake: {fault}"));
+            self.pending.remove(&token);
+            None
+        })
+    }
+
+    fn advance(&mut self, token: u64) -> Option<NewClient> {
         let Pending { handshake, polled, .. } = self.pending.get_mut(&token)?;
         let greeted = handshake.advance(&self.welcome, &self.options);
         if let Ok(false) = greeted {

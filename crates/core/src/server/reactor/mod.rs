@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_platform::descriptors;
+use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
 use nearcall_transport::{Body, Link, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::{Kind, Welcome};
@@ -180,7 +181,7 @@ impl Reactor {
         let clients = self.connections.values().map(|client| &client.connection);
         for connection in clients.filter(|connection| !connection.is_own_clients()) {
             // If the client is gone, the next read from it finds that.
-            let _ = connection.send(0, &goodbye);
+            attempt(&self.shared, || _ = connection.send(0, &goodbye));
         }
     }
 
@@ -193,7 +194,7 @@ impl Reactor {
         self.stalled.clear();
         self.resumable.clear();
         for (_, client) in self.connections.drain() {
-            client.die();
+            attempt(&self.shared, || client.die());
             client.oneway.clear();
         }
     }
@@ -271,7 +272,13 @@ impl Reactor {
     #[cold]
     fn next_deferred(&mut self) -> Option<Box<Request>> {
         while let Some(client) = self.resumable.pop_front() {
-            let (request, more) = client.next_deferred();
+            let (request, more) = match contained(|| client.next_deferred()) {
+                Ok(next) => next,
+                Err(fault) => {
+                    self.drop_client(&client, &fault.into());
+                    continue;
+                }
+            };
             if more {
                 self.resumable.push_back(client);
             }
@@ -293,19 +300,26 @@ impl Reactor {
     fn resume(&mut self) {
         let mut at = 0;
         while let Some((client, reason)) = self.stalled.next_ready(&mut at) {
-            match reason {
-                // Behind the client's requests that are deferred already.
-                StallReason::Oneway(request) | StallReason::Deferred(request) => {
-                    client.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
-                }
-                StallReason::Answer(call, kind, flags, payload) => {
-                    // If the client is gone, the next read from it finds that.
-                    let answer = Outgoing { flags, ..Outgoing::new(kind, Body::Whole(&payload)) };
-                    let _ = client.connection.send(call, &answer);
-                }
-                StallReason::Budget | StallReason::Items => {}
+            match contained(|| self.take_up(&client, reason)) {
+                Ok(()) => self.list(client),
+                Err(fault) => self.drop_client(&client, &fault.into()),
             }
-            self.list(client);
+        }
+    }
+
+    /// Does what had to wait while nothing was read from a client.
+    fn take_up(&mut self, client: &Inbound<Request>, reason: StallReason) {
+        match reason {
+            // Behind the client's requests that are deferred already.
+            StallReason::Oneway(request) | StallReason::Deferred(request) => {
+                client.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
+            }
+            StallReason::Answer(call, kind, flags, payload) => {
+                // If the client is gone, the next read from it finds that.
+                let answer = Outgoing { flags, ..Outgoing::new(kind, Body::Whole(&payload)) };
+                let _ = client.connection.send(call, &answer);
+            }
+            StallReason::Budget | StallReason::Items => {}
         }
     }
 
@@ -318,9 +332,10 @@ impl Reactor {
             self.note_connections();
         }
         connection.tell_end(error);
-        connection.say_why(error);
-        connection.lose(error);
-        client.die();
+        // Each of these even if the one before fails: a fault may be why the client is dropped.
+        attempt(&self.shared, || connection.say_why(error));
+        attempt(&self.shared, || connection.lose(error));
+        attempt(&self.shared, || client.die());
         self.tell_if_deserted();
     }
 
@@ -344,7 +359,11 @@ impl Reactor {
         self.unpolled = 0;
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
-            self.handle(token, flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR));
+            // The poller reports each event once, so those behind one that goes wrong must be handled.
+            let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+            if let Err(fault) = contained(|| self.handle(token, hung_up)) {
+                self.give_up(token, fault);
+            }
         }
         if !self.stalled.is_empty() {
             self.resume();
@@ -354,6 +373,18 @@ impl Reactor {
         }
         self.tell_if_deserted();
         happened
+    }
+
+    /// An event could not be handled, by a fault.
+    #[cold]
+    fn give_up(&mut self, token: u64, fault: Fault) {
+        match self.connections.get(&token).cloned() {
+            Some(client) => {
+                self.unlist(&client);
+                self.drop_client(&client, &fault.into());
+            }
+            None => self.shared.notify(true, fault.to_string()),
+        }
     }
 
     /// Reports, once, that all clients are gone and none will come any more.
@@ -384,6 +415,12 @@ impl Reactor {
                 client.connection.link.stop_sending();
                 // The poller has no more news of the connection.
                 let _ = epoll::delete(&*self.shared.poller, client.connection.link.fd());
+                if !client.connection.link.leaves_work() {
+                    // To read on would only be work: a body may be long, and take much longer to decompress.
+                    self.unlist(&client);
+                    self.drop_client(&client, &LinkError::Closed);
+                    return;
+                }
             }
             flush(&client, &mut self.resumable);
             if !client.listed.swap(true, Ordering::Relaxed) {
@@ -396,8 +433,11 @@ impl Reactor {
             self.routed += 1;
             self.take_in_news();
         } else if token == KEPT {
-            for client in self.shared.kept_back.take().iter().filter_map(|token| self.connections.get(token)) {
-                client.connection.release_kept();
+            for token in self.shared.kept_back.take() {
+                let Some(client) = self.connections.get(&token) else { continue };
+                if let Err(fault) = contained(|| client.connection.release_kept()) {
+                    self.give_up(token, fault);
+                }
             }
         } else {
             for client in self.handshakes.handle(token) {
@@ -411,7 +451,13 @@ impl Reactor {
         let shared = Arc::clone(&self.shared);
         shared.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(event)));
         shared.releases.take().into_iter().for_each(|release| self.keep(Work::Release(release)));
-        Arc::clone(&self.adoptions).take(|adopted| self.adopt(adopted));
+        Arc::clone(&self.adoptions).take(|adopted| {
+            contained(|| self.adopt(adopted)).unwrap_or_else(|fault| {
+                let error = fault.into();
+                adopted.client().inspect(|client| attempt(&shared, || client.mark_lost(&error)));
+                true
+            })
+        });
         for token in shared.session_events.take_admitted() {
             if let Some(client) = self.connections.get(&token) {
                 self.list(Arc::clone(client));
@@ -464,6 +510,13 @@ impl Reactor {
         self.connections.insert(token, client);
         self.note_connections();
         true
+    }
+}
+
+/// Does something of several things that must all be done, even if this one panics.
+fn attempt(shared: &Shared, work: impl FnOnce()) {
+    if let Err(fault) = contained(work) {
+        shared.notify(true, fault.to_string());
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use nearcall_platform::fault::contained;
 use nearcall_transport::{Incoming, LinkError};
 use nearcall_wire::Metadata;
 
@@ -44,18 +45,20 @@ impl Reactor {
                 self.cursor = 0;
             }
             let client = &self.memory[self.cursor];
-            let routed = match client.connection.link.try_receive_part() {
-                Ok(Some(incoming)) => {
-                    self.unpolled += weight(&incoming);
-                    let beside = incoming.payload.lease().is_some();
-                    let routed = client.route(&self.directory, incoming);
-                    if beside {
-                        // The payload's memory came over the socket that also carries the bell. The bell may have been
-                        // read with it: then the poller does not report the bell.
-                        flush(client, &mut self.resumable);
-                    }
-                    routed
+            let taken_in = for_one(|| {
+                let Some(incoming) = client.connection.link.try_receive_part()? else { return Ok(None) };
+                self.unpolled += weight(&incoming);
+                let beside = incoming.payload.lease().is_some();
+                let routed = client.route(&self.directory, incoming);
+                if beside {
+                    // The payload's memory came over the socket that also carries the bell. The bell may have been
+                    // read with it: then the poller does not report the bell.
+                    flush(client, &mut self.resumable);
                 }
+                routed.map(Some)
+            });
+            let routed = match taken_in {
+                Ok(Some(routed)) => Ok(routed),
                 // Relaxed: only the thread that holds this reactor sets and reads `hung_up`.
                 Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Err(LinkError::Unfinished) => {
@@ -84,7 +87,7 @@ impl Reactor {
                 }
                 other => {
                     let client = self.memory.swap_remove(self.cursor);
-                    if let Some(request) = self.set_aside(client, other) {
+                    if let Some(request) = self.set_aside(&client, other) {
                         return Some(request);
                     }
                 }
@@ -98,21 +101,26 @@ impl Reactor {
         while self.unpolled < FRAMES_PER_POLL
             && let Some(client) = self.readable.take()
         {
-            let routed = match client.connection.link.try_receive_part() {
+            let taken_in = for_one(|| match client.connection.link.try_receive_part() {
                 Ok(Some(incoming)) => {
                     self.unpolled += weight(&incoming);
-                    client.route(&self.directory, incoming)
+                    client.route(&self.directory, incoming).map(Some)
                 }
+                nothing => {
+                    client.connection.release();
+                    nothing.map(|_| None)
+                }
+            });
+            let routed = match taken_in {
+                Ok(Some(routed)) => Ok(routed),
                 Err(LinkError::Unfinished) => {
                     self.unpolled += PART;
-                    client.connection.release();
                     self.readable.push(client);
                     continue;
                 }
                 // The ring of a client that has hung up is looked at here, too. Relaxed: as in `receive_from_memory`.
                 Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Ok(None) => {
-                    client.connection.release();
                     client.listed.store(false, Ordering::Relaxed);
                     continue;
                 }
@@ -128,7 +136,7 @@ impl Reactor {
                     self.routed += 1;
                 }
                 other => {
-                    if let Some(request) = self.set_aside(client, other) {
+                    if let Some(request) = self.set_aside(&client, other) {
                         return Some(request);
                     }
                 }
@@ -139,29 +147,36 @@ impl Reactor {
 
     /// Handles the rare outcomes: a client that must wait, or is gone. The caller has taken the client off its list.
     #[cold]
-    fn set_aside(&mut self, client: Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
+    fn set_aside(&mut self, client: &Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
+        contained(|| self.put_aside(client, routed)).unwrap_or_else(|fault| {
+            self.drop_client(client, &fault.into());
+            None
+        })
+    }
+
+    fn put_aside(&mut self, client: &Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
         let reason = match routed {
             Ok(Routed::Request(request)) if client.is_deferred_full() => StallReason::Deferred(request),
             Ok(Routed::Request(request)) => {
                 let request = client.defer(request);
-                self.list(client);
+                self.list(Arc::clone(client));
                 return request;
             }
             Ok(Routed::Stall(reason)) => reason,
             Ok(Routed::Done) => {
-                self.list(client);
+                self.list(Arc::clone(client));
                 return None;
             }
             Err(LinkError::OverBudget) => StallReason::Budget,
             Err(error) => {
-                self.drop_client(&client, &error);
+                self.drop_client(client, &error);
                 return None;
             }
         };
         client.connection.release();
         // A thread that spins for a reply over this connection must not read on.
         self.routed += 1;
-        self.stalled.push(client, reason);
+        self.stalled.push(Arc::clone(client), reason);
         None
     }
 
@@ -205,21 +220,23 @@ impl Reactor {
     /// Looks only at the connection over which a reply is to come. Returns a request that came instead.
     pub(super) fn look_for(&mut self, reply: &mut ExpectedReply<'_>) -> Option<Work> {
         let client = &reply.client;
-        let routed = match client.connection.link.try_receive_part() {
-            Ok(None) => return None,
-            Ok(Some(incoming)) => {
-                self.unpolled += weight(&incoming);
-                if incoming.payload.lease().is_some() {
-                    // As in `receive_from_memory`.
-                    flush(client, &mut self.resumable);
-                }
-                self.look_again(client);
-                if !client.connection.is_called_by(&incoming) {
-                    reply.over = reply.awaited.take_in(&mut Some(incoming));
-                    return None;
-                }
-                client.route(&self.directory, incoming)
+        let taken_in = for_one(|| {
+            let Some(incoming) = client.connection.link.try_receive_part()? else { return Ok(None) };
+            self.unpolled += weight(&incoming);
+            if incoming.payload.lease().is_some() {
+                // As in `receive_from_memory`.
+                flush(client, &mut self.resumable);
             }
+            self.look_again(client);
+            if !client.connection.is_called_by(&incoming) {
+                reply.over = reply.awaited.take_in(&mut Some(incoming));
+                return Ok(None);
+            }
+            client.route(&self.directory, incoming).map(Some)
+        });
+        let routed = match taken_in {
+            Ok(None) => return None,
+            Ok(Some(routed)) => Ok(routed),
             Err(LinkError::Unfinished) => {
                 self.unpolled += PART;
                 self.look_again(client);
@@ -236,7 +253,7 @@ impl Reactor {
             other => {
                 let client = Arc::clone(client);
                 self.unlist(&client);
-                self.set_aside(client, other).map(Work::Call)
+                self.set_aside(&client, other).map(Work::Call)
             }
         }
     }
@@ -253,12 +270,18 @@ impl Reactor {
 
     /// Takes a client off its list, if it is on one. The client stays marked as listed.
     #[cold]
-    fn unlist(&mut self, client: &Arc<Inbound<Request>>) {
+    pub(super) fn unlist(&mut self, client: &Arc<Inbound<Request>>) {
         // Relaxed: see `expect`.
         client.listed.store(true, Ordering::Relaxed);
         self.memory.retain(|other| !Arc::ptr_eq(other, client));
         self.readable.remove(client);
     }
+}
+
+/// Takes in something of one client. A panic there ends that client's connection, as an error does.
+#[inline]
+fn for_one<R>(work: impl FnOnce() -> Result<R, LinkError>) -> Result<R, LinkError> {
+    contained(work).unwrap_or_else(|fault| Err(fault.into()))
 }
 
 /// What a frame counts towards [`FRAMES_PER_POLL`]: a longer frame takes longer, and one with much metadata, too.

@@ -1,109 +1,28 @@
 //! What the reactor hands out for a client that stops reading and reads again, and to a thread that waits for a reply.
 
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::time::Instant;
-
+use nearcall_platform::fault::contained;
 use nearcall_platform::lock::Mutex;
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{CallKey, Flushed, Incoming, Link, Peer, Room, Sent};
+use nearcall_transport::{Incoming, Link};
 use nearcall_wire::{FrameHead, flags};
 
 use super::*;
+use crate::chosen_link::{Chosen, Faulty, MUCH};
 use crate::client::Awaited;
 use crate::exports::MethodRouting;
-use crate::server::{ServedMethods, Server, SessionHooks, WorkLimits};
+use crate::server::{HandlerKind, NativeHandler, ServedMethods, Server, SessionHooks, WorkLimits};
 
-/// More bytes than a client may leave unread.
-const MUCH: usize = 1 << 21;
 const TOKEN: u64 = 1 << 32;
 
-/// A link of which the test chooses the frames that arrive and the bytes that wait. The poller always reports its
-/// socket writable.
+/// A handler that panics.
 #[derive(Debug)]
-struct Chosen {
-    socket: UnixStream,
-    _other_end: UnixStream,
-    peer: Peer,
-    frames: Mutex<VecDeque<Incoming>>,
-    queued: Mutex<usize>,
-    /// Nothing can be sent any more.
-    broken: Mutex<bool>,
-    /// The client is gone: the next read fails.
-    gone: Mutex<bool>,
-}
+struct Fails;
 
-impl Link for Chosen {
-    fn send(&self, _: CallKey, _: &Outgoing<'_>, _: Room<'_>) -> Result<Sent, LinkError> {
-        *self.queued.lock() += MUCH;
-        Ok(Sent::Queued)
-    }
+impl crate::server::CallObserver for Fails {}
 
-    fn flush(&self) -> Result<Flushed, LinkError> {
-        match (*self.broken.lock(), *self.queued.lock()) {
-            (true, _) => Err(LinkError::Closed),
-            (false, 0) => Ok(Flushed::All),
-            (false, _) => Ok(Flushed::Full),
-        }
-    }
-
-    fn queued(&self) -> usize {
-        *self.queued.lock()
-    }
-
-    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
-        match self.frames.lock().pop_front() {
-            None if *self.gone.lock() => Err(LinkError::Closed),
-            frame => Ok(frame),
-        }
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    fn arm(&self) -> bool {
-        self.frames.lock().is_empty()
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    fn is_memory(&self) -> bool {
-        false
-    }
-
-    fn spinning_pays(&self) -> bool {
-        false
-    }
-
-    fn stop_sending(&self) {
-        *self.queued.lock() = 0;
-    }
-
-    fn disarm(&self) {}
-
-    fn close(&self) {}
-
-    fn receive(&self, _: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
-        unreachable!("only clients wait for one link")
-    }
-
-    fn spin(&self) -> bool {
-        unreachable!("only clients wait for one link")
-    }
-
-    fn is_stale(&self) -> bool {
-        unreachable!("only clients ask")
-    }
-
-    fn wait_room(&self, _: bool, _: Duration) -> Result<(), LinkError> {
-        unreachable!("a server does not wait for room")
-    }
-
-    fn readable(&self) -> Result<Option<u64>, LinkError> {
-        unreachable!("only rings have a bell")
+impl NativeHandler for Fails {
+    fn handle(&self, _: Box<Request>) {
+        panic!("this handler has a fault");
     }
 }
 
@@ -112,6 +31,8 @@ struct Scene {
     server: Server,
     client: Arc<Inbound<Request>>,
     link: Arc<Chosen>,
+    /// What the server's operator is told.
+    said: Arc<Mutex<Vec<Notice>>>,
 }
 
 impl Scene {
@@ -132,26 +53,30 @@ impl Scene {
         let options = Options { spin: SpinPolicy::Fixed(time), ..Options::default() };
         let limits =
             WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30, max_references: 1 };
-        let methods = ServedMethods { routings: vec![Some(MethodRouting::default())], ..ServedMethods::default() };
-        let server = Server::new(methods, options, limits, SessionHooks::default(), Box::new(|_| ()));
+        let native = MethodRouting { handler: HandlerKind::Native(0), ..MethodRouting::default() };
+        let methods = ServedMethods {
+            routings: vec![Some(MethodRouting::default()), Some(native)],
+            native_handlers: vec![Arc::new(Fails)],
+            ..ServedMethods::default()
+        };
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&said);
+        let server = Server::new(
+            methods,
+            options,
+            limits,
+            SessionHooks::default(),
+            Box::new(move |notice| log.lock().push(notice)),
+        );
         let server = server.expect("descriptors");
-        let (socket, other_end) = UnixStream::pair().expect("descriptors");
-        let link = Arc::new(Chosen {
-            socket,
-            _other_end: other_end,
-            peer: Peer::Local { pid: 0, uid: 0, gid: 0 },
-            frames: (0..calls).map(call).collect::<VecDeque<_>>().into(),
-            queued: Mutex::default(),
-            broken: Mutex::default(),
-            gone: Mutex::default(),
-        });
+        let link = Chosen::new((0..calls).map(call).collect());
         let newcomer = NewClient { token: TOKEN, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
         let client = {
             let mut reactor = server.reactor.lock();
             reactor.add_client(newcomer);
             Arc::clone(&reactor.connections[&TOKEN])
         };
-        let scene = Self { server, client, link };
+        let scene = Self { server, client, link, said };
         scene.send();
         scene
     }
@@ -165,6 +90,22 @@ impl Scene {
     fn read(&self) {
         *self.link.queued.lock() = 0;
         self.has_news();
+    }
+
+    /// Another client of the same server: its link, and its token.
+    fn other(&self) -> (Arc<Chosen>, u64) {
+        let (link, token) = (Chosen::new(VecDeque::new()), TOKEN + 1);
+        let newcomer = NewClient { token, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
+        self.server.reactor.lock().add_client(newcomer);
+        (link, token)
+    }
+
+    /// The client has a fault, and has been dropped for it; the operator was told so once.
+    fn is_dropped_for_a_fault(&self) -> bool {
+        let said = std::mem::take(&mut *self.said.lock());
+        let told = |notice: &Notice| matches!(notice, Notice::Line { serious: true, text } if text.contains("fault"));
+        let connections = self.server.reactor.lock().connections.contains_key(&TOKEN);
+        self.client.connection.is_dead() && !connections && said.len() == 1 && told(&said[0])
     }
 
     /// The client makes a call.
@@ -440,4 +381,84 @@ fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     scene.server.shared.workers.store(2, Ordering::Relaxed);
     assert!(scene.server.accept(Work::Release(release)).is_none());
     assert!(scene.server.take_release().is_some());
+}
+
+/// Its frames may be long, and take much longer to decompress.
+#[test]
+fn of_a_client_that_has_hung_up_and_leaves_no_work_nothing_is_read() {
+    for leaves_work in [true, false] {
+        let scene = Scene::quiet();
+        *scene.link.leaves_work.lock() = leaves_work;
+        scene.link.frames.lock().push_back(call(7));
+        *scene.link.gone.lock() = true;
+        let mut reactor = scene.server.reactor.lock();
+        reactor.handle(TOKEN, true);
+        assert_eq!(number(reactor.poll()), None, "nobody waits for the answer");
+        assert!(scene.client.connection.is_dead());
+        assert_eq!(scene.link.frames.lock().is_empty(), leaves_work);
+    }
+}
+
+/// A fault is whatever panics. The client that it concerns must not wait for ever, and nobody else.
+#[test]
+fn a_fault_over_what_a_client_sends_costs_that_client_its_connection() {
+    for faulty in [Faulty::Reading, Faulty::Releasing, Faulty::Sending] {
+        let scene = Scene::quiet();
+        let (other, _) = scene.other();
+        scene.link.frames.lock().push_back(Incoming::new(FrameHead::new(Kind::Ping, 1), &[]));
+        scene.has_news();
+        other.frames.lock().push_back(call(7));
+        *scene.link.faulty.lock() = faulty;
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            let _ = contained(|| found.extend(number(scene.server.reactor.lock().wait_for(Some(Duration::ZERO)))));
+        }
+        assert_eq!(found, [7], "{faulty:?}");
+        assert!(scene.is_dropped_for_a_fault(), "{faulty:?}");
+    }
+}
+
+#[test]
+fn a_fault_over_one_event_loses_no_other_event() {
+    let scene = Scene::new(0);
+    let (other, token) = scene.other();
+    assert!(scene.server.reactor.lock().poll().is_none(), "both are waited for");
+    other.frames.lock().push_back(call(7));
+    scene.read();
+    *scene.link.faulty.lock() = Faulty::Flushing;
+    let flags = SOCKET | EventFlags::OUT;
+    epoll::modify(&*scene.server.shared.poller, other.fd(), EventData::new_u64(token), flags).expect("watched");
+    let _ = contained(|| scene.server.reactor.lock().poll_events(Some(Duration::ZERO)));
+    assert_eq!(number(scene.server.reactor.lock().poll()), Some(7));
+    assert!(scene.is_dropped_for_a_fault());
+}
+
+#[test]
+fn a_fault_over_a_client_that_was_set_aside_ends_it() {
+    let scene = Scene::new(0);
+    scene.link.frames.lock().push_back(Incoming::new(FrameHead::new(Kind::Ping, 1), &[]));
+    assert!(scene.server.reactor.lock().poll().is_none(), "the ping is answered when the client reads");
+    scene.read();
+    *scene.link.faulty.lock() = Faulty::Sending;
+    let _ = contained(|| scene.server.reactor.lock().poll_events(Some(Duration::ZERO)));
+    assert!(scene.is_dropped_for_a_fault());
+}
+
+#[test]
+fn a_call_whose_handler_has_a_fault_is_answered() {
+    let scene = Scene::quiet();
+    let mut head = FrameHead::new(Kind::Call, 5);
+    head.method = 1;
+    scene.link.frames.lock().push_back(Incoming::new(head, &[]));
+    scene.has_news();
+    let Some(work) =
+        scene.server.reactor.lock().wait_for(Some(Duration::ZERO)).or_else(|| scene.server.reactor.lock().poll())
+    else {
+        panic!("there is a call")
+    };
+    let _ = contained(|| scene.server.accept(work));
+    assert_eq!(scene.link.queued(), MUCH, "one answer was sent");
+    assert_eq!(scene.said.lock().len(), 1);
+    assert!(!scene.client.connection.is_dead());
+    assert_eq!(scene.server.shared.in_flight.load(Ordering::Relaxed), 0);
 }

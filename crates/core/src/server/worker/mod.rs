@@ -331,7 +331,7 @@ impl Server {
         // other threads.
         around_sleep(&mut || {
             if let Some(request) = request.take() {
-                self.directory.native(handler).handle(request);
+                self.contain(|| self.directory.native(handler).handle(request));
             }
         });
         // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.

@@ -1,0 +1,152 @@
+//! A link for tests, of which the test chooses what comes and what fails.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearcall_platform::lock::Mutex;
+use nearcall_transport::{CallKey, Flushed, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent};
+
+/// More bytes than a client may leave unread.
+pub(crate) const MUCH: usize = 1 << 21;
+
+/// A link of which the test chooses the frames that arrive and the bytes that wait. The poller always reports its
+/// socket writable.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) socket: UnixStream,
+    _other_end: UnixStream,
+    pub(crate) peer: Peer,
+    pub(crate) frames: Mutex<VecDeque<Incoming>>,
+    pub(crate) queued: Mutex<usize>,
+    /// Nothing can be sent any more.
+    pub(crate) broken: Mutex<bool>,
+    /// The client is gone: the next read fails.
+    pub(crate) gone: Mutex<bool>,
+    /// What was sent before the client hung up may still be something to do.
+    pub(crate) leaves_work: Mutex<bool>,
+    /// What panics.
+    pub(crate) faulty: Mutex<Faulty>,
+}
+
+/// What of a link panics, as a fault of ours would.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(crate) enum Faulty {
+    #[default]
+    Nothing,
+    Reading,
+    Releasing,
+    Flushing,
+    Sending,
+}
+
+impl Chosen {
+    /// A link over which these frames have come.
+    pub(crate) fn new(frames: VecDeque<Incoming>) -> Arc<Self> {
+        let (socket, other_end) = UnixStream::pair().expect("descriptors");
+        Arc::new(Self {
+            socket,
+            _other_end: other_end,
+            peer: Peer::Local { pid: 0, uid: 0, gid: 0 },
+            frames: frames.into(),
+            queued: Mutex::default(),
+            broken: Mutex::default(),
+            gone: Mutex::default(),
+            leaves_work: Mutex::new(true),
+            faulty: Mutex::default(),
+        })
+    }
+
+    fn may_fail(&self, here: Faulty) {
+        assert!(*self.faulty.lock() != here, "{here:?} has a fault");
+    }
+}
+
+impl Link for Chosen {
+    fn send(&self, _: CallKey, _: &Outgoing<'_>, _: Room<'_>) -> Result<Sent, LinkError> {
+        self.may_fail(Faulty::Sending);
+        *self.queued.lock() += MUCH;
+        Ok(Sent::Queued)
+    }
+
+    fn release(&self) -> Result<Sent, LinkError> {
+        self.may_fail(Faulty::Releasing);
+        Ok(Sent::Out)
+    }
+
+    fn flush(&self) -> Result<Flushed, LinkError> {
+        self.may_fail(Faulty::Flushing);
+        match (*self.broken.lock(), *self.queued.lock()) {
+            (true, _) => Err(LinkError::Closed),
+            (false, 0) => Ok(Flushed::All),
+            (false, _) => Ok(Flushed::Full),
+        }
+    }
+
+    fn queued(&self) -> usize {
+        *self.queued.lock()
+    }
+
+    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
+        self.may_fail(Faulty::Reading);
+        match self.frames.lock().pop_front() {
+            None if *self.gone.lock() => Err(LinkError::Closed),
+            frame => Ok(frame),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn arm(&self) -> bool {
+        self.frames.lock().is_empty()
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn leaves_work(&self) -> bool {
+        *self.leaves_work.lock()
+    }
+
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    fn spinning_pays(&self) -> bool {
+        false
+    }
+
+    fn stop_sending(&self) {
+        *self.queued.lock() = 0;
+    }
+
+    fn disarm(&self) {}
+
+    fn close(&self) {}
+
+    fn receive(&self, _: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+        self.may_fail(Faulty::Reading);
+        Ok(None)
+    }
+
+    fn spin(&self) -> bool {
+        unreachable!("only clients wait for one link")
+    }
+
+    fn is_stale(&self) -> bool {
+        false
+    }
+
+    fn wait_room(&self, _: bool, _: Duration) -> Result<(), LinkError> {
+        unreachable!("a server does not wait for room")
+    }
+
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
+        unreachable!("only rings have a bell")
+    }
+}
