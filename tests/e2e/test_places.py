@@ -81,28 +81,28 @@ def rooms(outside_url: str) -> Iterator[Rooms]:
 
 
 def in_thread(run: object, *arguments: object) -> threading.Thread:
-    thread = threading.Thread(target=run, args=arguments, daemon=True)  # type: ignore[arg-type]
+    thread = threading.Thread(target=run, args=arguments, daemon=True)
     thread.start()
     return thread
 
 
 def let_the_loop_receive(rooms: Rooms) -> None:
     for _ in range(MANY):
-        rooms.inside()  # type: ignore[unused-coroutine]
+        rooms.inside()
 
 
 def test_no_more_handlers_run_than_may_when_the_loop_receives(rooms: Rooms) -> None:
     callers = []
     for _ in range(3):
         callers.append(in_thread(rooms.enter))
-        while not rooms.inside():  # type: ignore[truthy-function]
+        while not rooms.inside():
             pass
         let_the_loop_receive(rooms)
-    assert rooms.most_inside() == 1  # type: ignore[comparison-overlap]
-    rooms.open()  # type: ignore[unused-coroutine]
+    assert rooms.most_inside() == 1
+    rooms.open()
     for caller in callers:
         caller.join(PATIENCE)
-    assert rooms.most_inside() == 1  # type: ignore[comparison-overlap]
+    assert rooms.most_inside() == 1
 
 
 def test_a_place_that_a_waiting_handler_leaves_is_taken_though_the_loop_receives(rooms: Rooms) -> None:
@@ -117,11 +117,11 @@ def test_a_place_that_a_waiting_handler_leaves_is_taken_though_the_loop_receives
         passed.set()
 
     knocks = in_thread(rooms.knock, Ours())
-    while not rooms.inside():  # type: ignore[truthy-function]
+    while not rooms.inside():
         pass
     passes = in_thread(pass_by)
     let_the_loop_receive(rooms)
-    rooms.open()  # type: ignore[unused-coroutine]
+    rooms.open()
     knocks.join(PATIENCE)
     passes.join(PATIENCE)
     assert passed.is_set()
