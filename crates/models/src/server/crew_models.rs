@@ -167,3 +167,5 @@ fn work_that_waits_is_begun_when_a_handler_begins_to_wait() {
 //
 // | weakened                                             | fails                                               |
 // |------------------------------------------------------|-----------------------------------------------------|
+// | `begin_waiting` looks at the queue without the fence | work that waits is begun when                       |
+// | `begin` looks and counts in two steps                | no more run than may                                |
