@@ -36,9 +36,11 @@ RUST_TESTED := --workspace --exclude nearcall-python --exclude nearcall-models
 # What may differ from one version of Python to the next, without the minutes of tests/survival and the lab.
 SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 
-# Tests in which threads wait for each other, for `make locks`.
-LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buffers concurrency early_ends http1_pool \
-  lifecycle loops references sessions started streams task_turns topics)) tests/survival/test_stop.py
+# For `make locks`: the files in which locks are taken with others held, chosen so that together they take
+# nearly all pairs of locks that all tests take (`test_stop.py`: many calls that wait).
+LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buffers compress concurrency early_ends \
+  grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
+  references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
 .PHONY: help setup demo test test-rust test-python test-versions test-builds test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
 

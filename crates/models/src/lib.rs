@@ -29,11 +29,15 @@ pub mod outbox;
 
 /// `crates/core/src/server`
 mod server {
+    #[path = "../../../core/src/server/crew.rs"]
+    pub(crate) mod crew;
     #[path = "../../../core/src/server/leadership/mod.rs"]
     pub(crate) mod leadership;
     #[path = "../../../core/src/server/connection/write_interest.rs"]
     pub(crate) mod write_interest;
 
+    #[cfg(test)]
+    mod crew_models;
     #[cfg(test)]
     mod models;
     #[cfg(test)]

@@ -242,24 +242,91 @@ pub(crate) fn pass(length: Duration) {
     });
 }
 
-/// Locks held by the thread: the real ones are counted, these need not be.
+/// How many locks this thread holds.
 pub(crate) mod held {
-    pub(crate) fn taken() {}
+    use std::cell::Cell;
 
-    pub(crate) fn freed() {}
+    loom::thread_local! {
+        static HELD: Cell<usize> = Cell::new(0);
+    }
+
+    pub(crate) fn taken() {
+        HELD.with(|held| held.set(held.get() + 1));
+    }
+
+    pub(crate) fn freed() {
+        HELD.with(|held| held.set(held.get() - 1));
+    }
 
     pub(crate) fn here() -> usize {
-        0
+        HELD.with(Cell::get)
     }
 }
 
-/// No interpreter is modelled, and so a sleep is the same with an outer lock.
+/// Whether this thread holds an outer lock.
 pub(crate) mod outer {
-    pub(crate) fn taken() {}
+    use std::cell::Cell;
 
-    pub(crate) fn freed() {}
+    loom::thread_local! {
+        static OUTER: Cell<usize> = Cell::new(0);
+    }
+
+    pub(crate) fn taken() {
+        OUTER.with(|outer| outer.set(outer.get() + 1));
+    }
+
+    pub(crate) fn freed() {
+        OUTER.with(|outer| outer.set(outer.get() - 1));
+    }
 
     pub(crate) fn here() -> bool {
-        false
+        OUTER.with(Cell::get) > 0
+    }
+}
+
+/// The interpreter: one thread at a time has it, and nobody waits for it with a lock held. Here no thread has to give it
+/// up after 5 ms: who waits for it waits until its holder sleeps or is through.
+#[cfg(test)]
+pub(crate) mod interpreter {
+    use std::cell::Cell;
+
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref TAKEN: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+    }
+
+    loom::thread_local! {
+        static MINE: Cell<bool> = Cell::new(false);
+    }
+
+    pub(crate) fn is_mine() -> bool {
+        MINE.with(Cell::get)
+    }
+
+    pub(crate) fn take() {
+        assert_eq!(super::held::here(), 0, "it waits for the interpreter with a lock held");
+        let mut taken = TAKEN.0.lock().expect("no panic");
+        while *taken {
+            taken = TAKEN.1.wait(taken).expect("no panic");
+        }
+        *taken = true;
+        MINE.with(|mine| mine.set(true));
+    }
+
+    pub(crate) fn give_up() {
+        assert!(MINE.with(|mine| mine.replace(false)));
+        *TAKEN.0.lock().expect("no panic") = false;
+        TAKEN.1.notify_one();
+    }
+
+    /// What threads sleep in, as in `crates/python`.
+    pub(crate) fn detached(sleep: &mut (dyn FnMut(bool) + Send)) {
+        if !is_mine() {
+            return sleep(false);
+        }
+        give_up();
+        sleep(true);
+        take();
     }
 }

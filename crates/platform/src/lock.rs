@@ -82,11 +82,28 @@ impl<const KIND: u8> RawLock<KIND> {
             if KIND == INNER || outer::here() {
                 sleep(&self.0, AWAITED, left);
             } else {
-                around_sleep(&mut || sleep(&self.0, AWAITED, left));
+                around(&mut |gives_up| {
+                    sleep(&self.0, AWAITED, left);
+                    if gives_up {
+                        self.pass_on();
+                    }
+                });
             }
         }
         Self::note_taken();
         true
+    }
+}
+
+impl<const KIND: u8> RawLock<KIND> {
+    /// The calling thread has slept, perhaps until it was woken, and has to wait for something else before it can take
+    /// the lock. Another thread that sleeps here is to have the wake-up: it may need nothing else, or hold the very thing.
+    #[cold]
+    fn pass_on(&self) {
+        // Relaxed, both: nothing is read under the lock. Who frees it then finds the mark, and wakes a thread.
+        if self.0.compare_exchange(HELD, AWAITED, Ordering::Relaxed, Ordering::Relaxed) == Err(FREE) {
+            wake(&self.0, 1);
+        }
     }
 }
 
@@ -232,8 +249,8 @@ impl Condvar {
     }
 }
 
-/// Runs a closure that sleeps.
-type AroundSleep = fn(&mut (dyn FnMut() + Send));
+/// Runs a closure that sleeps. Tells it whether the thread has given something up, and waits for that after the sleep.
+type AroundSleep = fn(&mut (dyn FnMut(bool) + Send));
 
 static AROUND_SLEEP: OnceLock<AroundSleep> = OnceLock::new();
 
@@ -247,8 +264,12 @@ pub fn set_around_sleep(around: AroundSleep) {
 /// Sleeps for another reason inside that function. The thread must not hold a lock.
 #[cold]
 pub fn around_sleep(wait: &mut (dyn FnMut() + Send)) {
+    around(&mut |_| wait());
+}
+
+fn around(wait: &mut (dyn FnMut(bool) + Send)) {
     match AROUND_SLEEP.get() {
         Some(around) => around(wait),
-        None => wait(),
+        None => wait(false),
     }
 }

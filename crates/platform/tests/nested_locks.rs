@@ -8,9 +8,9 @@ use nearcall_platform::lock::{Mutex, OuterMutex, set_around_sleep};
 /// How often a thread has given up what others need, to sleep.
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
 
-fn give_up(sleep: &mut (dyn FnMut() + Send)) {
+fn give_up(sleep: &mut (dyn FnMut(bool) + Send)) {
     GIVEN_UP.fetch_add(1, Ordering::SeqCst);
-    sleep();
+    sleep(true);
 }
 
 /// Waits for a lock that another thread holds until this one sleeps. Returns whether this thread gave anything up.

@@ -139,7 +139,7 @@ fn decode_crossing<R>(
     let left = left_over(&given, &taken);
     if !left.is_empty() {
         // Without the interpreter: there may be many.
-        detached(&mut || core.release_given(&left));
+        detached(&mut |_| core.release_given(&left));
     }
     decoded
 }

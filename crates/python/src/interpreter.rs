@@ -91,12 +91,12 @@ impl Turns {
 }
 
 /// Releases the interpreter, if this thread holds it, while the thread waits in the core.
-pub(crate) fn detached(wait: &mut (dyn FnMut() + Send)) {
+pub(crate) fn detached(wait: &mut (dyn FnMut(bool) + Send)) {
     // SAFETY: asks only about this thread's state.
     let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
     if attached {
-        Python::attach(|py| detach(py, wait));
+        Python::attach(|py| detach(py, || wait(true)));
     } else {
-        wait();
+        wait(false);
     }
 }

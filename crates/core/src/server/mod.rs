@@ -2,8 +2,8 @@
 //!
 //! The modules from the ground up; none uses one above it (`tools/check_floors.py` checks):
 //!
-//! - `shared`: what all parts of a server share: its limits, its counts, whether it stops. With it `statistics`, what
-//!   the server measures of calls; `early_ends`, calls for which nobody waits any more; `kept_back`, connections whose
+//! - `shared`: what all parts of a server share: its limits, its counts, whether it stops. With it `crew`, how many
+//!   workers do what; `statistics`, what the server measures of calls; `early_ends`, calls for which nobody waits any more; `kept_back`, connections whose
 //!   items go out in a moment; `session`, the value and the hooks of a client; `leadership`, which thread receives, and
 //!   which takes over from it;
 //! - `connection`: the connection to one client, as its calls see it: how frames reach the client;
@@ -18,6 +18,7 @@
 mod adopted;
 mod call;
 mod connection;
+mod crew;
 mod directory;
 mod early_ends;
 mod event_loop;
@@ -88,8 +89,6 @@ pub struct Server {
     loop_run: AtomicUsize,
     /// Clients of this process for which the server is to receive.
     adoptions: Arc<Adoptions>,
-    /// How many workers wait in handlers for replies to calls of their own, and do not receive themselves.
-    waiting: Arc<AtomicUsize>,
     /// The receiving thread has woken a thread that waited for such a reply, and may leave receiving to it.
     woke_caller: AtomicBool,
     /// Requests were handed out since the receiving thread last asked whether to leave receiving to such a thread.
@@ -160,7 +159,6 @@ impl Server {
             in_hook: AtomicBool::new(false),
             loop_run: AtomicUsize::new(0),
             adoptions,
-            waiting: Arc::default(),
             woke_caller: AtomicBool::new(false),
             served: AtomicBool::new(false),
             queue: Mutex::default(),
@@ -263,7 +261,8 @@ impl Server {
 
     /// Closes everything that is left, after the workers have returned.
     pub fn close(&self) {
-        self.queue.lock().clear();
+        let waiting = std::mem::take(&mut *self.queue.lock());
+        waiting.give_up();
         self.reactor.lock().close();
     }
 

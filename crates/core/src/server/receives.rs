@@ -14,8 +14,9 @@ use crate::client::{Awaited, Connection, Receiver, Sleeper};
 use crate::server::Server;
 use crate::server::adopted::{Adopted, ReceivedFrom};
 use crate::server::connection::ServerConnection;
+use crate::server::shared::Shared;
 use crate::server::worker::{MOST_WAITING, Mine, is_worker_of};
-use crate::sync::{AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicUsize, Ordering};
 
 /// A server, and the connection on which it receives.
 struct ServerReceiver {
@@ -24,8 +25,8 @@ struct ServerReceiver {
     connection: Arc<OnceLock<ReceivedFrom>>,
     /// How many of the server's workers wait for replies over the connection.
     waiting: AtomicUsize,
-    /// How many of the server's workers wait for replies over all its connections.
-    all_waiting: Arc<AtomicUsize>,
+    /// What the server's workers do, with those that wait for replies over all its connections.
+    shared: Arc<Shared>,
 }
 
 impl ServerReceiver {
@@ -34,7 +35,7 @@ impl ServerReceiver {
             server: Arc::downgrade(server),
             connection: Arc::new(connection),
             waiting: AtomicUsize::new(0),
-            all_waiting: Arc::clone(&server.waiting),
+            shared: Arc::clone(&server.shared),
         })
     }
 
@@ -90,10 +91,9 @@ impl<'a> Waits<'a> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         if self.counted {
-            // Relaxed, both: as in `may_wait`. If the count is one too high for a moment, the next request corrects
-            // that.
+            // Relaxed: as in `may_wait`.
             self.receiver.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.server.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.server.shared.crew.end_waiting();
         }
         if self.woken && self.server.shared.leadership.take_offered() {
             self.server.begin_handler();
@@ -109,8 +109,8 @@ impl Receiver for ServerReceiver {
         };
         let mut waits = Waits::new(self, &server);
         let mut leads = server.lead_for_caller();
-        // Relaxed: only the thread that holds the lead queues requests, so none is added while this thread holds it.
-        if !leads || server.shared.queued.load(Ordering::Relaxed) > 0 {
+        // Only the thread that holds the lead queues requests, so none is added while this thread holds it.
+        if !leads || server.shared.crew.queued() > 0 {
             waits.count();
             leads = server.lead_for_caller();
         }
@@ -131,9 +131,9 @@ impl Receiver for ServerReceiver {
         if !is_worker_of(self.server.as_ptr()) {
             return Ok(());
         }
-        // Relaxed, both: bounds on threads, exact enough. At most one waiting worker is not counted: the thread that
+        // Relaxed: bounds on threads, exact enough. At most one waiting worker is not counted: the thread that
         // holds the lead.
-        let all = self.all_waiting.load(Ordering::Relaxed);
+        let all = self.shared.crew.waiting();
         let here = self.waiting.load(Ordering::Relaxed);
         if here + all < MOST_WAITING {
             return Ok(());
@@ -204,11 +204,7 @@ impl Server {
 impl Server {
     /// The calling thread, a worker, is about to wait for a reply.
     fn begin_waiting(&self) {
-        // Relaxed: the fence orders the count. It pairs with the fence of `may_dequeue`: either a worker that queues a
-        // request, or goes to sleep, sees that this thread waits, or this thread sees the request.
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.shared.queued.load(Ordering::Relaxed) > 0 {
+        if self.shared.crew.begin_waiting() {
             self.release();
             self.shared.wake_reactor();
         }

@@ -9,6 +9,7 @@ use nearcall_platform::descriptors;
 use nearcall_transport::Budget;
 
 use crate::exports::Releases;
+use crate::server::crew::Crew;
 use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
@@ -38,12 +39,7 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) connections: AtomicUsize,
     /// How many connections have frames that wait to be sent.
     pub(in crate::server) unsent_connections: AtomicUsize,
-    /// How many workers are alive.
-    pub(in crate::server) workers: AtomicUsize,
-    /// How many of them wait for the lead.
-    pub(in crate::server) standby: AtomicUsize,
-    /// How many requests wait for a worker, because as many handlers run as may.
-    pub(in crate::server) queued: AtomicUsize,
+    pub(in crate::server) crew: Crew,
     /// How many one-way calls came while the server was stopping. Their clients get no reply, so only a notice can say
     /// so.
     pub(in crate::server) came_too_late: AtomicUsize,
@@ -83,6 +79,7 @@ impl Shared {
     pub(in crate::server) fn new(parts: Parts) -> Arc<Self> {
         let Parts { limits, notice, leadership, poller, wake, statistics, budget, kept_back, session_events } = parts;
         Arc::new(Self {
+            crew: Crew::new(limits.max_concurrency),
             limits,
             notice,
             leadership,
@@ -95,9 +92,6 @@ impl Shared {
             in_flight: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             unsent_connections: AtomicUsize::new(0),
-            workers: AtomicUsize::new(0),
-            standby: AtomicUsize::new(0),
-            queued: AtomicUsize::new(0),
             came_too_late: AtomicUsize::new(0),
             statistics,
             budget,
@@ -155,9 +149,9 @@ impl Shared {
             pid: std::process::id(),
             version: crate::VERSION,
             connections: self.connections.load(Ordering::Relaxed),
-            threads: self.workers.load(Ordering::Relaxed),
-            idle_threads: self.standby.load(Ordering::Relaxed),
-            queued: self.queued.load(Ordering::Relaxed),
+            threads: self.crew.workers(),
+            idle_threads: self.crew.standby(),
+            queued: self.crew.queued(),
             // Without the call that asks.
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
             memory: self.budget.used(),

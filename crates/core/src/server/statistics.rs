@@ -177,9 +177,12 @@ impl Statistics {
 
     /// What was counted so far. The caller fills in what only the server knows.
     pub(super) fn snapshot(&self) -> Snapshot {
-        let watch = self.watch.lock();
+        let (watchers, measurement) = {
+            let watch = self.watch.lock();
+            (watch.watchers, watch.measurement.clone())
+        };
         let now = clock::monotonic_ns();
-        let (since, methods) = watch.measurement.as_ref().map_or((now, Vec::new()), |measurement| {
+        let (since, methods) = measurement.as_ref().map_or((now, Vec::new()), |measurement| {
             let counts = measurement.methods.iter().map(|counts| counts.lock().clone());
             let methods = self.methods.iter().cloned().zip(counts);
             (measurement.since, methods.map(|(method, counts)| MethodCounts { method, counts }).collect())
@@ -187,7 +190,7 @@ impl Statistics {
         Snapshot {
             measurement: since as f64 / 1e9,
             seconds: now.saturating_sub(since) as f64 / 1e9,
-            watchers: watch.watchers,
+            watchers,
             methods,
             ..Snapshot::default()
         }

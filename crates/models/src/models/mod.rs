@@ -1,6 +1,7 @@
 //! The models.
 
 mod budget;
+mod interpreter;
 mod lock;
 mod outbox;
 

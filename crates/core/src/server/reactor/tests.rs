@@ -1,7 +1,7 @@
 //! What the reactor hands out for a client that stops reading and reads again, and to a thread that waits for a reply.
 
 use nearcall_platform::fault::contained;
-use nearcall_platform::lock::Mutex;
+use nearcall_platform::lock::{Mutex, held_here, set_around_sleep};
 use nearcall_ring::SpinPolicy;
 use nearcall_transport::{Incoming, Link};
 use nearcall_wire::{FrameHead, flags};
@@ -10,7 +10,7 @@ use super::*;
 use crate::chosen_link::{Chosen, Faulty, MUCH};
 use crate::client::Awaited;
 use crate::exports::MethodRouting;
-use crate::server::{HandlerKind, NativeHandler, ServedMethods, Server, SessionHooks, WorkLimits};
+use crate::server::{HandlerKind, NativeHandler, ServedMethods, Server, SessionHooks, WorkLimits, Worker};
 
 const TOKEN: u64 = 1 << 32;
 
@@ -24,6 +24,12 @@ impl NativeHandler for Fails {
     fn handle(&self, _: Box<Request>) {
         panic!("this handler has a fault");
     }
+}
+
+/// What a thread does before it sleeps that may hold the interpreter.
+fn holds_no_lock(sleep: &mut (dyn FnMut(bool) + Send)) {
+    assert_eq!(held_here(), 0, "it would wait for the interpreter with a lock held");
+    sleep(false);
 }
 
 /// A server with one client. The server has sent the client more than it reads, and the client has made some calls.
@@ -50,6 +56,7 @@ impl Scene {
 
     /// A server that spins for so long.
     fn spinning(calls: u32, time: Duration) -> Self {
+        set_around_sleep(holds_no_lock);
         let options = Options { spin: SpinPolicy::Fixed(time), ..Options::default() };
         let limits =
             WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30, max_references: 1 };
@@ -377,8 +384,7 @@ fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     let release = scene.server.take_release().expect("one is there");
     scene.server.stop(Duration::ZERO, false);
     scene.server.close();
-    // Two workers, one handler at most.
-    scene.server.shared.workers.store(2, Ordering::Relaxed);
+    assert!(scene.server.shared.crew.begin(), "another handler runs, and one may");
     assert!(scene.server.accept(Work::Release(release)).is_none());
     assert!(scene.server.take_release().is_some());
 }
@@ -461,4 +467,47 @@ fn a_call_whose_handler_has_a_fault_is_answered() {
     assert_eq!(scene.said.lock().len(), 1);
     assert!(!scene.client.connection.is_dead());
     assert_eq!(scene.server.shared.in_flight.load(Ordering::Relaxed), 0);
+}
+
+/// Workers take work out of the queue with the interpreter held. What they ask of the work takes locks of its own.
+#[test]
+fn who_takes_work_out_of_the_queue_does_not_hold_it_while_it_looks_at_the_work() {
+    let scene = Scene::quiet();
+    let shared = &scene.server.shared;
+    assert!(shared.crew.begin(), "another handler runs, and one may");
+    scene.call(1);
+    scene.call(2);
+    for _ in 0..2 {
+        let work = scene.server.reactor.lock().poll().expect("a call has come");
+        assert!(scene.server.accept(work).is_none(), "it waits");
+    }
+    scene.link.frames.lock().push_back(Incoming::new(FrameHead::new(Kind::Cancel, 1), &[]));
+    scene.has_news();
+    assert_eq!(number(scene.server.reactor.lock().poll()), None);
+    shared.crew.end();
+    let server = Arc::new(scene.server);
+    let mut worker = Worker::new(Arc::clone(&server));
+    assert_eq!(number(worker.try_next()), Some(2), "the first was cancelled");
+    worker.finish(None);
+    assert!(server.shared.crew.begin(), "the place is free again");
+}
+
+/// A place is free again as soon as the work is through, and that of who waits for a reply at once.
+#[test]
+fn as_many_handlers_run_as_may_whoever_receives() {
+    let scene = Scene::quiet();
+    scene.call(1);
+    let server = Arc::new(scene.server);
+    let crew = &server.shared.crew;
+    let (mut first, mut second) = (Worker::new(Arc::clone(&server)), Worker::new(Arc::clone(&server)));
+    assert!(crew.begin());
+    let work = server.reactor.lock().poll().expect("a call has come");
+    assert!(server.accept(work).is_none(), "it waits, though a worker is free and nobody has the lead");
+    assert!(first.try_next().is_none() && second.try_next().is_none());
+    assert!(crew.begin_waiting(), "somebody is to run the work");
+    assert_eq!(number(first.try_next()), Some(1));
+    assert!(second.try_next().is_none());
+    crew.end_waiting();
+    first.finish(None);
+    assert!(!crew.begin(), "who has waited goes on");
 }

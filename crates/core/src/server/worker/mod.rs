@@ -9,7 +9,7 @@ use queue::STUCK;
 pub(super) use in_handler::Mine;
 pub(super) use queue::Queue;
 
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,6 +48,8 @@ pub struct Worker {
     server: Arc<Server>,
     /// The old value of `WORKS_FOR`: a thread may become a worker in the middle of another server's handler.
     before: usize,
+    /// This worker runs work, and has a place among those that do.
+    busy: bool,
     /// The client whose queued work this worker runs, and since when.
     waited: Option<(u64, Instant)>,
     /// This worker's last look did not find all that was here.
@@ -69,18 +71,18 @@ impl Worker {
     /// Makes the calling thread a worker of the server, until this is dropped.
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
-        // Relaxed: as in `others_busy`.
-        server.shared.workers.fetch_add(1, Ordering::Relaxed);
+        server.shared.crew.join();
         let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
-        Self { server, before, waited: None, more: false }
+        Self { server, before, busy: false, waited: None, more: false }
     }
 
     /// Makes sure that a thread goes on receiving while handlers wait for replies to calls of their own. `spawn` starts
     /// one more worker thread. Call this before each work.
     #[inline]
     pub fn keep_receiving(&self, spawn: &dyn Fn()) {
-        // Relaxed: this worker holds the lead, or another worker does and comes here.
-        if self.server.waiting.load(Ordering::Relaxed) > 0 && self.server.lacks_standby() {
+        // A worker that holds the lead has just looked who stands by. Another one may have stood by itself.
+        let shared = &self.server.shared;
+        if (shared.crew.waiting() > 0 || !shared.leadership.is_mine()) && self.server.lacks_standby() {
             spawn();
         }
     }
@@ -95,14 +97,16 @@ impl Worker {
     /// What there is beyond that, [`Worker::wait`] takes in.
     pub fn try_next(&mut self) -> Option<Work> {
         let server = &*self.server;
-        // Acquire: pairs with the Release in `note_queued_work`.
-        if server.shared.queued.load(Ordering::Acquire) > 0
-            && let Some(work) = server.dequeue()
-        {
-            self.waited = Some((work.client(), Instant::now()));
-            return Some(work);
+        let mut work = None;
+        if server.shared.crew.queued() > 0 {
+            work = server.dequeue();
+            self.waited = work.as_ref().map(|work| (work.client(), Instant::now()));
         }
-        if server.shared.leadership.is_mine() { server.look(&mut self.more) } else { None }
+        if work.is_none() && server.shared.leadership.is_mine() {
+            work = server.look(&mut self.more);
+        }
+        self.busy = work.is_some();
+        work
     }
 
     /// Call this when the handler of the last work has returned. `turn` is the turn of a one-way request: then this
@@ -112,14 +116,24 @@ impl Worker {
         if let Some((client, since)) = self.waited.take() {
             self.server.queue.lock().charge(client, since.elapsed());
         }
-        let next = turn?.next()?;
-        self.server.begin_handler();
-        Some(next)
+        if let Some(next) = turn.and_then(OnewayTurn::next) {
+            self.server.begin_handler();
+            return Some(next);
+        }
+        self.leave_place();
+        None
+    }
+
+    /// The work is through.
+    fn leave_place(&mut self) {
+        if std::mem::take(&mut self.busy) {
+            self.server.shared.crew.end();
+        }
     }
 
     /// Waits until there may be work for this worker. `spawn` starts one more worker thread.
     pub fn wait(&mut self, spawn: &dyn Fn()) -> Next {
-        let Self { server, more, .. } = self;
+        let Self { server, more, busy, .. } = self;
         for _ in 0..MOST_ROUNDS {
             if server.is_stopped() {
                 server.release();
@@ -139,24 +153,23 @@ impl Worker {
                 match if *more { server.look(more) } else { server.wait_for(more) } {
                     Some(work) => {
                         server.shared.leadership.starting();
+                        *busy = true;
                         return Next::Work(work);
                     }
                     None if *more => continue,
                     None => return Next::Look,
                 }
             }
-            // Relaxed, here and below: the fence of `may_dequeue` orders the count, as far as anything hangs on it.
-            if server.shared.standby.load(Ordering::Relaxed) >= KEPT_STANDBY {
-                return Next::End;
-            }
-            server.shared.standby.fetch_add(1, Ordering::Relaxed);
             if server.may_dequeue() {
                 // The work was queued because this very worker was busy a moment ago.
-                server.shared.standby.fetch_sub(1, Ordering::Relaxed);
                 return Next::Look;
             }
+            if server.shared.crew.standby() >= KEPT_STANDBY {
+                return Next::End;
+            }
+            server.shared.crew.begin_standby();
             server.shared.leadership.stand_by(|| server.is_stopped());
-            server.shared.standby.fetch_sub(1, Ordering::Relaxed);
+            server.shared.crew.end_standby();
         }
         Next::Look
     }
@@ -165,8 +178,9 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.server.release();
-        // Relaxed: as in `others_busy`.
-        self.server.shared.workers.fetch_sub(1, Ordering::Relaxed);
+        // After a panic it may still have its place.
+        self.leave_place();
+        self.server.shared.crew.leave();
         WORKS_FOR.set(self.before);
     }
 }
@@ -230,10 +244,15 @@ impl Server {
         if !self.served.load(Ordering::Relaxed) {
             self.served.store(true, Ordering::Relaxed);
         }
-        if self.others_busy() >= self.shared.limits.max_concurrency || !self.take_place(&mut work) {
+        let begins = self.shared.crew.begin();
+        if !begins || !self.take_place(&mut work) {
+            if begins {
+                self.shared.crew.end();
+            }
             let mut queue = self.queue.lock();
             if self.is_stopped() {
                 // `close` may have emptied the queue already, and no worker takes from it any more.
+                drop(queue);
                 work.give_up();
                 return None;
             }
@@ -247,20 +266,13 @@ impl Server {
         Some(work)
     }
 
-    /// How many workers run handlers, without the worker that receives.
-    fn others_busy(&self) -> usize {
-        // Relaxed: if the number is wrong by one for a moment, the next request corrects that.
-        let idle = self.shared.standby.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed);
-        self.shared.workers.load(Ordering::Relaxed).saturating_sub(idle + 1)
-    }
-
     /// Whether no worker stands by to receive in the place of this one, and there may be one more worker.
     fn lacks_standby(&self) -> bool {
-        // Relaxed: as in `others_busy`. While handlers wait for replies, one worker more may stand by: a worker whose
-        // wait has ended is busy again before the others can know.
-        let waiting = self.waiting.load(Ordering::Relaxed) > 0;
-        let most = self.shared.limits.max_concurrency + if waiting { MOST_WAITING } else { 0 };
-        self.shared.standby.load(Ordering::Relaxed) == 0 && self.shared.workers.load(Ordering::Relaxed) <= most
+        // While handlers wait for replies, one worker more may stand by: a worker whose wait has ended is busy again
+        // before the others can know.
+        let crew = &self.shared.crew;
+        let most = || self.shared.limits.max_concurrency + if crew.waiting() > 0 { MOST_WAITING } else { 0 };
+        crew.standby() == 0 && crew.workers() <= most()
     }
 
     /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
@@ -272,8 +284,7 @@ impl Server {
 
     /// Whether calls wait for a worker, and as many handlers run as may.
     fn lacks_workers(&self) -> bool {
-        // Relaxed: a wrong answer is corrected a moment later, when this is asked again.
-        self.shared.queued.load(Ordering::Relaxed) > 0 && !self.may_dequeue()
+        self.shared.crew.queued() > 0 && !self.may_dequeue()
     }
 
     fn may_stream(&self) -> bool {
@@ -294,19 +305,18 @@ impl Server {
     fn note_queued_work(&self, queue: &Queue) {
         // Relaxed: readers read `queued` first.
         self.queued_streams.store(queue.streams(), Ordering::Relaxed);
-        // Release: a thread that sees the count finds the request.
-        self.shared.queued.store(queue.len(), Ordering::Release);
+        self.shared.crew.set_queued(queue.len());
     }
 
     /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
     fn tell_stuck(&self) {
-        // Relaxed: asked again whenever the receiving worker wakes up.
-        if self.shared.queued.load(Ordering::Relaxed) == 0 {
+        // Asked again whenever the receiving worker wakes up.
+        if self.shared.crew.queued() == 0 {
             return;
         }
         let Some(waiting) = self.queue.lock().stuck() else { return };
         let most = self.shared.limits.max_concurrency;
-        let busy = if self.others_busy() >= most {
+        let busy = if self.shared.crew.is_full() {
             format!("{most} handlers run in threads, which is the limit,")
         } else {
             let streams = self.shared.limits.most_streams();
@@ -347,63 +357,82 @@ impl Server {
     /// Whether a request is queued that a worker should run now. Cheap: for a thread that receives in the middle of a
     /// handler.
     fn has_work_queued(&self) -> bool {
-        // Relaxed: `may_dequeue` looks closely if there is any.
-        self.shared.queued.load(Ordering::Relaxed) > 0 && self.may_dequeue()
+        self.shared.crew.queued() > 0 && self.may_dequeue()
     }
 
     /// Whether a request is queued that a worker should run now.
-    fn may_dequeue(&self) -> bool {
-        // SeqCst: a worker that queues a request looks at the counts after that. A worker that goes to sleep counts
-        // itself idle, and looks at the queue after that. At least one of the two sees what the other has done.
-        fence(Ordering::SeqCst);
-        let queued = self.shared.queued.load(Ordering::Relaxed);
-        queued > 0
-            && self.others_busy() < self.shared.limits.max_concurrency
-            && (queued > self.queued_streams.load(Ordering::Relaxed) || self.may_stream())
+    pub(super) fn may_dequeue(&self) -> bool {
+        // Relaxed: the fence in `may_begin` orders the counts of streams, too.
+        self.shared.crew.may_begin()
+            && (self.shared.crew.queued() > self.queued_streams.load(Ordering::Relaxed) || self.may_stream())
     }
 
     /// A queued request, if this worker may run it.
     #[cold]
     fn dequeue(&self) -> Option<Work> {
-        let receives = self.shared.leadership.is_mine();
-        if receives && self.others_busy() >= self.shared.limits.max_concurrency {
+        if !self.shared.crew.begin() {
             return None;
         }
-        let mut queue = self.queue.lock();
-        let mut work = None;
-        // The caller holds the interpreter, and comes again.
-        for _ in 0..MOST_GIVEN_UP {
-            let Some(next) = queue.pop(self.may_stream()) else { break };
-            work = match next {
-                // No client waits for the call any more.
-                Work::Call(request) if request.is_given_up() => {
-                    request.forget();
-                    None
-                }
-                // A one-way request need not wait for its client to read: no reply is sent. It also holds the turn of
-                // the client's later one-way requests.
-                Work::Call(request) if !request.connection().has_room() && !request.is_oneway() => {
-                    Request::defer(request).map(Work::Call)
-                }
-                next => Some(next),
-            };
-            if work.is_some() {
-                break;
-            }
-        }
-        if let Some(mut waited) = work.take() {
-            if self.take_place(&mut waited) {
-                work = Some(waited);
-            } else {
-                // A stream that has just come has taken the last place.
-                queue.push_first(waited);
-            }
-        }
-        self.note_queued_work(&queue);
-        drop(queue);
+        let work = self.take_queued();
         if work.is_some() {
             self.begin_handler();
+        } else {
+            // Work that came meanwhile found the place taken: the caller looks again before it sleeps.
+            self.shared.crew.end();
         }
         work
+    }
+
+    /// A queued request whose handler may begin, for a thread that has a place for it. The caller comes again.
+    fn take_queued(&self) -> Option<Work> {
+        for _ in 0..MOST_GIVEN_UP {
+            // The queue is free again before anything else is locked, because this thread holds the interpreter.
+            let mut work = self.pop_queued()?;
+            if let Work::Call(request) = work {
+                let Some(request) = Self::still_wanted(request) else { continue };
+                work = Work::Call(request);
+            }
+            if self.take_place(&mut work) {
+                return Some(work);
+            }
+            // A stream that has just come has taken the last place.
+            self.put_back(work);
+            return None;
+        }
+        None
+    }
+
+    /// Takes out of the queue what is next there.
+    fn pop_queued(&self) -> Option<Work> {
+        let mut queue = self.queue.lock();
+        let work = queue.pop(self.may_stream());
+        self.note_queued_work(&queue);
+        work
+    }
+
+    /// Puts a stream back that `pop_queued` has just returned.
+    fn put_back(&self, stream: Work) {
+        let mut queue = self.queue.lock();
+        if self.is_stopped() {
+            drop(queue);
+            return stream.give_up();
+        }
+        queue.push_first(stream);
+        self.note_queued_work(&queue);
+    }
+
+    /// Gives a request back whose handler may begin; not one that its client has given up, or whose client is to read
+    /// first.
+    fn still_wanted(request: Box<Request>) -> Option<Box<Request>> {
+        if request.is_given_up() {
+            request.forget();
+            return None;
+        }
+        // A one-way request need not wait for its client to read: no reply is sent. It also holds the turn of the
+        // client's later one-way requests.
+        if !request.connection().has_room() && !request.is_oneway() {
+            return Request::defer(request);
+        }
+        Some(request)
     }
 }

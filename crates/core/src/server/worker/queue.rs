@@ -49,7 +49,8 @@ impl Queue {
         self.turns.streams
     }
 
-    pub(in crate::server) fn clear(&mut self) {
+    /// The server ends: nothing in it is begun any more.
+    pub(in crate::server) fn give_up(mut self) {
         while let Some(work) = self.turns.pop(true) {
             work.give_up();
         }
