@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import shutil
 import signal
@@ -89,6 +90,14 @@ def runtime_dir() -> Iterator[Path]:
     # Others may use it at the same time, but under names of their own.
     ours = [name for name in set(os.listdir("/dev/shm")) - shared if "nearcall" in name]
     assert ours == []
+
+
+@pytest.fixture(autouse=True)
+def logs() -> None:
+    """What nearcall logs is heard, even if a program that an earlier test ran in this process has turned that off."""
+    logger = logging.getLogger("nearcall")
+    logger.setLevel(logging.NOTSET)
+    logger.disabled = False
 
 
 @pytest.fixture(autouse=True)
