@@ -3,9 +3,9 @@
 //! The modules from the ground up; none uses one above it (`tools/check_floors.py` checks):
 //!
 //! - `shared`: what all parts of a server share: its limits, its counts, whether it stops. With it `crew`, how many
-//!   workers do what; `statistics`, what the server measures of calls; `early_ends`, calls for which nobody waits any more; `kept_back`, connections whose
-//!   items go out in a moment; `session`, the value and the hooks of a client; `leadership`, which thread receives, and
-//!   which takes over from it;
+//!   workers do what; `statistics`, what the server measures of calls; `early_ends`, calls for which nobody waits any
+//!   more; `kept_back`, connections whose items go out in a moment; `session`, the value and the hooks of a client;
+//!   `leadership`, which thread receives, and which takes over from it;
 //! - `connection`: the connection to one client, as its calls see it: how frames reach the client;
 //! - `call`: one call: its streams, and what its handler can learn of it;
 //! - `inbound`, `request`: the frames from one client, and the calls made of them;
@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors;
-use nearcall_platform::fault::{Fault, contained};
+use nearcall_platform::fault::Fault;
 use nearcall_platform::lock::{Mutex, OuterMutex};
 use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Limits, Welcome};
@@ -289,15 +289,13 @@ impl Server {
     /// Does some work for a client. If it panics, the log says so, the client gets an answer, and this thread goes on.
     #[inline]
     pub fn contain(&self, work: impl FnOnce()) {
-        if let Err(fault) = contained(work) {
-            self.tell(&fault);
-        }
+        self.shared.contain(work);
     }
 
     /// Tells the operator of a fault.
     #[cold]
     pub fn tell(&self, fault: &Fault) {
-        self.shared.notify(true, fault.to_string());
+        self.shared.tell_fault(fault);
     }
 
     /// The thread that holds the lead begins to run a handler. If the handler takes long, another thread takes the

@@ -97,9 +97,7 @@ impl Drop for Request {
         if std::thread::panicking() {
             // Whoever was to handle the call has failed, and the client would wait for ever. If it has had its answer
             // already, it takes no notice of a second one.
-            let failure =
-                Failure::new(Failure::INTERNAL, "nearcall itself has failed at the server, whose log says more");
-            let _ = contained(|| self.fail(&failure));
+            let _ = contained(|| self.fail(&Self::fault()));
         }
         if let Some(under_way) = self.context.get().and_then(|context| context.under_way()) {
             under_way.keep(self.charge.take(), std::mem::take(&mut self.values));

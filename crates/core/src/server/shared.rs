@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nearcall_platform::descriptors;
+use nearcall_platform::fault::{Fault, contained};
 use nearcall_transport::Budget;
 
 use crate::exports::Releases;
@@ -166,6 +167,20 @@ impl Shared {
 
     pub(in crate::server) fn notify(&self, serious: bool, text: String) {
         self.tell(Notice::Line { serious, text });
+    }
+
+    /// Tells the operator of a fault.
+    #[cold]
+    pub(in crate::server) fn tell_fault(&self, fault: &Fault) {
+        self.notify(true, fault.to_string());
+    }
+
+    /// Does some work. If it panics, the operator is told, and the thread goes on with what else is to be done.
+    #[inline]
+    pub(in crate::server) fn contain(&self, work: impl FnOnce()) {
+        if let Err(fault) = contained(work) {
+            self.tell_fault(&fault);
+        }
     }
 
     pub(in crate::server) fn tell(&self, notice: Notice) {

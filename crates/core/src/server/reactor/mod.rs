@@ -181,7 +181,7 @@ impl Reactor {
         let clients = self.connections.values().map(|client| &client.connection);
         for connection in clients.filter(|connection| !connection.is_own_clients()) {
             // If the client is gone, the next read from it finds that.
-            attempt(&self.shared, || _ = connection.send(0, &goodbye));
+            self.shared.contain(|| _ = connection.send(0, &goodbye));
         }
     }
 
@@ -194,7 +194,7 @@ impl Reactor {
         self.stalled.clear();
         self.resumable.clear();
         for (_, client) in self.connections.drain() {
-            attempt(&self.shared, || client.die());
+            self.shared.contain(|| client.die());
             client.oneway.clear();
         }
     }
@@ -333,9 +333,9 @@ impl Reactor {
         }
         connection.tell_end(error);
         // Each of these even if the one before fails: a fault may be why the client is dropped.
-        attempt(&self.shared, || connection.say_why(error));
-        attempt(&self.shared, || connection.lose(error));
-        attempt(&self.shared, || client.die());
+        self.shared.contain(|| connection.say_why(error));
+        self.shared.contain(|| connection.lose(error));
+        self.shared.contain(|| client.die());
         self.tell_if_deserted();
     }
 
@@ -383,7 +383,7 @@ impl Reactor {
                 self.unlist(&client);
                 self.drop_client(&client, &fault.into());
             }
-            None => self.shared.notify(true, fault.to_string()),
+            None => self.shared.tell_fault(&fault),
         }
     }
 
@@ -454,7 +454,7 @@ impl Reactor {
         Arc::clone(&self.adoptions).take(|adopted| {
             contained(|| self.adopt(adopted)).unwrap_or_else(|fault| {
                 let error = fault.into();
-                adopted.client().inspect(|client| attempt(&shared, || client.mark_lost(&error)));
+                adopted.client().inspect(|client| shared.contain(|| client.mark_lost(&error)));
                 true
             })
         });
@@ -510,13 +510,6 @@ impl Reactor {
         self.connections.insert(token, client);
         self.note_connections();
         true
-    }
-}
-
-/// Does something of several things that must all be done, even if this one panics.
-fn attempt(shared: &Shared, work: impl FnOnce()) {
-    if let Err(fault) = contained(work) {
-        shared.notify(true, fault.to_string());
     }
 }
 
