@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import nearcall
+
+from .turns import Turns
 
 MANY = 20_000
 """Items that are here at once: less than a window, and more than a moment's work."""
 
 
-class Ticks:
-    """How often another task of the loop has had its turn."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    async def __aenter__(self) -> Ticks:
-        self._task = asyncio.create_task(self._tick())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
-
-    async def _tick(self) -> None:
-        while True:
-            self.count += 1
-            await asyncio.sleep(0)
-
-
 async def turns_during(items: AsyncIterator[int]) -> int:
-    async with Ticks() as ticks:
+    async with Turns() as turns:
         async for _ in items:
             pass
-        return ticks.count
+        return turns.count
 
 
 @nearcall.service

@@ -34,8 +34,7 @@ class Notes:
         _COUNT.pack_into(self._memory, 0, self._count)
 
 
-def record(path: str) -> None:
-    """Sleeps and notes in a file how late it woke, in seconds, for as long as the process lives."""
+def _record(path: str) -> None:
     notes = Notes(path)
     while True:
         due = time.monotonic() + PACE
@@ -44,8 +43,8 @@ def record(path: str) -> None:
 
 
 def record_aside(path: str) -> None:
-    """The same in a thread."""
-    threading.Thread(target=record, args=(path,), name="lateness", daemon=True).start()
+    """Begins a thread that sleeps and notes in a file how late it woke, in seconds, as long as the process lives."""
+    threading.Thread(target=_record, args=(path,), name="lateness", daemon=True).start()
 
 
 class Lateness:

@@ -17,6 +17,8 @@
 mod budget;
 mod dial;
 mod errors;
+#[cfg(test)]
+mod forked;
 mod handshake;
 mod http;
 mod incoming;

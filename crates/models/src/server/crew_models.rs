@@ -96,22 +96,28 @@ impl Server {
     }
 }
 
-/// One worker receives work while the only handler that may run returns in another.
+/// One worker receives work while the only handler that may run leaves its place in another. Returns the server, where
+/// nothing waits.
+fn received_while(leaves: impl FnOnce(&Server) + Send + 'static) -> Arc<Server> {
+    let server = Server::new(1, 1);
+    let other = Arc::clone(&server);
+    let handler = thread::spawn(move || leaves(&other));
+    if server.accept() {
+        server.end();
+    }
+    server.work();
+    handler.join().expect("no panic");
+    server.assert_nothing_waits(1);
+    server
+}
+
 #[test]
 fn work_that_waits_is_found_by_who_ends_or_by_who_receives() {
     check(None, || {
-        let server = Server::new(1, 1);
-        let other = Arc::clone(&server);
-        let handler = thread::spawn(move || {
-            other.end();
-            other.work();
-        });
-        if server.accept() {
+        received_while(|server| {
             server.end();
-        }
-        server.work();
-        handler.join().expect("no panic");
-        server.assert_nothing_waits(1);
+            server.work();
+        });
     });
 }
 
@@ -144,21 +150,13 @@ fn no_more_run_than_may() {
 #[test]
 fn work_that_waits_is_begun_when_a_handler_begins_to_wait() {
     check(None, || {
-        let server = Server::new(1, 1);
-        let other = Arc::clone(&server);
-        let handler = thread::spawn(move || {
-            other.running.lock().expect("no panic").0 -= 1;
+        let server = received_while(|server| {
+            server.running.lock().expect("no panic").0 -= 1;
             // It wakes the receiving thread, which does this.
-            if other.crew.begin_waiting() {
-                other.work();
+            if server.crew.begin_waiting() {
+                server.work();
             }
         });
-        if server.accept() {
-            server.end();
-        }
-        server.work();
-        handler.join().expect("no panic");
-        server.assert_nothing_waits(1);
         server.crew.end_waiting();
     });
 }

@@ -246,7 +246,7 @@ fn size_for(len: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::holds_in_child;
+    use crate::forked::holds_in_child;
 
     #[test]
     fn memory_is_used_again_when_its_use_is_over() {

@@ -36,7 +36,7 @@ pub(super) fn ask_lenders() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::holds_in_child;
+    use crate::forked::holds_in_child;
 
     #[test]
     fn a_forked_child_does_not_wait_for_who_was_asking() {

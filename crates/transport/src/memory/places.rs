@@ -65,7 +65,8 @@ pub(crate) fn find(bytes: &[u8]) -> Option<Arc<dyn Any + Send + Sync>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{BufferPool, holds_in_child};
+    use crate::forked::holds_in_child;
+    use crate::memory::BufferPool;
 
     #[test]
     fn a_forked_child_does_not_wait_for_what_its_parent_was_looking_for() {

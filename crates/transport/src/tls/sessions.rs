@@ -64,9 +64,8 @@ mod tests {
     use crate::sync::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::forked::holds_in_child;
 
-    /// Seconds that a child may take for one look.
-    const SOON: u32 = 10;
     const FORKS: usize = 200;
 
     /// Forks while other threads use the store all the time. Whether each child could use it, too.
@@ -83,20 +82,10 @@ mod tests {
                 });
             }
             let all = (0..FORKS).all(|_| {
-                // SAFETY: the child uses nothing that the other threads may have left locked, and runs none of its
-                // parent's exits.
-                let child = unsafe { libc::fork() };
-                if child == 0 {
-                    // SAFETY: ends the child if it waits for ever.
-                    unsafe { libc::alarm(SOON) };
+                holds_in_child(|| {
                     let _ = store.kx_hint(&name);
-                    // SAFETY: ends this process.
-                    unsafe { libc::_exit(0) };
-                }
-                let mut status = 0;
-                // SAFETY: this process's own child.
-                unsafe { libc::waitpid(child, &raw mut status, 0) };
-                libc::WIFEXITED(status)
+                    true
+                })
             });
             over.store(true, Ordering::Relaxed);
             all
