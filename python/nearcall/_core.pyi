@@ -164,6 +164,9 @@ class FittingEncoder:
 def is_native(value: Any) -> bool:
     """Whether a value consists of msgpack's own types: plain values, lists and dicts, no subclasses of them."""
 
+def all_of_kinds(list_: list[Any], kinds: frozenset[type], /) -> bool:
+    """Whether the exact type of each item is one of ``kinds``."""
+
 def check_keys(body: bytes, hashed: HashedKeys) -> None:
     """Checks a message before it is decoded.
 

@@ -21,6 +21,7 @@ mod hashed;
 mod health;
 mod interpreter;
 mod introspection;
+mod kinds;
 mod listeners;
 mod loop_server;
 mod named;
@@ -83,6 +84,8 @@ mod _core {
     use super::health::{Health, HealthMethod};
     #[pymodule_export]
     use super::introspection::IntrospectionMethod;
+    #[pymodule_export]
+    use super::kinds::all_of_kinds;
     #[pymodule_export]
     use super::listeners::{Listeners, die_with_starter, end_with};
     #[pymodule_export]

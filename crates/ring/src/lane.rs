@@ -12,6 +12,10 @@ pub const RECORD_PREFIX: usize = 4;
 /// Marks a record as a note of the layer above (see [`Record::note`]); the other 31 bits are the length.
 const NOTE: u32 = 1 << 31;
 
+/// The start of a record that is written ahead of the rest reaches to the next multiple of so many bytes. So much a common
+/// `memcpy` reads before it writes; of a longer piece it writes the first bytes last.
+const START: u64 = 256;
+
 /// The shared words of one lane, each on a cache line pair of its own (adjacent lines are prefetched together).
 #[repr(C)]
 #[derive(Debug)]
@@ -54,6 +58,24 @@ pub trait LaneMemory {
     /// Reads the prefix of a record at `offset` (a multiple of 8). It is one load, so that the value that was checked
     /// is the value that is used, even while a hostile peer writes.
     fn read_prefix(&self, offset: usize) -> u32;
+
+    /// The consumer waits for a record at `offset` (less than `capacity`). The memory may fetch the place into the cache while
+    /// the consumer looks at the counter, so that a short record costs one wait and not two.
+    fn expect(&self, _offset: usize) {}
+
+    /// Whether the consumer of this lane may have [something to do](Consumer::has_work). A hint for who does not have the
+    /// consumer: it believes the counter of what was consumed, in which a hostile peer may write.
+    #[inline]
+    fn may_have_work(&self) -> bool {
+        let counters = self.counters();
+        // Relaxed, all: only a hint.
+        let tail = counters.tail.0.load(Ordering::Relaxed);
+        if counters.head.0.load(Ordering::Relaxed) != tail || counters.starved.0.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        self.expect(tail as usize & (self.capacity() - 1));
+        false
+    }
 }
 
 /// The peer broke the rules of the ring: the connection must be closed.
@@ -117,8 +139,15 @@ impl<M: LaneMemory> Producer<M> {
         let prefix = (len as u32) | if note { NOTE } else { 0 };
         self.put(at, &prefix.to_le_bytes());
         at += RECORD_PREFIX as u64;
+        // The reader may already [wait for](LaneMemory::expect) the start of the record, and take its cache lines whenever
+        // it looks. So these are written in one go, before the rest: a long copy would come back to where it began.
+        let start = (self.head | (START - 1)) + 1;
         for part in parts {
-            self.put(at, part);
+            let (near, far) = part.split_at(part.len().min(start.saturating_sub(at) as usize));
+            self.put(at, near);
+            if !far.is_empty() {
+                self.put(at + near.len() as u64, far);
+            }
             at += part.len() as u64;
         }
         self.head += need;
@@ -231,6 +260,7 @@ impl<M: LaneMemory> Consumer<M> {
             // Acquire: pairs with the producer's release, so the bytes below `head` are visible.
             let head = self.memory.counters().head.0.load(Ordering::Acquire);
             if head == self.tail {
+                self.memory.expect(self.next_offset());
                 return Ok(None);
             }
             let lies = head.wrapping_sub(self.tail);
@@ -239,7 +269,7 @@ impl<M: LaneMemory> Consumer<M> {
             }
             self.known_head = head;
         }
-        let prefix = self.memory.read_prefix(self.tail as usize & (self.memory.capacity() - 1));
+        let prefix = self.memory.read_prefix(self.next_offset());
         let record = Record { len: (prefix & !NOTE) as usize, note: prefix & NOTE != 0 };
         if record.len > self.memory.capacity() || padded(record.len) > self.known_head - self.tail {
             return Err(Corrupt("a record in the ring is longer than what was written"));
@@ -296,7 +326,17 @@ impl<M: LaneMemory> Consumer<M> {
     #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.has_record() || self.starving()
+        if self.has_record() || self.starving() {
+            return true;
+        }
+        self.memory.expect(self.next_offset());
+        false
+    }
+
+    /// Where the next record begins.
+    #[inline]
+    fn next_offset(&self) -> usize {
+        self.tail as usize & (self.memory.capacity() - 1)
     }
 
     fn starving(&self) -> bool {

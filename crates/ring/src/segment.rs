@@ -29,6 +29,8 @@ pub enum Role {
     Server,
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
 const SIDES: usize = 0;
 const COUNTERS: usize = 256;
 const LOANS: usize = 1024;
@@ -149,6 +151,12 @@ impl Segment {
         (Producer::new(self.lane(outgoing)), Consumer::new(self.lane(1 - outgoing)))
     }
 
+    /// The lane of which [`Segment::lanes`] gives this side the consumer. Only for looking at it.
+    #[must_use]
+    pub fn incoming(&self) -> MappedLane {
+        self.lane(usize::from(self.role == Role::Client))
+    }
+
     fn lane(&self, index: usize) -> MappedLane {
         MappedLane {
             mapping: Arc::clone(&self.mapping),
@@ -195,6 +203,13 @@ impl LaneMemory for MappedLane {
     fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset + into.len() <= self.capacity, "read past the ring");
         self.mapping.read(self.ring + offset, into);
+    }
+
+    #[inline]
+    fn expect(&self, offset: usize) {
+        for line in [offset, (offset + LINE) & (self.capacity - 1)] {
+            self.mapping.prefetch(self.ring + line);
+        }
     }
 
     #[inline]

@@ -202,6 +202,45 @@ proptest! {
 }
 
 #[test]
+fn whether_a_lane_has_work_is_seen_without_its_consumer() {
+    let (lane, mut producer, mut consumer) = lane(256);
+    assert!(!lane.may_have_work());
+    // Twice round the ring.
+    for _ in 0..16 {
+        assert_eq!(producer.try_write(&[&[7; 20]], false), Ok(true));
+        assert!(lane.may_have_work());
+        assert_eq!(taken(&mut consumer).map(|(record, _)| record.len()), Some(20));
+        assert!(!lane.may_have_work());
+    }
+    producer.declare_starved();
+    assert!(lane.may_have_work(), "a producer is to be woken");
+    producer.declare_sated();
+    for tail in [1, 255, u64::MAX] {
+        lane.words().tail.store(tail, Ordering::Relaxed);
+        assert!(lane.may_have_work());
+        // A peer that makes the lane look empty where it is not finds no place outside the ring either.
+        lane.words().head.store(tail, Ordering::Relaxed);
+        assert!(!lane.may_have_work());
+    }
+}
+
+/// The start of a record is written ahead of the rest; where that is cut depends on where the record lies.
+#[test]
+fn a_record_is_whole_wherever_it_begins() {
+    let (_, mut producer, mut consumer) = lane(8192);
+    for skip in (4..512).step_by(8) {
+        let record: Vec<u8> = (0..700_usize).map(|at| (at ^ skip) as u8).collect();
+        let (head, payload) = record.split_at(skip % 70);
+        for parts in [&[&record[..]][..], &[head, payload], &[head, &payload[..600], &payload[600..], &[]]] {
+            assert_eq!(producer.try_write(parts, false), Ok(true));
+            assert_eq!(taken(&mut consumer), Some((record.clone(), false)));
+        }
+        assert_eq!(producer.try_write(&[&vec![0; skip]], true), Ok(true));
+        assert_eq!(taken(&mut consumer), Some((vec![0; skip], true)));
+    }
+}
+
+#[test]
 fn counters_that_cannot_be_are_refused() {
     // Not a multiple of 8, past the ring's size, backwards.
     for head in [4, 9, 264, u64::MAX, u64::MAX - 7, 1 << 63] {

@@ -119,6 +119,12 @@ pub trait Link: Send + Sync + Debug {
         false
     }
 
+    /// Whether a look for arrivals may find any, or something else to do. A hint: cheaper than a look, and wrong only if the
+    /// peer wants to be overlooked for a while. A link that cannot tell says yes.
+    fn may_have_arrivals(&self) -> bool {
+        true
+    }
+
     /// The pool of memory for what is sent to this peer. No other peer has seen this memory, unless both are servers.
     fn pool(&self) -> Arc<BufferPool> {
         BufferPool::common()

@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect as shapes
 
-from .._core import is_native
+from .._core import all_of_kinds, is_native
 from ..types.hints import describe_value, type_name
 from . import anything
 
@@ -211,10 +211,16 @@ def _is_collection(value: Any) -> bool:
     return isinstance(value, (collections.abc.Sequence, collections.abc.Set)) and not isinstance(value, (str, bytes))
 
 
+def _are_of(values: Iterable[Any], kinds: frozenset[type]) -> bool:
+    if type(values) is list:
+        return all_of_kinds(values, kinds)
+    return kinds.issuperset(map(type, values))
+
+
 def _look_at_all(item: Sender, values: Iterable[Any]) -> bool:
     kinds = item.kinds
     try:
-        if kinds is not None and not kinds.issuperset(map(type, values)):
+        if kinds is not None and not _are_of(values, kinds):
             for value in values:
                 if type(value) not in kinds:
                     item.fit(value)

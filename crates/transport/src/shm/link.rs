@@ -8,7 +8,7 @@ use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
 use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::{clock, sys};
-use nearcall_ring::{Consumer, MappedLane, Record, Segment, SpinBudget, spin};
+use nearcall_ring::{Consumer, LaneMemory as _, MappedLane, Record, Segment, SpinBudget, spin};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
@@ -44,6 +44,8 @@ pub(crate) struct ShmLink {
     peer: Peer,
     outbox: Outbox<Sender>,
     receiver: OuterMutex<Receiver>,
+    /// The receiver's lane, to be looked at without the lock.
+    incoming: MappedLane,
     lending: Arc<Lending>,
     /// The longest messages that the peer and this side accept.
     peer_limit: u64,
@@ -104,6 +106,7 @@ impl ShmLink {
         options: &Options,
     ) -> Self {
         let (producer, consumer) = segment.lanes();
+        let incoming = segment.incoming();
         segment.own_side().publish_cpu();
         let bells = || AtomicU32::new(0);
         let shared = Arc::new(Shared { segment: segment.clone(), socket, bells_heard: bells(), bells_seen: bells() });
@@ -130,6 +133,7 @@ impl ShmLink {
                 unfinished: None,
                 budget: SpinBudget::new(options.spin),
             }),
+            incoming,
             lending,
             peer_limit,
             limit: options.max_message,
@@ -514,6 +518,11 @@ impl Link for ShmLink {
 
     fn is_memory(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn may_have_arrivals(&self) -> bool {
+        self.incoming.may_have_work()
     }
 
     fn pool(&self) -> Arc<BufferPool> {

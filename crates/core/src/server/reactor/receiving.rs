@@ -24,6 +24,14 @@ pub(super) struct ExpectedReply<'a> {
     pub(super) over: bool,
 }
 
+impl ExpectedReply<'_> {
+    /// Whether a look at the connection may find the reply. A hint, as [`Link::may_have_arrivals`].
+    #[inline]
+    pub(super) fn may_come(&self) -> bool {
+        self.client.connection.link.may_have_arrivals()
+    }
+}
+
 impl Reactor {
     /// A request that has just come.
     #[inline]

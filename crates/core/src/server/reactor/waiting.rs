@@ -164,7 +164,10 @@ impl Reactor {
         loop {
             let at_all = reply.is_none() || rounds % ROUNDS_PER_REST == ROUNDS_PER_REST - 1;
             let request = match &mut reply {
-                Some(reply) if !at_all => self.look_for(reply),
+                Some(reply) if !at_all && reply.may_come() => self.look_for(reply),
+                Some(_) if !at_all => None,
+                // The first round has looked whatever the hint says.
+                None if rounds > 0 && !self.may_find() => None,
                 _ => self.poll(),
             };
             let replied = reply.as_ref().is_some_and(|reply| reply.over);
@@ -206,6 +209,13 @@ impl Reactor {
     /// Whether a client on a socket, or this server's event loop, may need this very CPU.
     fn shares_cpu(&self) -> bool {
         self.sockets_active || self.loop_active
+    }
+
+    /// Whether a look at the connections may find something that was not there at the last one. Cheaper than the look, and
+    /// without a lock.
+    #[inline]
+    fn may_find(&self) -> bool {
+        !self.readable.is_empty() || self.memory.iter().any(|client| client.connection.link.may_have_arrivals())
     }
 
     fn spinning_pays(&self) -> bool {
