@@ -2,7 +2,7 @@
 ``nearcall`` exports.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
@@ -52,6 +52,7 @@ __all__ = [
     "View",
     "Watch",
     "Watched",
+    "all_of_kinds",
     "check_keys",
     "confine",
     "current_call",
@@ -164,8 +165,8 @@ class FittingEncoder:
 def is_native(value: Any) -> bool:
     """Whether a value consists of msgpack's own types: plain values, lists and dicts, no subclasses of them."""
 
-def all_of_kinds(list_: list[Any], kinds: frozenset[type], /) -> bool:
-    """Whether the exact type of each item is one of ``kinds``."""
+def all_of_kinds(values: Iterable[Any], kinds: frozenset[type], /) -> bool:
+    """Whether the exact type of each item is one of ``kinds``. Raises what iterating over ``values`` raises."""
 
 def check_keys(body: bytes, hashed: HashedKeys) -> None:
     """Checks a message before it is decoded.

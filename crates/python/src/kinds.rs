@@ -1,14 +1,24 @@
-//! The exact types of the items of a list, looked at without a line of Python for each.
+//! The exact types of the items of a collection, looked at without a line of Python for each.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyFrozenSet, PyList, PyType};
 
-/// Whether the exact type of each item of a list is one of `kinds`.
-#[pyfunction]
-pub(crate) fn all_of_kinds(list: &Bound<'_, PyList>, kinds: &Bound<'_, PyFrozenSet>) -> PyResult<bool> {
+use crate::callback::Callback;
+
+/// Whether the exact type of each item of `values` is one of `kinds`. Raises what iterating over `values` raises.
+#[pyfunction(signature = (values, kinds, /))]
+pub(crate) fn all_of_kinds(values: &Bound<'_, PyAny>, kinds: &Bound<'_, PyFrozenSet>) -> PyResult<bool> {
     let mut known = None;
-    for value in list {
-        if !is_of(&value, kinds, &mut known)? {
+    if let Ok(list) = values.cast_exact::<PyList>() {
+        for value in list {
+            if !is_of(&value, kinds, &mut known)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    for value in values.items()? {
+        if !is_of(&value?, kinds, &mut known)? {
             return Ok(false);
         }
     }

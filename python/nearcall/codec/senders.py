@@ -211,16 +211,10 @@ def _is_collection(value: Any) -> bool:
     return isinstance(value, (collections.abc.Sequence, collections.abc.Set)) and not isinstance(value, (str, bytes))
 
 
-def _are_of(values: Iterable[Any], kinds: frozenset[type]) -> bool:
-    if type(values) is list:
-        return all_of_kinds(values, kinds)
-    return kinds.issuperset(map(type, values))
-
-
 def _look_at_all(item: Sender, values: Iterable[Any]) -> bool:
     kinds = item.kinds
     try:
-        if kinds is not None and not _are_of(values, kinds):
+        if kinds is not None and not all_of_kinds(values, kinds):
             for value in values:
                 if type(value) not in kinds:
                     item.fit(value)
