@@ -2,7 +2,7 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-use nearcall_transport::{LinkError, Listener, Options, Url};
+use nearcall_transport::{Incoming, Link, LinkError, Listener, Options, Url};
 use nearcall_wire::{Hello, Limits, Preamble, Welcome};
 
 const LIMIT: u64 = 100_000;
@@ -47,7 +47,7 @@ pub(crate) fn run(input: &[u8]) {
     assert_eq!(arrival.send_welcome(), Ok(true), "a fresh socket has room");
     let link = arrival.into_link(&options).expect("welcomed");
     loop {
-        match link.try_receive_part() {
+        match next_part(&*link) {
             Ok(Some(incoming)) => {
                 assert!(incoming.payload.lease().is_none());
                 assert!(incoming.payload.len() <= LIMIT as usize + HEAD_ROOM);
@@ -64,5 +64,10 @@ pub(crate) fn run(input: &[u8]) {
         }
     }
     drop(client);
-    while let Ok(Some(_)) | Err(LinkError::Unfinished) = link.try_receive_part() {}
+    while let Ok(Some(_)) | Err(LinkError::Unfinished) = next_part(&*link) {}
+}
+
+fn next_part(link: &dyn Link) -> Result<Option<Incoming>, LinkError> {
+    let mut place = None;
+    link.try_receive_part(&mut place).map(|()| place)
 }

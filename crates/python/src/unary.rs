@@ -126,12 +126,14 @@ impl Unary {
     #[inline]
     fn attempt(&self, call: &mut Call<'_, '_>, core: &Arc<Core>) -> PyResult<Attempt> {
         let until = call.until;
+        // The reply is not moved until it is decoded.
+        let mut place = None;
         let sent = self.send(call, core, |request, expected| {
             let id = core.begin(request, expected)?;
-            Ok((id, core.next_event(id, until)))
+            Ok((id, core.next_event_in(id, until, &mut place)))
         })?;
         match sent {
-            Ok(sent) => self.finish(call, core, sent),
+            Ok(sent) => self.finish(call, core, sent, &mut place),
             Err(failure) => self.unsent(call, core, failure).map(Attempt::Repeat),
         }
     }
@@ -173,32 +175,33 @@ impl Unary {
         }
     }
 
-    /// Goes on from the first event to the call's outcome.
+    /// Goes on from the first event, which is in `place` if there is one, to the call's outcome.
     #[inline]
     fn finish(
         &self,
         call: &mut Call<'_, '_>,
         core: &Arc<Core>,
-        sent: Sent<Result<Incoming, NoEvent>>,
+        sent: Sent<Result<(), NoEvent>>,
+        place: &mut Option<Incoming>,
     ) -> PyResult<Attempt> {
         let (py, until, id) = (call.py, call.until, sent.id);
         let method = sent.successor.as_ref().unwrap_or(&self.method).get();
-        let mut event = match sent.first {
-            Ok(event) => event,
-            Err(no_event) => wait_on(py, core, id, until, no_event, &method.name)?,
+        let event = match sent.first {
+            Ok(()) => place.as_mut().expect("there is an event"),
+            Err(no_event) => place.insert(wait_on(py, core, id, until, no_event, &method.name)?),
         };
         if event.head.extras().is_some() {
-            event = self.take_metadata(py, core, event, id, &call.surroundings, until)?;
+            self.take_metadata(py, core, event, id, &call.surroundings, until)?;
         }
         match event.head.kind {
             Kind::Reply => {
                 self.calling.succeeded();
                 let decode = |event: &mut Incoming| method.reply.decode(py, event, None);
-                decoding(method.reply.references(), core, &self.calling, &mut event, decode).map(Attempt::Ended)
+                decoding(method.reply.references(), core, &self.calling, event, decode).map(Attempt::Ended)
             }
-            _ => match self.calling.again(core, method, &event, &mut call.tally) {
+            _ => match self.calling.again(core, method, event, &mut call.tally) {
                 Some(again) => Ok(Attempt::Repeat(again)),
-                None => Err(outcome(py, &event, method)),
+                None => Err(outcome(py, event, method)),
             },
         }
     }
@@ -240,20 +243,19 @@ impl Unary {
         &self,
         py: Python<'_>,
         core: &Core,
-        mut event: Incoming,
+        event: &mut Incoming,
         id: CallId,
         surroundings: &Surroundings,
         until: Option<Instant>,
-    ) -> PyResult<Incoming> {
+    ) -> PyResult<()> {
         while event.head.kind == Kind::Head {
             surroundings.received(py, true, event.head.metadata())?;
-            event = match detach(py, || core.next_event(id, until)) {
+            *event = match detach(py, || core.next_event(id, until)) {
                 Ok(event) => event,
                 Err(no_event) => wait_on(py, core, id, until, no_event, &self.method.get().name)?,
             };
         }
-        surroundings.received(py, false, event.head.metadata())?;
-        Ok(event)
+        surroundings.received(py, false, event.head.metadata())
     }
 }
 
@@ -371,8 +373,9 @@ impl StartedCall {
         let unary = self.unary.get();
         let attempt = match sent {
             Ok(Sent { id, successor, first: () }) => {
-                let first = detach(py, || core.next_event(id, until));
-                unary.finish(&mut call, &core, Sent { id, successor, first })?
+                let mut place = None;
+                let first = detach(py, || core.next_event_in(id, until, &mut place));
+                unary.finish(&mut call, &core, Sent { id, successor, first }, &mut place)?
             }
             Err(failure) => Attempt::Repeat(unary.unsent(&mut call, &core, failure)?),
         };

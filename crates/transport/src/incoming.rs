@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use nearcall_wire::{Failure, FrameHead, Kind, Malformed, Metadata, PartsTable, flags};
+use nearcall_wire::{Failure, FrameHead, HEAD_LEN, Kind, Malformed, Metadata, PartsTable, flags};
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
@@ -89,6 +89,39 @@ impl Incoming {
             return Ok(Self { head, payload: Payload { bytes, at, long: None } });
         }
         Self { head, payload: Payload { bytes, at, long: long.map(Box::new) } }.checked()
+    }
+
+    /// Fills an empty place with a frame of `len` bytes, at most [`INLINE`], that `copy` copies.
+    ///
+    /// # Errors
+    /// As [`Incoming::decode`]; then the place stays empty.
+    #[inline]
+    pub(crate) fn decode_in(
+        place: &mut Option<Self>,
+        len: usize,
+        copy: impl FnOnce(&mut [u8]),
+    ) -> Result<(), LinkError> {
+        // A fixed length makes clearing it a few instructions.
+        let bytes = SmallVec::from_buf_and_len([0; INLINE], len);
+        let head = FrameHead::new(Kind::Pong, 0);
+        let this = place.insert(Self { head, payload: Payload { bytes, at: 0, long: None } });
+        copy(&mut this.payload.bytes);
+        if let Some(head) = FrameHead::decode_usual(&this.payload.bytes) {
+            this.head = head;
+            this.payload.at = HEAD_LEN;
+            if !this.head.kind.is_ping() {
+                return Ok(());
+            }
+        }
+        Self::decode_again(place)
+    }
+
+    /// Decodes a frame that is not of the usual kind, of which only the bytes are in their place.
+    #[inline(never)]
+    fn decode_again(place: &mut Option<Self>) -> Result<(), LinkError> {
+        let bytes = place.take().map(|mut frame| std::mem::take(&mut frame.payload.bytes)).unwrap_or_default();
+        *place = Some(Self::decode(bytes, None)?);
+        Ok(())
     }
 
     /// Checks that head and payload fit together.
@@ -433,4 +466,34 @@ impl Payload {
 enum Spot<'a> {
     HandedOver(&'a Lease, usize),
     Rest(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame that is decoded where it stays is the same, or refused for the same reason, as one that is not.
+    #[test]
+    fn in_a_place_a_frame_is_decoded_as_elsewhere() {
+        let shown = |frame: &Incoming| format!("{:?} {:?}", frame.head, frame.payload.to_vec());
+        for bits in 0..=u16::MAX {
+            for len in [0, 7, HEAD_LEN, 9, 20, 40, INLINE] {
+                let mut bytes: Vec<u8> = (1..=INLINE as u8).collect();
+                bytes[..2].copy_from_slice(&bits.to_be_bytes());
+                bytes.truncate(len);
+                let mut place = None;
+                let decoded = Incoming::decode_in(&mut place, len, |to| to.copy_from_slice(&bytes));
+                match Incoming::decode(SmallVec::from_slice(&bytes), None) {
+                    Ok(frame) => {
+                        assert_eq!(decoded, Ok(()));
+                        assert_eq!(place.as_ref().map(shown), Some(shown(&frame)));
+                    }
+                    Err(why) => {
+                        assert_eq!(decoded, Err(why));
+                        assert!(place.is_none(), "nothing is left of a frame that is refused");
+                    }
+                }
+            }
+        }
+    }
 }

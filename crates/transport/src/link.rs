@@ -59,22 +59,23 @@ pub trait Link: Send + Sync + Debug {
     /// [queued](Link::queued).
     fn stop_sending(&self);
 
-    /// The next frame, if one has arrived. Never waits, and reads at most a part of a long frame, so that a thread with
-    /// many links can look at the others.
+    /// Puts the next frame into an empty place, if one has arrived. Never waits, and reads at most a part of a long frame, so
+    /// that a thread with many links can look at the others. A place, because a frame that is returned would be moved
+    /// several times, and each time be read back before its parts are written.
     ///
     /// # Errors
     /// The connection is gone or the peer broke the protocol: no more frames will come. [`LinkError::OverBudget`]: look
     /// again when less memory is in use. [`LinkError::Unfinished`]: look again soon.
-    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError>;
+    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError>;
 
-    /// The next frame. Waits for one if none has arrived: spins as long as that pays, then sleeps. `None` if the thread
-    /// woke for another reason: the deadline passed, there is room to send, a part of a frame arrived, or, at a client,
+    /// Puts the next frame into an empty place. Waits for one if none has arrived: spins as long as that pays, then sleeps.
+    /// The place stays empty if the thread woke for another reason: the deadline passed, there is room to send, a part of a frame arrived, or, at a client,
     /// [`LONGEST_SLEEP`] was over.
     ///
     /// # Errors
     /// As [`Link::try_receive_part`], but never [`LinkError::Unfinished`]; [`LinkError::Interrupted`] when a signal
     /// arrived.
-    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError>;
+    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError>;
 
     /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
     fn spin(&self) -> bool;

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
-use crate::incoming::{self, Incoming};
+use crate::incoming::{self, INLINE, Incoming};
 use crate::link::{Flushed, HEAD_ROOM, Link, PART, Room, Sent};
 use crate::native::{self, Delimited, PREFIX};
 use crate::options::Options;
@@ -156,29 +156,35 @@ impl<W: Wire> Sink for Writer<W> {
 }
 
 impl Receiver {
-    /// Takes a whole frame out of what has been read.
-    fn take(&mut self) -> Result<Option<Incoming>, LinkError> {
+    /// Takes a whole frame out of what has been read, and puts it into an empty place.
+    fn take(&mut self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
             let charged = incoming::Long::charged(long.charge);
-            return Incoming::decode(SmallVec::from_vec(long.bytes), Some(charged)).map(Some);
+            *place = Some(Incoming::decode(SmallVec::from_vec(long.bytes), Some(charged))?);
+            return Ok(());
         }
         if self.long.is_some() {
-            return Ok(None);
+            return Ok(());
         }
         let data = &self.buffer[self.start..self.end];
         let Some((prefix, rest)) = data.split_first_chunk::<PREFIX>() else {
-            return Ok(None);
+            return Ok(());
         };
         let len = u32::from_le_bytes(*prefix) as usize;
         if len as u64 > self.limit.saturating_add(HEAD_ROOM) {
             let limit = self.limit;
             return Err(LinkError::Broken(format!("the peer announces a frame of {len} bytes, the limit is {limit}")));
         }
+        if let Some(frame) = rest.get(..len).filter(|frame| frame.len() <= INLINE) {
+            self.start += PREFIX + len;
+            return Incoming::decode_in(place, len, |bytes| bytes.copy_from_slice(frame));
+        }
         if rest.len() >= len {
             let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
             self.start += PREFIX + len;
-            return Incoming::decode(bytes, charge.map(incoming::Long::charged)).map(Some);
+            *place = Some(Incoming::decode(bytes, charge.map(incoming::Long::charged))?);
+            return Ok(());
         }
         if PREFIX + len > BUFFER {
             let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;
@@ -189,7 +195,7 @@ impl Receiver {
             self.long = Some(Long { bytes, len, charge });
             self.start = self.end;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Reads what has arrived into the long frame or the buffer. `false` if nothing has. Never reads without room: that
@@ -286,18 +292,19 @@ impl<W: Wire> Link for StreamLink<W> {
         self.outbox.close();
     }
 
-    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
+    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut receiver = self.receiver.lock();
         loop {
-            if let Some(incoming) = receiver.take()? {
+            receiver.take(place)?;
+            if place.is_some() {
                 if receiver.corks {
                     self.cork(&mut receiver);
                 }
-                return Ok(Some(incoming));
+                return Ok(());
             }
             if !receiver.fill(&*self.wire, false)? {
                 receiver.corked = false;
-                return Ok(None);
+                return Ok(());
             }
             if receiver.long.as_ref().is_some_and(|long| long.left() > 0) {
                 return Err(LinkError::Unfinished);
@@ -305,10 +312,11 @@ impl<W: Wire> Link for StreamLink<W> {
         }
     }
 
-    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut receiver = self.receiver.lock();
-        if let Some(incoming) = receiver.take()? {
-            return Ok(Some(incoming));
+        receiver.take(place)?;
+        if place.is_some() {
+            return Ok(());
         }
         let begun = clock::monotonic_ns();
         let limit = receiver.budget.next_until(deadline);
@@ -325,7 +333,7 @@ impl<W: Wire> Link for StreamLink<W> {
         if arrived {
             receiver.budget.learn(clock::monotonic_ns() - begun);
         }
-        receiver.take()
+        receiver.take(place)
     }
 
     fn spin(&self) -> bool {

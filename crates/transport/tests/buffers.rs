@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Pair, pair, pattern, send, whole};
+use common::{PATIENCE, Pair, next_frame, pair, pattern, send, whole};
 use nearcall_transport::{Budget, Buffer, BufferPool, Incoming, Lease, Link, Options};
 
 const LEN: usize = 3 << 20;
@@ -32,7 +32,9 @@ fn received(lease: &Lease) -> &[u8] {
 fn next(link: &dyn Link) -> Incoming {
     let end = Instant::now() + PATIENCE;
     loop {
-        if let Some(incoming) = link.receive(Some(Instant::now() + Duration::from_millis(100))).expect("connected") {
+        if let Some(incoming) =
+            next_frame(&*link, Some(Instant::now() + Duration::from_millis(100))).expect("connected")
+        {
             return incoming;
         }
         assert!(Instant::now() < end, "no frame comes");

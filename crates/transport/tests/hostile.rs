@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, item_head, memfd, pattern, readable, receive,
-    send_raw, socket_path, try_receive, until, welcome, whole,
+    PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, item_head, memfd, next_frame, next_part, pattern,
+    readable, receive, send_raw, socket_path, try_receive, until, welcome, whole,
 };
 use nearcall_ring::{Consumer, MappedLane, Mapping, Producer, Segment};
 use nearcall_transport::{ConnectError, Link, LinkError, Listener, Options, Url, connect};
@@ -225,7 +225,7 @@ fn a_flood_of_bells_keeps_nobody() {
         peer.link.readable().expect("open");
         assert_eq!(receive(&*peer.link).expect("a frame"), pattern(number, 100));
         let deadline = Instant::now() + Duration::from_millis(1);
-        assert!(peer.link.receive(Some(deadline)).expect("open").is_none());
+        assert!(next_frame(&*peer.link, Some(deadline)).expect("open").is_none());
     }
     over.store(true, Ordering::Release);
     peer.link.close();
@@ -243,7 +243,7 @@ fn a_region_announced_and_the_peer_dead_is_still_read() {
     peer.socket.shutdown(Shutdown::Both).expect("open");
     let Hostile { link, .. } = peer;
     for _ in 0..3 {
-        let incoming = link.receive(None).expect("sent before the end").expect("a frame");
+        let incoming = next_frame(&*link, None).expect("sent before the end").expect("a frame");
         assert_eq!(whole(&incoming).len(), 100);
     }
     assert_eq!(end_of(&*link), LinkError::Closed);
@@ -481,7 +481,7 @@ fn others_have_their_turns_between_requests_that_do_not_begin() {
     let link = handshake.into_link(&options).expect("it has greeted");
     let mut turns = 0;
     loop {
-        match link.try_receive_part() {
+        match next_part(&*link) {
             Err(LinkError::Unfinished) => turns += 1,
             Ok(None) => break,
             other => panic!("{other:?}"),

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
-    CALL, PATIENCE, Pair, end_of, item, pair, pattern, readable, receive, send, send_frame, small_ring, try_receive,
-    until, whole,
+    CALL, PATIENCE, Pair, end_of, item, next_frame, next_part, pair, pattern, readable, receive, send, send_frame,
+    small_ring, try_receive, until, whole,
 };
 use nearcall_ring::SpinPolicy;
 use nearcall_transport::{Budget, Flushed, Incoming, Link, LinkError, Options, Outgoing, Room};
@@ -105,7 +105,7 @@ fn a_long_frame_comes_in_parts(scheme: &str) {
     std::thread::scope(|scope| {
         scope.spawn(|| send(&*client, b"headhead", &[&bytes]).expect("sent"));
         let mut parts = 0;
-        until("the frame is there", || match server.try_receive_part() {
+        until("the frame is there", || match next_part(&*server) {
             Ok(Some(incoming)) => {
                 assert!(whole(&incoming) == [b"headhead", &bytes[..]].concat(), "it is garbled");
                 true
@@ -149,7 +149,7 @@ fn both_directions_at_once_under_full_rings(scheme: &str) {
         }
         let end = Instant::now() + PATIENCE;
         while got.get() < FRAMES {
-            link.receive(Some(end)).expect("open").iter().for_each(&check);
+            next_frame(&*link, Some(end)).expect("open").iter().for_each(&check);
             assert!(Instant::now() < end, "frame {} does not come", got.get());
         }
         link
@@ -165,14 +165,14 @@ fn close_is_seen_by_both_sides(scheme: &str) {
         let (near, far) = if server_closes { (server, client) } else { (client, server) };
         let waiting: Vec<_> = [Arc::clone(&near), Arc::clone(&far)]
             .into_iter()
-            .map(|link| std::thread::spawn(move || link.receive(None)))
+            .map(|link| std::thread::spawn(move || next_frame(&*link, None)))
             .collect();
         std::thread::sleep(Duration::from_millis(20));
         near.close();
         for waiting in waiting {
             assert_eq!(waiting.join().expect("no panic").err(), Some(LinkError::Closed));
         }
-        assert_eq!(far.receive(None).err(), Some(LinkError::Closed), "it stays closed");
+        assert_eq!(next_frame(&*far, None).err(), Some(LinkError::Closed), "it stays closed");
         assert_eq!(send(&*near, b"head", &[]), Err(LinkError::Closed));
         // The far side may not notice at once, but it must not be able to send for ever.
         until("sending to a closed link fails", || {
@@ -247,7 +247,7 @@ fn a_deadline_ends_the_wait(scheme: &str) {
         let begun = Instant::now();
         let deadline = begun + Duration::from_millis(30);
         while Instant::now() < deadline {
-            assert!(client.receive(Some(deadline)).expect("open").is_none());
+            assert!(next_frame(&*client, Some(deadline)).expect("open").is_none());
         }
         assert!(begun.elapsed() < PATIENCE / 2);
         assert!(try_receive(&*server).expect("open").is_none());
@@ -318,7 +318,9 @@ fn threads_send_at_once_without_mixing(scheme: &str) {
         let (client, over) = (Arc::clone(&client), Arc::clone(&over));
         move || {
             while !over.load(Ordering::Acquire) {
-                assert!(client.receive(Some(Instant::now() + Duration::from_millis(20))).expect("open").is_none());
+                assert!(
+                    next_frame(&*client, Some(Instant::now() + Duration::from_millis(20))).expect("open").is_none()
+                );
             }
         }
     });
@@ -389,7 +391,7 @@ fn a_signal_interrupts_a_wait_but_not_a_frame(scheme: &str) {
         send(&*client, b"head", &[&pattern(number, 300_000)]).expect("sent");
     }
     let interrupted = loop {
-        match client.receive(Some(Instant::now() + PATIENCE)) {
+        match next_frame(&*client, Some(Instant::now() + PATIENCE)) {
             Ok(None) => {}
             other => break other.err(),
         }

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, accept, end_of, fresh, mappings, open_fds, pair, pattern, readable, receive, send, socket_path, until,
-    whole,
+    PATIENCE, accept, end_of, fresh, mappings, next_frame, open_fds, pair, pattern, readable, receive, send,
+    socket_path, until, whole,
 };
 use nearcall_transport::{ConnectError, Connected, LinkError, Listener, Options, Url, connect};
 
@@ -226,7 +226,7 @@ fn child_counts_what_is_left() {
             let server = server.join().expect("no panic");
             let echo = scope.spawn(move || {
                 let mut kept = Vec::new();
-                while let Ok(incoming) = server.receive(None) {
+                while let Ok(incoming) = next_frame(&*server, None) {
                     kept.extend(incoming);
                 }
                 kept.iter().map(|incoming| whole(incoming).len()).sum::<usize>()
@@ -270,5 +270,5 @@ fn nothing_is_left_of_a_connection() {
         dir.flatten().filter(|entry| entry.file_name().to_string_lossy().contains("nearcall")).count()
     });
     assert_eq!(named, 0);
-    until("the end is seen", || link.receive(None).is_err());
+    until("the end is seen", || next_frame(&*link, None).is_err());
 }

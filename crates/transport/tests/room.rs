@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{CALL, PATIENCE, Pair, item, pair, pattern, receive, send, small_ring, until, whole};
+use common::{CALL, PATIENCE, Pair, item, next_frame, pair, pattern, receive, send, small_ring, until, whole};
 use nearcall_platform::descriptors;
 use nearcall_transport::{Account, Budget, Flushed, Incoming, Link, LinkError, Options, Room, Sent};
 
@@ -185,7 +185,7 @@ fn nothing_is_read_beyond_the_budget() {
         let mut taken = 0;
         while taken + kept.len() < 12 {
             assert!(Instant::now() < end, "{scheme}: nothing comes any more");
-            match server.receive(Some(Instant::now() + Duration::from_millis(20))) {
+            match next_frame(&*server, Some(Instant::now() + Duration::from_millis(20))) {
                 Ok(incoming) => kept.extend(incoming),
                 Err(LinkError::OverBudget) => {
                     assert!(budget.used() > 3_000_000 && budget.used() <= 4 << 20, "{scheme}: {}", budget.used());

@@ -5,7 +5,7 @@ mod common;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
-use common::{Certificates, PATIENCE, Pair, accept, pair, pem, readable, receive, send};
+use common::{Certificates, PATIENCE, Pair, accept, next_frame, pair, pem, readable, receive, send};
 use nearcall_transport::{ConnectError, Connected, Credentials, Listener, Options, Peer, connect};
 
 fn with(tls: Credentials) -> Options {
@@ -138,7 +138,7 @@ fn what_was_tampered_with_ends_the_connection() {
     rustix::net::send(client.fd(), &[23, 3, 3, 0, 3, 1, 2, 3], rustix::net::SendFlags::empty()).expect("sent");
     let end = std::time::Instant::now() + Duration::from_secs(10);
     let error = loop {
-        match server.receive(Some(end)) {
+        match next_frame(&*server, Some(end)) {
             Ok(None) => assert!(std::time::Instant::now() < end, "nothing is noticed"),
             Ok(Some(frame)) => panic!("{frame:?}"),
             Err(error) => break error.to_string(),

@@ -143,6 +143,14 @@ impl FrameHead {
         Self { kind, flags: 0, method: 0, call, target: None, extras: None }
     }
 
+    /// Takes the head out. What stays has no optional field.
+    #[inline]
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let Self { kind, flags, method, call, target, .. } = *self;
+        Self { kind, flags, method, call, target, extras: self.extras.take() }
+    }
+
     /// The optional fields, if there are any.
     #[inline]
     #[must_use]
@@ -223,14 +231,7 @@ impl FrameHead {
         };
         let kind = Kind::from_byte(head[0]).ok_or(Malformed("a frame is of a kind that its receiver does not know"))?;
         let bits = head[1];
-        let mut this = Self {
-            kind,
-            flags: bits & flags::PLAIN,
-            method: u16::from_le_bytes([head[2], head[3]]),
-            call: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
-            target: None,
-            extras: None,
-        };
+        let mut this = Self::usual(kind, head);
         if bits & !flags::PLAIN == 0 {
             return Ok((this, HEAD_LEN));
         }
@@ -264,6 +265,28 @@ impl FrameHead {
             rest = after;
         }
         Ok((this, frame.len() - rest.len()))
+    }
+
+    /// The head of a frame, if it has [`HEAD_LEN`] bytes and no optional field. `None` says nothing of the frame but that
+    /// [`FrameHead::decode`] is to be asked.
+    #[inline]
+    #[must_use]
+    pub fn decode_usual(frame: &[u8]) -> Option<Self> {
+        let head = frame.first_chunk::<HEAD_LEN>().filter(|head| head[1] & !flags::PLAIN == 0)?;
+        Some(Self::usual(Kind::from_byte(head[0])?, head))
+    }
+
+    /// The fields that every head has.
+    #[inline]
+    fn usual(kind: Kind, head: &[u8; HEAD_LEN]) -> Self {
+        Self {
+            kind,
+            flags: head[1] & flags::PLAIN,
+            method: u16::from_le_bytes([head[2], head[3]]),
+            call: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
+            target: None,
+            extras: None,
+        }
     }
 
     fn read_target(&self, rest: &[u8]) -> Result<NonZeroU64, Malformed> {

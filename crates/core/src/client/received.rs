@@ -60,10 +60,10 @@ impl Connection {
         }
     }
 
-    /// Takes in a frame that a server has received.
-    pub(crate) fn take_in(&self, event: Incoming) {
+    /// Takes in the frame in a place, which a server has received.
+    pub(crate) fn take_in(&self, place: &mut Option<Incoming>) {
         if let Some(inner) = self.inner() {
-            inner.take_in_for(&mut Some(event), None);
+            inner.take_in_for(place, None);
         }
     }
 

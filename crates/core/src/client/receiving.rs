@@ -104,7 +104,23 @@ impl Connection {
     /// # Errors
     /// [`NoEvent`].
     pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Incoming, NoEvent> {
-        self.inner().ok_or(NoEvent::Inherited)?.next_event(id, deadline)
+        let mut place = None;
+        self.next_event_in(id, deadline, &mut place)?;
+        Ok(place.expect("there is an event"))
+    }
+
+    /// Waits for the next event of a call, and puts it into an empty place: to move it would be much of the work.
+    ///
+    /// # Errors
+    /// [`NoEvent`]; then the place stays empty.
+    #[inline]
+    pub fn next_event_in(
+        &self,
+        id: CallId,
+        deadline: Option<Instant>,
+        place: &mut Option<Incoming>,
+    ) -> Result<(), NoEvent> {
+        self.inner().ok_or(NoEvent::Inherited)?.next_event(id, deadline, place)
     }
 
     /// For an event loop: receives all that is here, and returns the loop's calls for which something came.
@@ -216,39 +232,38 @@ impl Inner {
     }
 
     #[inline]
-    fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Incoming, NoEvent> {
+    fn next_event(&self, id: CallId, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
         if let Some(lead) = self.try_lead() {
-            let arrived = {
+            {
                 let mut table = self.table.lock();
-                if table.get(id).is_none() {
-                    return Err(NoEvent::Ended);
+                let Some(call) = table.get(id) else { return Err(NoEvent::Ended) };
+                if !call.arrived.is_empty() {
+                    *place = table.take(id);
+                    return Ok(());
                 }
-                table.take(id)
-            };
-            let event = match arrived {
-                Some(event) => Ok(Some(event)),
-                None => {
-                    match self.link.receive(deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP))) {
-                        Ok(mut arrived) => Ok(if self.deliver(&mut arrived, Some(id)) { arrived } else { None }),
-                        Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
-                        Err(error) => {
-                            self.mark_lost(&error);
-                            Ok(None)
-                        }
-                    }
-                }
-            };
-            drop(lead);
-            if let Some(event) = event? {
-                return Ok(event);
             }
+            let until = deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
+            let received = match self.link.receive(until, place) {
+                Ok(()) if self.deliver(place, Some(id)) => return Ok(()),
+                Ok(()) => Ok(()),
+                Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
+                Err(error) => {
+                    self.mark_lost(&error);
+                    Ok(())
+                }
+            };
+            // What came is not for this call.
+            *place = None;
+            drop(lead);
+            received?;
         }
-        self.until(&[id], deadline, Some(Ok), |table| match table.take(id) {
+        *place = Some(self.until(&[id], deadline, Some(Ok), |table| match table.take(id) {
             Some(event) => Some(Ok(event)),
             None if table.get(id).is_none() => Some(Err(NoEvent::Ended)),
             None => None,
-        })?
+        })??);
+        Ok(())
     }
 
     pub(super) fn notice_loss(&self) {
@@ -263,9 +278,10 @@ impl Inner {
         let mut begun = None;
         let mut turn_is_over = || begun.get_or_insert_with(Instant::now).elapsed() >= LONGEST_TURN;
         for _ in 0..MOST_FRAMES {
-            match self.link.try_receive_part() {
-                Ok(None) => return None,
-                Ok(mut arrived) => {
+            let mut arrived = None;
+            match self.link.try_receive_part(&mut arrived) {
+                Ok(()) if arrived.is_none() => return None,
+                Ok(()) => {
                     let is_work = arrived.as_ref().is_some_and(is_work);
                     if self.deliver(&mut arrived, mine) {
                         return arrived;
@@ -487,13 +503,14 @@ impl Inner {
             }
             // Without a deadline the link wakes by itself after `LONGEST_SLEEP`.
             let slice = deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
-            match self.link.receive(slice) {
-                Ok(mut arrived @ Some(_)) => {
+            let mut arrived = None;
+            match self.link.receive(slice, &mut arrived) {
+                Ok(()) if arrived.is_some() => {
                     self.deliver(&mut arrived, None);
                 }
                 // A signal that came just before the thread went to sleep has not interrupted the sleep.
-                Ok(None) if begun.elapsed() >= SIGNAL_CHECK => return Err(NoEvent::Interrupted),
-                Ok(None) => {}
+                Ok(()) if begun.elapsed() >= SIGNAL_CHECK => return Err(NoEvent::Interrupted),
+                Ok(()) => {}
                 Err(LinkError::Interrupted) => return Err(NoEvent::Interrupted),
                 Err(error) => self.mark_lost(&error),
             }

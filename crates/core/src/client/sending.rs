@@ -124,13 +124,14 @@ impl Inner {
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
         match self.try_lead() {
             Some(_lead) => {
-                let waited = match self.link.try_receive_part() {
-                    Ok(mut arrived @ Some(_)) => {
+                let mut arrived = None;
+                let waited = match self.link.try_receive_part(&mut arrived) {
+                    Ok(()) if arrived.is_some() => {
                         self.deliver(&mut arrived, None);
                         self.receive(None);
                         Ok(())
                     }
-                    Ok(None) => self.link.wait_room(true, slice),
+                    Ok(()) => self.link.wait_room(true, slice),
                     // There is more to read, and the caller looks at its deadline first.
                     Err(LinkError::Unfinished) => Ok(()),
                     Err(error) => Err(error),

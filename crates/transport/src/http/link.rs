@@ -86,6 +86,16 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
 }
 
 impl<W: Wire, R: Role> HttpLink<W, R> {
+    /// The next frame, if one has arrived.
+    fn try_next(&self) -> Result<Option<Incoming>, LinkError> {
+        let found = self.exchange.look(&mut self.state.lock());
+        if let (Err(LinkError::Unfinished), Some(bell)) = (&found, &self.exchange.bell) {
+            // What is left may have been read already, and the socket tells a poller nothing of that.
+            bell.ring();
+        }
+        found
+    }
+
     /// Sleeps until something has arrived, if this thread receives, or there is room in the socket for what waits. Whether
     /// something happened.
     fn sleep(&self, receiving: bool, until: Instant) -> io::Result<bool> {
@@ -172,17 +182,13 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         let _ = self.exchange.flush_from(&mut state);
     }
 
-    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
-        let found = self.exchange.look(&mut self.state.lock());
-        if let (Err(LinkError::Unfinished), Some(bell)) = (&found, &self.exchange.bell) {
-            // What is left may have been read already, and the socket tells a poller nothing of that.
-            bell.ring();
-        }
-        found
+    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        *place = self.try_next()?;
+        Ok(())
     }
 
-    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
-        receive(&self.budget, deadline, || self.try_receive_part(), |until| self.sleep(true, until))
+    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        receive(&self.budget, deadline, || self.try_next(), |until| self.sleep(true, until), place)
     }
 
     fn spin(&self) -> bool {

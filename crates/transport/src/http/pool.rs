@@ -381,6 +381,45 @@ impl Pool {
         self.dismiss(&mut state, at);
         Ok(())
     }
+
+    /// The next frame of one of the connections, if one has arrived.
+    fn try_next(&self) -> Result<Option<Incoming>, LinkError> {
+        self.bell.clear();
+        // A dial may have made a connection for waiting calls.
+        self.begin_waiting();
+        if let Some(frame) = self.next_made() {
+            return Ok(Some(frame));
+        }
+        let mut later = None;
+        for link in self.links() {
+            loop {
+                let mut place = None;
+                match link.try_receive_part(&mut place).map(|()| place) {
+                    Ok(Some(frame)) => {
+                        if let Some(frame) = self.look_at(&link, frame) {
+                            if frame.ends_call() {
+                                self.begin_waiting();
+                            }
+                            return Ok(Some(frame));
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error @ (LinkError::OverBudget | LinkError::Unfinished)) => {
+                        later = Some(error);
+                        break;
+                    }
+                    Err(error) => {
+                        self.lost(&link, error)?;
+                        break;
+                    }
+                }
+            }
+        }
+        match self.next_made() {
+            Some(frame) => Ok(Some(frame)),
+            None => later.map_or(Ok(None), Err),
+        }
+    }
 }
 
 /// The free connection that was used last.
@@ -456,46 +495,14 @@ impl Link for Pool {
         self.links().iter().for_each(|link| link.stop_sending());
     }
 
-    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
-        self.bell.clear();
-        // A dial may have made a connection for waiting calls.
-        self.begin_waiting();
-        if let Some(frame) = self.next_made() {
-            return Ok(Some(frame));
-        }
-        let mut later = None;
-        for link in self.links() {
-            loop {
-                match link.try_receive_part() {
-                    Ok(Some(frame)) => {
-                        if let Some(frame) = self.look_at(&link, frame) {
-                            if frame.ends_call() {
-                                self.begin_waiting();
-                            }
-                            return Ok(Some(frame));
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(error @ (LinkError::OverBudget | LinkError::Unfinished)) => {
-                        later = Some(error);
-                        break;
-                    }
-                    Err(error) => {
-                        self.lost(&link, error)?;
-                        break;
-                    }
-                }
-            }
-        }
-        match self.next_made() {
-            Some(frame) => Ok(Some(frame)),
-            None => later.map_or(Ok(None), Err),
-        }
+    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        *place = self.try_next()?;
+        Ok(())
     }
 
-    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
         let sleep = |until| sys::wait_for(self.fd(), PollFlags::IN, Some(until));
-        receive(&self.budget, deadline, || self.try_receive_part(), sleep)
+        receive(&self.budget, deadline, || self.try_next(), sleep, place)
     }
 
     /// Spins on the only connection. With several, a spin on one would keep the others waiting.

@@ -18,12 +18,14 @@ pub(super) fn receive(
     deadline: Option<Instant>,
     try_receive: impl Fn() -> Result<Option<Incoming>, LinkError>,
     sleep: impl FnOnce(Instant) -> io::Result<bool>,
-) -> Result<Option<Incoming>, LinkError> {
-    match wait(budget, deadline, try_receive, sleep) {
+    place: &mut Option<Incoming>,
+) -> Result<(), LinkError> {
+    *place = match wait(budget, deadline, try_receive, sleep) {
         // The peer may go on for ever: the caller looks at its deadline first.
-        Err(LinkError::Unfinished) => Ok(None),
-        received => received,
-    }
+        Err(LinkError::Unfinished) => None,
+        received => received?,
+    };
+    Ok(())
 }
 
 fn wait(

@@ -249,14 +249,16 @@ impl ShmLink {
         }
     }
 
-    /// The next frame. `whole`: continue with a frame until it is complete, else return after a part.
-    fn take(&self, receiver: &mut Receiver, whole: bool) -> Result<Option<Incoming>, LinkError> {
+    /// Puts the next frame into an empty place, if there is one. `whole`: continue with a frame until it is complete, else
+    /// return after a part.
+    #[inline]
+    fn take(&self, receiver: &mut Receiver, whole: bool, place: &mut Option<Incoming>) -> Result<(), LinkError> {
         let Receiver { consumer, unfinished, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
                 ring_bell(&self.shared.socket);
             }
-            return Ok(None);
+            return Ok(());
         };
         // A peer chooses the ring's size, but not how much this side takes.
         if record.len as u64 > self.limit.saturating_add(HEAD_ROOM) {
@@ -266,20 +268,24 @@ impl ShmLink {
                 record.len
             )));
         }
-        let mut bytes = SmallVec::new();
-        if record.len <= INLINE {
-            // A fixed length makes clearing it a few instructions.
-            bytes = SmallVec::from_buf_and_len([0; INLINE], record.len);
-        } else {
-            bytes.resize(record.len, 0);
+        if !record.note && record.len <= INLINE && unfinished.is_none() {
+            // The usual frame: it is copied and decoded where it stays.
+            let decoded = Incoming::decode_in(place, record.len, |bytes| {
+                consumer.copy(bytes);
+                self.consume(consumer, record);
+            });
+            return decoded;
         }
+        let mut bytes = SmallVec::new();
+        bytes.resize(record.len, 0);
         consumer.copy(&mut bytes);
         if !record.note && is_free(record.len) && unfinished.is_none() {
-            // The usual frame.
             self.consume(consumer, record);
-            return Incoming::decode(bytes, None).map(Some);
+            *place = Some(Incoming::decode(bytes, None)?);
+            return Ok(());
         }
-        self.take_long(receiver, record, bytes, whole)
+        *place = self.take_long(receiver, record, bytes, whole)?;
+        Ok(())
     }
 
     /// Takes a frame that has to be charged, or that has more than the bytes in its record.
@@ -422,14 +428,15 @@ impl Link for ShmLink {
         self.outbox.close();
     }
 
-    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
-        self.take(&mut self.receiver.lock(), false)
+    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        self.take(&mut self.receiver.lock(), false, place)
     }
 
-    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut receiver = self.receiver.lock();
-        if let Some(incoming) = self.take(&mut receiver, true)? {
-            return Ok(Some(incoming));
+        self.take(&mut receiver, true, place)?;
+        if place.is_some() {
+            return Ok(());
         }
         let slept = self.sleep(&mut receiver, deadline);
         if self.is_closed() {
@@ -437,7 +444,7 @@ impl Link for ShmLink {
             receiver.forget();
         }
         slept?;
-        self.take(&mut receiver, true)
+        self.take(&mut receiver, true, place)
     }
 
     fn spin(&self) -> bool {

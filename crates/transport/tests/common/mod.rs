@@ -214,11 +214,23 @@ pub fn send_frame(link: &dyn Link, frame: &Outgoing<'_>) -> Result<(), LinkError
     link.send(CALL, frame, Room::Wait(&mut blocked)).map(drop)
 }
 
+/// The next frame, or `None` at the deadline; see [`Link::receive`].
+pub fn next_frame(link: &dyn Link, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+    let mut place = None;
+    link.receive(deadline, &mut place).map(|()| place)
+}
+
+/// What has arrived of the next frame; see [`Link::try_receive_part`].
+pub fn next_part(link: &dyn Link) -> Result<Option<Incoming>, LinkError> {
+    let mut place = None;
+    link.try_receive_part(&mut place).map(|()| place)
+}
+
 /// The payload of the next frame.
 pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
     let end = Instant::now() + PATIENCE;
     loop {
-        if let Some(incoming) = link.receive(Some(end))? {
+        if let Some(incoming) = next_frame(link, Some(end))? {
             return Ok(whole(&incoming));
         }
         assert!(Instant::now() < end, "no frame comes");
@@ -228,7 +240,7 @@ pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
 /// The next frame, if one has arrived, with all its parts.
 pub fn try_receive(link: &dyn Link) -> Result<Option<Incoming>, LinkError> {
     loop {
-        match link.try_receive_part() {
+        match next_part(link) {
             Err(LinkError::Unfinished) => {}
             received => return received,
         }
@@ -254,7 +266,7 @@ pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
 pub fn end_of(link: &dyn Link) -> LinkError {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
-        if let Err(error) = link.receive(Some(Instant::now() + Duration::from_millis(100))) {
+        if let Err(error) = next_frame(link, Some(Instant::now() + Duration::from_millis(100))) {
             return error;
         }
     }

@@ -55,15 +55,16 @@ fn released() -> Failure {
 const LONGEST_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
 
 impl Inbound<Request> {
-    /// Takes in a frame. Makes a request of a new call.
+    /// Takes the frame in a place in. Makes a request of a new call. In a place, as in [`Link`](nearcall_transport::Link).
     pub(in crate::server) fn route(
         self: &Arc<Self>,
         directory: &Directory,
-        mut event: Incoming,
+        place: &mut Option<Incoming>,
     ) -> Result<Routed, LinkError> {
         let connection = &*self.connection;
-        if !connection.is_called_by(&event) {
-            return self.answered(event);
+        let Some(event) = place else { return Ok(Routed::Done) };
+        if !connection.is_called_by(event) {
+            return self.answered(place);
         }
         let head = &event.head;
         match head.kind {
@@ -72,18 +73,18 @@ impl Inbound<Request> {
                 let payload = event.payload.inline().unwrap_or_default();
                 return self.answer(head.call, Kind::Pong, 0, payload);
             }
-            Kind::Release if !connection.is_own_clients() => connection.exports().release(&event)?,
+            Kind::Release if !connection.is_own_clients() => connection.exports().release(event)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 let (is_item, cancelled) = (head.kind == Kind::Item, (head.kind == Kind::Cancel).then_some(head.call));
                 // `None` for a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
                     if head.kind == Kind::Item && call.may_bring_home() {
-                        connection.exports().keep_home(&mut event);
+                        connection.exports().keep_home(event);
                     }
-                    call.take_in(event)?;
+                    place.take().map_or(Ok(()), |event| call.take_in(event))?;
                 } else if head.kind == Kind::Item {
-                    connection.let_go_of_item(&event);
+                    connection.let_go_of_item(event);
                 } else if head.kind == Kind::Cancel {
                     connection.note_cancelled(head.call);
                 }
@@ -105,23 +106,23 @@ impl Inbound<Request> {
     }
 
     /// Takes in a frame of a call that this side began.
-    fn answered(&self, event: Incoming) -> Result<Routed, LinkError> {
+    fn answered(&self, place: &mut Option<Incoming>) -> Result<Routed, LinkError> {
         if !self.connection.has_called() {
             return Err(LinkError::Broken("the client sent a frame of a call that was never made".into()));
         }
         // If the calling half is gone, nobody waits for the frame.
         if let Some(caller) = self.connection.caller() {
-            caller.take_in(event);
+            caller.take_in(place);
         }
         Ok(Routed::Done)
     }
 
     /// Makes a request of a call, and decides what becomes of it.
-    fn begin(self: &Arc<Self>, directory: &Directory, mut event: Incoming) -> Result<Routed, LinkError> {
+    fn begin(self: &Arc<Self>, directory: &Directory, event: &mut Incoming) -> Result<Routed, LinkError> {
         let connection = &*self.connection;
         let (method, target) = self.called(directory, &event.head);
         if method.is_some_and(|method| method.references) {
-            connection.exports().keep_home(&mut event);
+            connection.exports().keep_home(event);
         }
         // Relaxed: a bound on memory, exact enough. The count does not publish the request.
         let pending = connection.shared.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +162,7 @@ impl Inbound<Request> {
     #[inline]
     fn request(
         self: &Arc<Self>,
-        mut event: Incoming,
+        event: &mut Incoming,
         uncharged: usize,
         routing: MethodRouting,
         target: Option<Arc<Export>>,
@@ -176,8 +177,8 @@ impl Inbound<Request> {
         }
         Box::new(Request {
             inbound: Arc::clone(self),
-            head: event.head,
-            payload: event.payload,
+            head: event.head.take(),
+            payload: event.payload.take(),
             routing,
             target,
             charge,

@@ -54,10 +54,12 @@ impl Reactor {
             }
             let client = &self.memory[self.cursor];
             let taken_in = for_one(|| {
-                let Some(incoming) = client.connection.link.try_receive_part()? else { return Ok(None) };
-                self.unpolled += weight(&incoming);
+                let mut place = None;
+                client.connection.link.try_receive_part(&mut place)?;
+                let Some(incoming) = &place else { return Ok(None) };
+                self.unpolled += weight(incoming);
                 let beside = incoming.payload.lease().is_some();
-                let routed = client.route(&self.directory, incoming);
+                let routed = client.route(&self.directory, &mut place);
                 if beside {
                     // The payload's memory came over the socket that also carries the bell. The bell may have been
                     // read with it: then the poller does not report the bell.
@@ -109,15 +111,15 @@ impl Reactor {
         while self.unpolled < FRAMES_PER_POLL
             && let Some(client) = self.readable.take()
         {
-            let taken_in = for_one(|| match client.connection.link.try_receive_part() {
-                Ok(Some(incoming)) => {
-                    self.unpolled += weight(&incoming);
-                    client.route(&self.directory, incoming).map(Some)
+            let taken_in = for_one(|| {
+                let mut place = None;
+                let received = client.connection.link.try_receive_part(&mut place);
+                if let Some(incoming) = &place {
+                    self.unpolled += weight(incoming);
+                    return client.route(&self.directory, &mut place).map(Some);
                 }
-                nothing => {
-                    client.connection.release();
-                    nothing.map(|_| None)
-                }
+                client.connection.release();
+                received.map(|()| None)
             });
             let routed = match taken_in {
                 Ok(Some(routed)) => Ok(routed),
@@ -229,18 +231,20 @@ impl Reactor {
     pub(super) fn look_for(&mut self, reply: &mut ExpectedReply<'_>) -> Option<Work> {
         let client = &reply.client;
         let taken_in = for_one(|| {
-            let Some(incoming) = client.connection.link.try_receive_part()? else { return Ok(None) };
-            self.unpolled += weight(&incoming);
+            let mut place = None;
+            client.connection.link.try_receive_part(&mut place)?;
+            let Some(incoming) = &place else { return Ok(None) };
+            self.unpolled += weight(incoming);
             if incoming.payload.lease().is_some() {
                 // As in `receive_from_memory`.
                 flush(client, &mut self.resumable);
             }
             self.look_again(client);
-            if !client.connection.is_called_by(&incoming) {
-                reply.over = reply.awaited.take_in(&mut Some(incoming));
+            if !client.connection.is_called_by(incoming) {
+                reply.over = reply.awaited.take_in(&mut place);
                 return Ok(None);
             }
-            client.route(&self.directory, incoming).map(Some)
+            client.route(&self.directory, &mut place).map(Some)
         });
         let routed = match taken_in {
             Ok(None) => return None,
