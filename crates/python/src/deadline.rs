@@ -116,6 +116,12 @@ impl Surroundings {
         self.left.map(|left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
     }
 
+    /// Whether no surrounding block says more than a deadline.
+    #[inline]
+    pub(crate) fn has_no_blocks(&self) -> bool {
+        self.block.is_none() && self.compression.is_none()
+    }
+
     /// The metadata to send.
     pub(crate) fn metadata(&self, py: Python<'_>) -> PyResult<Option<Metadata>> {
         let Some(block) = &self.block else { return Ok(None) };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally, wait_for_first};
 use nearcall_core::lock::{Condvar, Mutex};
-use nearcall_core::{Failure, Incoming, Kind, Outgoing, is_past};
+use nearcall_core::{Compress, Encoding, Failure, Incoming, Kind, Metadata, Outgoing, is_past};
 use pyo3::exceptions::{PyBaseException, PyException, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -47,12 +47,33 @@ struct Call<'a, 'py> {
     tally: Tally,
 }
 
-/// A call that was sent, and what was done with it at once.
-struct Sent<T> {
+impl Call<'_, '_> {
+    /// Whether there are no [additions](Call::additions).
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.surroundings.has_no_blocks() && self.tally.failed() == 0
+    }
+
+    #[cold]
+    fn additions(&self) -> PyResult<Additions> {
+        let metadata = counted(self.surroundings.metadata(self.py)?, self.tally);
+        let (compress, encoding) = self.surroundings.compression(self.py)?;
+        Ok(Additions { metadata, compress, encoding })
+    }
+}
+
+/// What the surrounding blocks and earlier attempts add to a call, if there are any.
+struct Additions {
+    metadata: Option<Metadata>,
+    compress: Compress,
+    encoding: Option<Encoding>,
+}
+
+/// A call that was sent.
+struct Sent {
     id: CallId,
     /// The method's successor, if the call was encoded with it; its reply is decoded with it, too.
     successor: Option<Py<Method>>,
-    first: T,
 }
 
 /// How an attempt at a call ended, unless it failed for good.
@@ -127,13 +148,14 @@ impl Unary {
     fn attempt(&self, call: &mut Call<'_, '_>, core: &Arc<Core>) -> PyResult<Attempt> {
         let until = call.until;
         // The reply is not moved until it is decoded.
-        let mut place = None;
+        let (mut place, mut first) = (None, Ok(()));
         let sent = self.send(call, core, |request, expected| {
             let id = core.begin(request, expected)?;
-            Ok((id, core.next_event_in(id, until, &mut place)))
+            first = core.next_event_in(id, until, &mut place);
+            Ok(id)
         })?;
         match sent {
-            Ok(sent) => self.finish(call, core, sent, &mut place),
+            Ok(sent) => self.finish(call, core, sent, first, &mut place),
             Err(failure) => self.unsent(call, core, failure).map(Attempt::Repeat),
         }
     }
@@ -142,12 +164,12 @@ impl Unary {
     /// and sends it. `begin` runs without the interpreter. The inner failure means that the connection was lost before
     /// the call began.
     #[inline]
-    fn send<T: Send>(
+    fn send(
         &self,
         call: &Call<'_, '_>,
         core: &Arc<Core>,
-        begin: impl FnOnce(&Outgoing<'_>, Expected<'_>) -> Result<(CallId, T), Failure> + Send,
-    ) -> PyResult<Result<Sent<T>, Failure>> {
+        begin: impl FnOnce(&Outgoing<'_>, Expected<'_>) -> Result<CallId, Failure> + Send,
+    ) -> PyResult<Result<Sent, Failure>> {
         let py = call.py;
         let successor = self.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&self.method).get();
@@ -156,19 +178,21 @@ impl Unary {
             Ok(encoded) => encoded,
             Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Err),
         };
-        let metadata = counted(call.surroundings.metadata(py)?, call.tally);
-        let compression = call.surroundings.compression(py)?;
+        let additions = if call.is_plain() { None } else { Some(call.additions()?) };
         let begun: Result<_, Failure> = encoded.with(|body| {
             let deadline = call.surroundings.micros();
-            let mut request = self.calling.request(method, body, encoded.flags(), deadline, metadata);
-            (request.compress, request.encoding) = compression;
+            let mut request = self.calling.request(method, body, encoded.flags(), deadline, None);
+            if let Some(additions) = additions {
+                Additions { metadata: request.metadata, compress: request.compress, encoding: request.encoding } =
+                    additions;
+            }
             let (references, given) = (method.reply.references(), encoded.given());
             detach(py, || begin(&request, Expected { in_loop: false, references, given }))
         });
         match begun {
-            Ok((id, first)) => {
+            Ok(id) => {
                 encoded.sent();
-                Ok(Ok(Sent { id, successor, first }))
+                Ok(Ok(Sent { id, successor }))
             }
             Err(failure) if self.calling.may_begin_elsewhere(core, &failure) => Ok(Err(failure)),
             Err(failure) => Err(name_failure(py, &failure, &method.name)),
@@ -181,12 +205,13 @@ impl Unary {
         &self,
         call: &mut Call<'_, '_>,
         core: &Arc<Core>,
-        sent: Sent<Result<(), NoEvent>>,
+        sent: Sent,
+        first: Result<(), NoEvent>,
         place: &mut Option<Incoming>,
     ) -> PyResult<Attempt> {
         let (py, until, id) = (call.py, call.until, sent.id);
         let method = sent.successor.as_ref().unwrap_or(&self.method).get();
-        let event = match sent.first {
+        let event = match first {
             Ok(()) => place.as_mut().expect("there is an event"),
             Err(no_event) => place.insert(wait_on(py, core, id, until, no_event, &method.name)?),
         };
@@ -286,7 +311,7 @@ enum State {
 struct UnderWay {
     core: Arc<Core>,
     /// A failure means that the connection was lost before the call began; the call may be sent over another one.
-    sent: Result<Sent<()>, Failure>,
+    sent: Result<Sent, Failure>,
     // Kept for repeating the call.
     args: Py<PyTuple>,
     kwargs: Option<Py<PyDict>>,
@@ -305,8 +330,7 @@ impl StartedCall {
         let (py, until, tally) = (unary.py(), surroundings.until(), Tally::default());
         let mut call = Call { py, args: &args, kwargs: kwargs.as_ref(), until, surroundings, tally };
         let core = unary.get().core(&mut call)?;
-        let sent =
-            unary.get().send(&call, &core, |request, expected| Ok((core.begin_ahead(request, expected)?, ())))?;
+        let sent = unary.get().send(&call, &core, |request, expected| core.begin_ahead(request, expected))?;
         let Call { surroundings, until, .. } = call;
         let (args, kwargs) = (args.unbind(), kwargs.map(Bound::unbind));
         let first = sent.as_ref().ok().map(|sent| (Arc::clone(&core), sent.id));
@@ -372,10 +396,10 @@ impl StartedCall {
         let mut call = Call { py, args, kwargs, surroundings, until, tally: Tally::default() };
         let unary = self.unary.get();
         let attempt = match sent {
-            Ok(Sent { id, successor, first: () }) => {
+            Ok(sent) => {
                 let mut place = None;
-                let first = detach(py, || core.next_event_in(id, until, &mut place));
-                unary.finish(&mut call, &core, Sent { id, successor, first }, &mut place)?
+                let first = detach(py, || core.next_event_in(sent.id, until, &mut place));
+                unary.finish(&mut call, &core, sent, first, &mut place)?
             }
             Err(failure) => Attempt::Repeat(unary.unsent(&mut call, &core, failure)?),
         };

@@ -103,15 +103,12 @@ impl Incoming {
     ) -> Result<(), LinkError> {
         // A fixed length makes clearing it a few instructions.
         let bytes = SmallVec::from_buf_and_len([0; INLINE], len);
-        let head = FrameHead::new(Kind::Pong, 0);
+        let head = FrameHead::new(Kind::Call, 0);
         let this = place.insert(Self { head, payload: Payload { bytes, at: 0, long: None } });
         copy(&mut this.payload.bytes);
-        if let Some(head) = FrameHead::decode_usual(&this.payload.bytes) {
-            this.head = head;
+        if this.head.fill(&this.payload.bytes) && !this.head.kind.is_ping() {
             this.payload.at = HEAD_LEN;
-            if !this.head.kind.is_ping() {
-                return Ok(());
-            }
+            return Ok(());
         }
         Self::decode_again(place)
     }

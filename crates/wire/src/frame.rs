@@ -229,9 +229,11 @@ impl FrameHead {
         let Some((head, rest)) = frame.split_first_chunk::<HEAD_LEN>() else {
             return Err(Malformed("a frame is shorter than its head"));
         };
-        let kind = Kind::from_byte(head[0]).ok_or(Malformed("a frame is of a kind that its receiver does not know"))?;
+        let mut this = Self::new(Kind::Call, 0);
+        if !this.set_usual(head) {
+            return Err(Malformed("a frame is of a kind that its receiver does not know"));
+        }
         let bits = head[1];
-        let mut this = Self::usual(kind, head);
         if bits & !flags::PLAIN == 0 {
             return Ok((this, HEAD_LEN));
         }
@@ -267,26 +269,26 @@ impl FrameHead {
         Ok((this, frame.len() - rest.len()))
     }
 
-    /// The head of a frame, if it has [`HEAD_LEN`] bytes and no optional field. `None` says nothing of the frame but that
-    /// [`FrameHead::decode`] is to be asked.
+    /// Fills a [new](FrameHead::new) head from a frame, if that has no optional field. Whether it did; if not, only
+    /// [`FrameHead::decode`] can say what the frame is.
     #[inline]
     #[must_use]
-    pub fn decode_usual(frame: &[u8]) -> Option<Self> {
-        let head = frame.first_chunk::<HEAD_LEN>().filter(|head| head[1] & !flags::PLAIN == 0)?;
-        Some(Self::usual(Kind::from_byte(head[0])?, head))
+    pub fn fill(&mut self, frame: &[u8]) -> bool {
+        match frame.first_chunk::<HEAD_LEN>() {
+            Some(head) if head[1] & !flags::PLAIN == 0 => self.set_usual(head),
+            _ => false,
+        }
     }
 
-    /// The fields that every head has.
+    /// Sets the fields that every head has, unless the kind is unknown. Whether it did.
     #[inline]
-    fn usual(kind: Kind, head: &[u8; HEAD_LEN]) -> Self {
-        Self {
-            kind,
-            flags: head[1] & flags::PLAIN,
-            method: u16::from_le_bytes([head[2], head[3]]),
-            call: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
-            target: None,
-            extras: None,
-        }
+    fn set_usual(&mut self, head: &[u8; HEAD_LEN]) -> bool {
+        let Some(kind) = Kind::from_byte(head[0]) else { return false };
+        self.kind = kind;
+        self.flags = head[1] & flags::PLAIN;
+        self.method = u16::from_le_bytes([head[2], head[3]]);
+        self.call = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        true
     }
 
     fn read_target(&self, rest: &[u8]) -> Result<NonZeroU64, Malformed> {

@@ -342,13 +342,15 @@ impl Inner {
                 }
             }
             kind => {
-                let is_mine = if event.is_unread() {
-                    self.deliver_refusal(arrived, mine)?
+                let mut is_mine = false;
+                if event.is_unread() {
+                    is_mine = self.deliver_refusal(arrived, mine)?;
                 } else if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
-                    self.deliver_home(arrived, mine)?
+                    is_mine = self.deliver_home(arrived, mine)?;
                 } else {
-                    self.table.leading(|table| table.deliver(arrived, mine))?
-                };
+                    // Not returned through the lock: as with a frame, it would be read back before it is written.
+                    self.table.leading(|table| table.deliver(arrived, mine).map(|mine| is_mine = mine))?;
+                }
                 if !is_mine && arrived.is_some() {
                     // The event came after its call had ended here.
                     let unread = self.table.lock().take_unread();

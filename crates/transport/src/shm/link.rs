@@ -403,11 +403,9 @@ impl Link for ShmLink {
         let sent = native::encoded(Delimited::ByRecord, call, frame, |frame| match room {
             Room::Wait(blocked) => self.send_patiently(frame, blocked),
             room => self.outbox.send(frame, room),
-        });
-        if sent.is_ok() {
-            self.wake_peer();
-        }
-        sent
+        })?;
+        self.wake_peer();
+        Ok(sent)
     }
 
     fn flush(&self) -> Result<Flushed, LinkError> {
