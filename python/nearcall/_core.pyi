@@ -20,6 +20,7 @@ __all__ = [
     "COMEBACK",
     "VERSION",
     "AsyncUnary",
+    "Attributes",
     "Begun",
     "Buffer",
     "Call",
@@ -144,20 +145,31 @@ class Buffer:
     def __new__(cls, nbytes: int, call: Call | None) -> Buffer: ...
 
 @final
+class Attributes:
+    """Attributes of objects of one class, each with the exact types that its values may have."""
+
+    def __new__(cls, expected: Sequence[tuple[str, Sequence[type]]], /) -> Attributes: ...
+    def fit(self, value: object, /) -> bool:
+        """Whether an object has them all, and each is of such a type."""
+
+    def fit_all(self, values: Iterable[Any], /) -> bool:
+        """The same of each item. Raises what iterating over ``values`` raises."""
+
+@final
 class FittingEncoder:
     """An encoder that first checks whether attributes have the expected types.
 
     Args:
         encode: Encodes a value whose attributes have these types.
         otherwise: Encodes any other value.
-        expected: The attributes with their exact types: of the value (``None``), or of the item of a tuple.
+        expected: The attributes: of the value (``None``), or of the item of a tuple.
     """
 
     def __new__(
         cls,
         encode: Callable[[Any], Any],
         otherwise: Callable[[Any], Any],
-        expected: Sequence[tuple[int | None, Sequence[tuple[str, Sequence[type]]]]],
+        expected: Sequence[tuple[int | None, Attributes]],
     ) -> FittingEncoder: ...
     def __call__(self, value: Any) -> Any:
         """The value, encoded."""

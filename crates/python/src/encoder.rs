@@ -2,14 +2,12 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::PyTuple;
 
 use crate::callback::Callback;
 use crate::encoded::{LentBuffer, Main};
+use crate::kinds::Attributes;
 use crate::protobuf::ProtobufCodec;
-
-/// The name of an attribute, and the exact types whose values lose nothing when they are encoded there.
-type Field = (Py<PyString>, Vec<Py<PyType>>);
 
 /// Encodes values of the expected types with one function, and all others with another one. The types are compared
 /// here: in Python that took longer than encoding a small object.
@@ -17,14 +15,14 @@ type Field = (Py<PyString>, Vec<Py<PyType>>);
 pub(crate) struct FittingEncoder {
     encode: Py<PyAny>,
     otherwise: Py<PyAny>,
-    /// Fields of the value itself (`None`), or of an item of the tuple that the value is.
-    expected: Vec<(Option<usize>, Vec<Field>)>,
+    /// What the value itself has to have (`None`), or an item of the tuple that the value is.
+    expected: Vec<(Option<usize>, Py<Attributes>)>,
 }
 
 #[pymethods]
 impl FittingEncoder {
     #[new]
-    fn new(encode: Py<PyAny>, otherwise: Py<PyAny>, expected: Vec<(Option<usize>, Vec<Field>)>) -> Self {
+    fn new(encode: Py<PyAny>, otherwise: Py<PyAny>, expected: Vec<(Option<usize>, Py<Attributes>)>) -> Self {
         Self { encode, otherwise, expected }
     }
 
@@ -37,21 +35,12 @@ impl FittingEncoder {
 impl FittingEncoder {
     fn fits(&self, value: &Bound<'_, PyAny>) -> bool {
         self.expected.iter().all(|(index, fields)| match index {
-            None => fit(value, fields),
+            None => fields.get().fit(value),
             Some(index) => value
                 .cast_exact::<PyTuple>()
-                .is_ok_and(|values| values.get_borrowed_item(*index).is_ok_and(|value| fit(&value, fields))),
+                .is_ok_and(|values| values.get_borrowed_item(*index).is_ok_and(|value| fields.get().fit(&value))),
         })
     }
-}
-
-fn fit(value: &Bound<'_, PyAny>, fields: &[Field]) -> bool {
-    fields.iter().all(|(name, types)| {
-        value.attribute(name.bind(value.py())).is_ok_and(|attribute| {
-            let is = attribute.get_type_ptr();
-            types.iter().any(|expected| expected.as_ptr().cast() == is)
-        })
-    })
 }
 
 /// What encodes values.

@@ -85,7 +85,7 @@ mod _core {
     #[pymodule_export]
     use super::introspection::IntrospectionMethod;
     #[pymodule_export]
-    use super::kinds::all_of_kinds;
+    use super::kinds::{Attributes, all_of_kinds};
     #[pymodule_export]
     use super::listeners::{Listeners, die_with_starter, end_with};
     #[pymodule_export]

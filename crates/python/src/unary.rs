@@ -155,7 +155,7 @@ impl Unary {
             Ok(id)
         })?;
         match sent {
-            Ok(sent) => self.finish(call, core, sent, first, &mut place),
+            Ok(sent) => self.finish(call, core, &sent, first, &mut place),
             Err(failure) => self.unsent(call, core, failure).map(Attempt::Repeat),
         }
     }
@@ -205,7 +205,7 @@ impl Unary {
         &self,
         call: &mut Call<'_, '_>,
         core: &Arc<Core>,
-        sent: Sent,
+        sent: &Sent,
         first: Result<(), NoEvent>,
         place: &mut Option<Incoming>,
     ) -> PyResult<Attempt> {
@@ -399,7 +399,7 @@ impl StartedCall {
             Ok(sent) => {
                 let mut place = None;
                 let first = detach(py, || core.next_event_in(sent.id, until, &mut place));
-                unary.finish(&mut call, &core, sent, first, &mut place)?
+                unary.finish(&mut call, &core, &sent, first, &mut place)?
             }
             Err(failure) => Attempt::Repeat(unary.unsent(&mut call, &core, failure)?),
         };

@@ -32,8 +32,7 @@ fn received(lease: &Lease) -> &[u8] {
 fn next(link: &dyn Link) -> Incoming {
     let end = Instant::now() + PATIENCE;
     loop {
-        if let Some(incoming) =
-            next_frame(&*link, Some(Instant::now() + Duration::from_millis(100))).expect("connected")
+        if let Some(incoming) = next_frame(link, Some(Instant::now() + Duration::from_millis(100))).expect("connected")
         {
             return incoming;
         }

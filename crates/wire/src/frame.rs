@@ -230,7 +230,7 @@ impl FrameHead {
             return Err(Malformed("a frame is shorter than its head"));
         };
         let mut this = Self::new(Kind::Call, 0);
-        if !this.set_usual(head) {
+        if !this.set_usual(*head) {
             return Err(Malformed("a frame is of a kind that its receiver does not know"));
         }
         let bits = head[1];
@@ -275,14 +275,14 @@ impl FrameHead {
     #[must_use]
     pub fn fill(&mut self, frame: &[u8]) -> bool {
         match frame.first_chunk::<HEAD_LEN>() {
-            Some(head) if head[1] & !flags::PLAIN == 0 => self.set_usual(head),
+            Some(head) if head[1] & !flags::PLAIN == 0 => self.set_usual(*head),
             _ => false,
         }
     }
 
     /// Sets the fields that every head has, unless the kind is unknown. Whether it did.
     #[inline]
-    fn set_usual(&mut self, head: &[u8; HEAD_LEN]) -> bool {
+    fn set_usual(&mut self, head: [u8; HEAD_LEN]) -> bool {
         let Some(kind) = Kind::from_byte(head[0]) else { return false };
         self.kind = kind;
         self.flags = head[1] & flags::PLAIN;

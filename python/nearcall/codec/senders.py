@@ -9,14 +9,13 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import datetime
-import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
 from msgspec import inspect as shapes
 
-from .._core import all_of_kinds, is_native
+from .._core import Attributes, all_of_kinds, is_native
 from ..types.hints import describe_value, type_name
 from . import anything
 
@@ -66,8 +65,8 @@ class Sender:
     """Exact types whose values lose nothing; ``None`` if the decoder checks the type."""
     deep = False
     """Whether :meth:`look` has anything to check."""
-    expected: Sequence[tuple[str, list[type]]] = ()
-    """Attributes of a value, each with its possible exact types, if checking these types is enough."""
+    expected: Attributes | None = None
+    """The attributes of a value with their possible types, if checking these types is enough."""
 
     def fit(self, value: Any) -> None:
         """For a value whose exact type is not in ``kinds``; raises :class:`MisfitError` if it must not be sent."""
@@ -218,7 +217,7 @@ def _look_at_all(item: Sender, values: Iterable[Any]) -> bool:
             for value in values:
                 if type(value) not in kinds:
                     item.fit(value)
-        if not item.deep:
+        if not item.deep or (item.expected is not None and item.expected.fit_all(values)):
             return False
         look, found = item.look, False
         for value in values:
@@ -288,8 +287,6 @@ class FieldsSender(_Exact):
         self.fields: list[tuple[str, str, Sender]] = []
         """Name, name on the wire, and sender of each field."""
         self.parts: list[tuple[str, Sender]] = []
-        self._get: Callable[[Any], Any] = operator.attrgetter("__class__")
-        self._expected: Any = ()
         self.by_position = getattr(shape, "array_like", isinstance(shape, shapes.NamedTupleType))
         self.tag = (shape.tag_field, shape.tag) if getattr(shape, "tag", None) is not None else None
         config = getattr(cls, "__struct_config__", None)
@@ -303,39 +300,16 @@ class FieldsSender(_Exact):
         self.parts = [(name, part) for name, _, part in fields if part is not None]
         self.deep = bool(self.parts) or self.always or bool(self.unset)
         kinds = [part.kinds or () for _, part in self.parts]
-        if not self.always and not self.unset and not any(part.deep for _, part in self.parts):
-            # Only the types of the fields are checked, usually all at once.
-            if all(kinds):
-                self.expected = [(name, list(kind)) for (name, _), kind in zip(self.parts, kinds, strict=True)]
-            if len(kinds) == 1:
-                self._get, self._expected = operator.attrgetter(self.parts[0][0]), kinds[0]
-                self.look = self._look_at_one  # type: ignore[method-assign]
-            elif kinds and all(len(kind) == 1 for kind in kinds):
-                self._get = operator.attrgetter(*(name for name, _ in self.parts))
-                self._expected = tuple(next(iter(kind)) for kind in kinds)
-                self.look = self._look_at_types  # type: ignore[method-assign]
-
-    def _look_at_one(self, value: Any) -> bool:
-        try:
-            if type(self._get(value)) in self._expected:
-                return False
-        except AttributeError:
-            pass
-        return self._look_at_each(value)
-
-    def _look_at_types(self, value: Any) -> bool:
-        try:
-            if tuple(map(type, self._get(value))) == self._expected:
-                return False
-        except AttributeError:
-            pass
-        return self._look_at_each(value)
+        shallow = not self.always and not self.unset and not any(part.deep for _, part in self.parts)
+        if shallow and kinds and all(kinds):
+            # Only the types of the fields are checked, all at once.
+            names = [name for name, _ in self.parts]
+            self.expected = Attributes([(name, list(kind)) for name, kind in zip(names, kinds, strict=True)])
 
     def look(self, value: Any) -> bool:
         """See :class:`Sender`."""
-        return self._look_at_each(value)
-
-    def _look_at_each(self, value: Any) -> bool:
+        if self.expected is not None and self.expected.fit(value):
+            return False
         # A decoder leaves a field that was not received to the class attribute, and the encoder leaves out what the
         # instance does not have: so copy the value into the instance.
         for name in self.unset:

@@ -68,7 +68,7 @@ def seen_to(encode: Callable[[Any], Any], what: Sender | None) -> Callable[[Any]
     def encode_one(value: Any) -> Any:
         return encode(rewrite(value) if look(value) else value)
 
-    return FittingEncoder(encode, encode_one, [(None, what.expected)]) if what.expected else encode_one
+    return encode_one if what.expected is None else FittingEncoder(encode, encode_one, [(None, what.expected)])
 
 
 def group_seen_to(
@@ -96,9 +96,8 @@ def group_seen_to(
             changed[index] = seen_argument(name, values[index], found)
         return encode(changed)
 
-    if all(found.expected for _, _, found in parts):
-        return FittingEncoder(encode, encode_group, [(index, found.expected) for index, _, found in parts])
-    return encode_group
+    expected = [(index, found.expected) for index, _, found in parts if found.expected is not None]
+    return FittingEncoder(encode, encode_group, expected) if len(expected) == len(parts) else encode_group
 
 
 def seen_argument(name: str, value: Any, what: Sender) -> Any:
