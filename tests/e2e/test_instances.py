@@ -314,6 +314,8 @@ class Impostor:
         ),
         (Impostor(), "Impostor is not a service"),
         (int, "int is not a service"),
+        ([Impostor(), Impostor()], r"given one by one, and not in a list: put a \* before it"),
+        (("tcp://127.0.0.1:0",), r"given one by one, and not in a tuple"),
     ],
 )
 def test_what_cannot_be_served(item: object, message: str) -> None:

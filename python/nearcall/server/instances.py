@@ -86,6 +86,9 @@ def look_at(item: object) -> Served:
     Raises:
         TypeError: it cannot be served; the message says what to give instead.
     """
+    if type(item) in (list, tuple, set, frozenset):
+        kind = type(item).__name__
+        raise TypeError(f"services and URLs are given one by one, and not in a {kind}: put a * before it")
     made = _made_by(item)
     if made is None:
         plan = plan_of(type(item))
