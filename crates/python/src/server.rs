@@ -304,11 +304,11 @@ impl Server {
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
             Work::Session(event) => {
-                self.core.contain(|| self.sessions.run_hook(py, event));
+                self.core.contain(|| self.sessions.run_hook(py, *event));
                 worker.finish(None);
             }
             Work::Release(release) => {
-                self.core.contain(|| self.release(py, release));
+                self.core.contain(|| self.release(py, *release));
                 worker.finish(None);
             }
         }

@@ -510,7 +510,7 @@ impl Inner {
         request: &Outgoing<'_>,
         expected: Expected<'_>,
     ) -> Result<CallId, Failure> {
-        let Expected { in_loop, references, given } = expected;
+        let Expected { in_loop, references, .. } = expected;
         self.listen_first()?;
         if !in_loop && let Some(receiver) = self.received.get() {
             receiver.may_wait()?;
@@ -520,10 +520,10 @@ impl Inner {
             // Relaxed: the loop's own thread sends next.
             self.in_loop.store(true, Ordering::Relaxed);
         }
-        let id = self.table.lock().begin(waker, references, given)?;
+        let id = self.table.lock().begin(waker, references, expected.given)?;
         if let Err(error) = send(self, id.number(), request) {
             let mut table = self.table.lock();
-            table.ungive(id, given);
+            table.ungive(id, expected.given);
             table.end(id);
             return Err(error);
         }

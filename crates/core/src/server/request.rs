@@ -298,17 +298,17 @@ impl Request {
         {
             return Err(LinkError::Full);
         }
-        let sent = self.connection().send(self.head.call, &frame);
-        match &sent {
-            Ok(()) => self.note_end(code, frame.len()),
-            Err(error) if error.spares_connection() => {}
-            // The client is gone, and has not got the result.
-            Err(_) => self.note_end(Failure::CANCELLED, 0),
+        if let Err(error) = self.connection().send(self.head.call, &frame) {
+            if !error.spares_connection() {
+                // The client is gone, and has not got the result.
+                self.note_end(Failure::CANCELLED, 0);
+                self.forget();
+            }
+            return Err(error);
         }
-        if !sent.as_ref().is_err_and(LinkError::spares_connection) {
-            self.forget();
-        }
-        sent
+        self.note_end(code, frame.len());
+        self.forget();
+        Ok(())
     }
 
     /// How a call ends if not its handler but what runs the handler has failed.

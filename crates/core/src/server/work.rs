@@ -4,15 +4,15 @@ use crate::exports::Release;
 use crate::server::request::Request;
 use crate::server::session::SessionEvent;
 
-/// Something for a worker to do.
+/// Something for a worker to do. All in boxes, so that it is returned in registers: calls pass through many functions.
 #[derive(Debug)]
 pub enum Work {
     /// A call to be handled.
     Call(Box<Request>),
     /// A session begins or has ended.
-    Session(SessionEvent),
+    Session(Box<SessionEvent>),
     /// The clients hold an object of this side no longer: its owner is to be told.
-    Release(Release),
+    Release(Box<Release>),
 }
 
 impl Work {

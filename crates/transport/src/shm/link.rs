@@ -400,10 +400,11 @@ impl Link for ShmLink {
         if frame.len() as u64 > self.peer_limit {
             return Err(LinkError::TooLong { len: frame.len(), limit: self.peer_limit });
         }
-        let sent = native::encoded(Delimited::ByRecord, call, frame, |frame| match room {
-            Room::Wait(blocked) => self.send_patiently(frame, blocked),
-            room => self.outbox.send(frame, room),
-        })?;
+        let by = Delimited::ByRecord;
+        let sent = match room {
+            Room::Wait(blocked) => native::encoded(by, call, frame, |frame| self.send_patiently(frame, blocked)),
+            room => native::encoded(by, call, frame, |frame| self.outbox.send(frame, room)),
+        }?;
         self.wake_peer();
         Ok(sent)
     }

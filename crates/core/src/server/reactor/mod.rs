@@ -449,8 +449,8 @@ impl Reactor {
     /// Takes in what other threads have left for the receiving thread.
     fn take_in_news(&mut self) {
         let shared = Arc::clone(&self.shared);
-        shared.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(event)));
-        shared.releases.take().into_iter().for_each(|release| self.keep(Work::Release(release)));
+        shared.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(Box::new(event))));
+        shared.releases.take().into_iter().for_each(|release| self.keep(Work::Release(Box::new(release))));
         Arc::clone(&self.adoptions).take(|adopted| {
             contained(|| self.adopt(adopted)).unwrap_or_else(|fault| {
                 let error = fault.into();

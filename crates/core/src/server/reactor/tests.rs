@@ -385,7 +385,7 @@ fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     scene.server.stop(Duration::ZERO, false);
     scene.server.close();
     assert!(scene.server.shared.crew.begin(), "another handler runs, and one may");
-    assert!(scene.server.accept(Work::Release(release)).is_none());
+    assert!(scene.server.accept(Work::Release(Box::new(release))).is_none());
     assert!(scene.server.take_release().is_some());
 }
 
