@@ -132,7 +132,11 @@ def test_a_server_that_has_gone_to_http1_is_called_on(server: ServerProcess) -> 
 
 
 class Strange:
-    """A server of HTTP/1.1 that answers each request with the same bytes."""
+    """A server of HTTP/1.1 that answers each request with the same bytes.
+
+    As others do, it takes a connection in while an earlier one is still open: a client that has given an answer up may
+    connect anew before it closes the old one.
+    """
 
     def __init__(self) -> None:
         self.answer = b""
@@ -147,18 +151,21 @@ class Strange:
         with suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
-                with connection, suppress(OSError):
-                    first = connection.recv(1 << 16)
-                    if first.startswith(b"PRI"):
-                        connection.sendall(b"HTTP/1.1 505 No\r\ncontent-length: 0\r\n\r\n")
-                    elif first:
-                        # With its end in the same packet: a client that has read the answer must find that this
-                        # connection is over, and not send its next request here.
-                        connection.sendall(self.answer, socket.MSG_MORE)
-                        connection.shutdown(socket.SHUT_WR)
-                        # What it sends is lost if it closes with something unread.
-                        while connection.recv(1 << 16):
-                            pass
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            first = connection.recv(1 << 16)
+            if first.startswith(b"PRI"):
+                connection.sendall(b"HTTP/1.1 505 No\r\ncontent-length: 0\r\n\r\n")
+            elif first:
+                # With its end in the same packet: a client that has read the answer must find that this connection is
+                # over, and not send its next request here.
+                connection.sendall(self.answer, socket.MSG_MORE)
+                connection.shutdown(socket.SHUT_WR)
+                # What it sends is lost if it closes with something unread.
+                while connection.recv(1 << 16):
+                    pass
 
     def __enter__(self) -> Strange:
         self._thread.start()
