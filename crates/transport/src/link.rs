@@ -207,11 +207,19 @@ pub enum Sent {
     Out,
     /// The frame, or something behind it, waits for room. A thread has to [flush](Link::flush) it.
     Queued,
-    /// Like `Queued`. Threads that flushed while this sender had the turn left what waited: they must be told again,
-    /// even if they were told before.
+    /// Like `Queued`. Threads that flushed while this sender had the turn left what waited, or this sender has sent what
+    /// others had queued: the flushing thread must be told again, even if it was told before. So it must after an error that
+    /// spares the connection: the sender may have sent what waited before it.
     QueuedAnew,
     /// The frame is kept back, to go out with what follows. A thread has to [release](Link::release) it in a moment.
     Kept,
+}
+
+impl Sent {
+    /// The same; and `drained`: this sender has sent what others had queued.
+    pub(crate) fn told_anew_if(self, drained: bool) -> Self {
+        if drained { Self::QueuedAnew } else { self }
+    }
 }
 
 /// The longest time that a client sleeps at once. A signal that arrives just before the sleep does not end it, so the

@@ -48,8 +48,10 @@ impl Connection {
                 inner.note_queued(sent);
                 Ok(Passed::Begun)
             }
-            Err(LinkError::Full) => Ok(Passed::NoRoom),
-            Err(error) => Err(inner.cannot_send(&error)),
+            Err(error) => {
+                inner.note_unsent(&error);
+                if error == LinkError::Full { Ok(Passed::NoRoom) } else { Err(inner.cannot_send(&error)) }
+            }
         }
     }
 }

@@ -63,7 +63,20 @@ impl Inner {
                 self.note_queued(sent);
                 Ok(())
             }
-            Err(error) => Err(self.cannot_send(&error)),
+            Err(error) => {
+                self.note_unsent(&error);
+                Err(self.cannot_send(&error))
+            }
+        }
+    }
+
+    /// A frame was not sent. What others had queued before it may be out, and who receives for this side may wait for that.
+    #[cold]
+    pub(super) fn note_unsent(&self, error: &LinkError) {
+        if error.spares_connection()
+            && let Some(receiver) = self.received.get()
+        {
+            receiver.note_queued(Sent::QueuedAnew);
         }
     }
 

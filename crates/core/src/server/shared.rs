@@ -15,6 +15,7 @@ use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
 use crate::server::notice::{Notice, OnNotice};
+use crate::server::room_made::RoomMade;
 use crate::server::session::SessionEvents;
 use crate::server::statistics::{Snapshot, Statistics};
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -47,6 +48,8 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) statistics: Statistics,
     pub(in crate::server) budget: Arc<Budget>,
     pub(in crate::server) kept_back: KeptBack,
+    /// Connections over shared memory that may have room again.
+    pub(in crate::server) room_made: RoomMade,
     /// Begins and ends of sessions whose hooks are to run.
     pub(in crate::server) session_events: Arc<SessionEvents>,
     /// Objects that clients have released, and whose owners are to be told.
@@ -86,6 +89,7 @@ impl Shared {
             leadership,
             poller,
             releases: Releases::new(Arc::clone(&wake)),
+            room_made: RoomMade::new(Arc::clone(&wake)),
             wake,
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),

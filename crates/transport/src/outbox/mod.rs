@@ -78,6 +78,8 @@ struct Kept {
 struct State<S> {
     sink: S,
     frames: VecDeque<Kept>,
+    /// Bytes that wait. See [`Outbox::publish`].
+    waiting: usize,
     /// A sender is in the middle of a frame that it writes or copies itself.
     lent: bool,
     /// A thread came to flush meanwhile, and left frames here.
@@ -140,6 +142,7 @@ impl<S: Sink> Outbox<S> {
         let state = State {
             sink,
             frames: VecDeque::new(),
+            waiting: 0,
             lent: false,
             missed: false,
             closed: false,
@@ -165,7 +168,8 @@ impl<S: Sink> Outbox<S> {
         let mut state = self.state.lock();
         state.closed = true;
         let frames = std::mem::take(&mut state.frames);
-        self.queued.store(0, Ordering::Relaxed);
+        state.waiting = 0;
+        self.publish(&state);
         drop(state);
         drop(frames);
     }
@@ -265,11 +269,12 @@ impl<S: Sink> Outbox<S> {
             kept.bytes.extend_from_slice(frame.head);
             frame.payload.iter().for_each(|piece| kept.bytes.extend_from_slice(piece));
             kept.charge.grow(len);
-            self.queued.fetch_add(len, Ordering::Relaxed);
+            state.waiting += len;
         } else {
             let kept = self.copy(frame, 0)?;
-            self.queue(state, kept);
+            state.queue(kept);
         }
+        self.publish(state);
         let now = state.sink.now();
         let since = *state.kept_since.get_or_insert(now);
         let many = state.frames.back().is_some_and(|kept| kept.bytes.len() >= TOGETHER_BYTES);
@@ -287,9 +292,10 @@ impl<S: Sink> Outbox<S> {
             Room::Now => {
                 let mut state = self.state.lock();
                 state.kept_since = None;
+                let waited = !state.frames.is_empty();
                 if !state.lent && self.drain(&mut state, usize::MAX)? == Flushed::All {
                     drop(state);
-                    self.send(frame, Room::Now)
+                    self.send(frame, Room::Now).map(|sent| sent.told_anew_if(waited))
                 } else {
                     Err(LinkError::Full)
                 }
@@ -317,6 +323,7 @@ impl<S: Sink> Outbox<S> {
         mut sent: usize,
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<Sent, LinkError> {
+        let mut drains = false;
         loop {
             let waited = blocked();
             let mut state = self.state.lock();
@@ -331,11 +338,12 @@ impl<S: Sink> Outbox<S> {
                 // A frame that has begun must end: the rest waits, in front of later frames.
                 return self.keep(state, frame, sent);
             }
+            drains |= !begun && !state.lent && !state.frames.is_empty();
             if !begun && (state.lent || self.drain(&mut state, usize::MAX)? != Flushed::All) {
                 continue;
             }
             match put(&mut state, frame, &mut sent, false) {
-                Ok(true) => return self.end_turn(&mut state, usize::MAX),
+                Ok(true) => return self.end_turn(&mut state, usize::MAX).map(|sent| sent.told_anew_if(drains)),
                 Ok(false) => state.lent = sent > 0,
                 Err(error) => {
                     state.lent = false;
@@ -370,14 +378,17 @@ impl<S: Sink> Outbox<S> {
         if kept.is_err() && in_turn {
             state.lent = false;
         }
-        self.queue(&mut state, kept?);
+        state.queue(kept?);
         if in_turn {
             return self.end_turn(&mut state, PART);
         }
         // There may have been room for a moment, while it was copied and nothing waited.
         let is_only = is_long && !state.lent && state.frames.len() == 1;
-        let is_out = is_only && self.drain(&mut state, PART)? == Flushed::All;
-        Ok(if is_out { Sent::Out } else { Sent::Queued })
+        if is_only && self.drain(&mut state, PART)? == Flushed::All {
+            return Ok(Sent::Out);
+        }
+        self.publish(&state);
+        Ok(Sent::Queued)
     }
 
     /// A copy of a frame, and the charge for it. The frame is one that waits.
@@ -398,13 +409,11 @@ impl<S: Sink> Outbox<S> {
         Ok(Kept { bytes, head: frame.head.len(), sent, charge })
     }
 
-    fn queue(&self, state: &mut State<S>, kept: Kept) {
-        self.queued.fetch_add(kept.bytes.len() + OVERHEAD, Ordering::Relaxed);
-        if kept.sent > 0 {
-            state.frames.push_front(kept);
-        } else {
-            state.frames.push_back(kept);
-        }
+    /// Lets others see how much waits. Called only before the lock is given away: what goes out in the same breath was
+    /// never seen to wait, because nobody would tell those who saw it that there is room again.
+    fn publish(&self, state: &State<S>) {
+        // Relaxed: a hint; the thread that flushes takes the lock.
+        self.queued.store(state.waiting, Ordering::Relaxed);
     }
 
     /// Sends waiting frames as far as there is room, or a part of them, so that a thread that flushes many connections
@@ -429,25 +438,42 @@ impl<S: Sink> Outbox<S> {
 
     /// Sends waiting frames as far as there is room, and at most `most` bytes if frames may be cut.
     fn drain(&self, state: &mut State<S>, most: usize) -> Result<Flushed, LinkError> {
+        let done = state.drain(most);
+        self.publish(state);
+        done
+    }
+}
+
+impl<S: Sink> State<S> {
+    fn queue(&mut self, kept: Kept) {
+        self.waiting += kept.bytes.len() + OVERHEAD;
+        if kept.sent > 0 {
+            self.frames.push_front(kept);
+        } else {
+            self.frames.push_back(kept);
+        }
+    }
+
+    fn drain(&mut self, most: usize) -> Result<Flushed, LinkError> {
         let (mut asked, mut left) = (false, if S::JOINS { most } else { usize::MAX });
-        while let Some(kept) = state.frames.front_mut() {
+        while let Some(kept) = self.frames.front_mut() {
             let payload = [&kept.bytes[kept.head..]];
             let frame = Frame::new(&kept.bytes[..kept.head], &payload);
             let before = kept.sent;
-            let put = state.sink.put(&frame, &mut kept.sent, left);
+            let put = self.sink.put(&frame, &mut kept.sent, left);
             left = left.saturating_sub(kept.sent.saturating_sub(before));
             match put {
                 Ok(Flushed::All) => {
-                    self.queued.fetch_sub(kept.bytes.len() + OVERHEAD, Ordering::Relaxed);
-                    state.frames.pop_front();
+                    self.waiting -= kept.bytes.len() + OVERHEAD;
+                    self.frames.pop_front();
                     asked = false;
                 }
                 Ok(Flushed::Part) => return Ok(Flushed::Part),
-                Ok(Flushed::Full) if !asked && state.sink.ask_for_room() => asked = true,
+                Ok(Flushed::Full) if !asked && self.sink.ask_for_room() => asked = true,
                 Ok(Flushed::Full) => return Ok(Flushed::Full),
                 // The sender has returned already, so the frame must not be lost in silence.
                 Err(error) => {
-                    state.closed = true;
+                    self.closed = true;
                     return Err(if error.spares_connection() { LinkError::Broken(error.to_string()) } else { error });
                 }
             }

@@ -453,11 +453,16 @@ impl ServerConnection {
         }
     }
 
-    /// The same; and the reactor may have been told already, and have looked in vain.
+    /// The same; and the reactor may have been told already, and have looked in vain. Or what waited is out, and the
+    /// reactor is to let go on what waited for that.
     #[cold]
     pub(crate) fn note_queued_anew(&self) {
         self.note_queued_frame();
         self.watch_room(true);
+        if self.link.is_memory() {
+            // The ring's reader saw no need to tell of room.
+            self.shared.room_made.tell(self.token());
+        }
     }
 
     /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor.

@@ -458,6 +458,12 @@ impl Reactor {
                 true
             })
         });
+        for token in shared.room_made.take() {
+            let Some(client) = self.connections.get(&token) else { continue };
+            if let Err(fault) = contained(|| flush(client, &mut self.resumable)) {
+                self.give_up(token, fault);
+            }
+        }
         for token in shared.session_events.take_admitted() {
             if let Some(client) = self.connections.get(&token) {
                 self.list(Arc::clone(client));
