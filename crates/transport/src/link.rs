@@ -215,13 +215,6 @@ pub enum Sent {
     Kept,
 }
 
-impl Sent {
-    /// The same; and `drained`: this sender has sent what others had queued.
-    pub(crate) fn told_anew_if(self, drained: bool) -> Self {
-        if drained { Self::QueuedAnew } else { self }
-    }
-}
-
 /// The longest time that a client sleeps at once. A signal that arrives just before the sleep does not end it, so the
 /// client looks for signals afterwards.
 pub const LONGEST_SLEEP: Duration = Duration::from_millis(500);

@@ -295,7 +295,7 @@ impl<S: Sink> Outbox<S> {
                 let waited = !state.frames.is_empty();
                 if !state.lent && self.drain(&mut state, usize::MAX)? == Flushed::All {
                     drop(state);
-                    self.send(frame, Room::Now).map(|sent| sent.told_anew_if(waited))
+                    told_anew_if(waited, self.send(frame, Room::Now))
                 } else {
                     Err(LinkError::Full)
                 }
@@ -343,7 +343,7 @@ impl<S: Sink> Outbox<S> {
                 continue;
             }
             match put(&mut state, frame, &mut sent, false) {
-                Ok(true) => return self.end_turn(&mut state, usize::MAX).map(|sent| sent.told_anew_if(drains)),
+                Ok(true) => return told_anew_if(drains, self.end_turn(&mut state, usize::MAX)),
                 Ok(false) => state.lent = sent > 0,
                 Err(error) => {
                     state.lent = false;
@@ -480,6 +480,11 @@ impl<S: Sink> State<S> {
         }
         Ok(Flushed::All)
     }
+}
+
+/// How a frame was sent whose sender may have `drained` what others had queued.
+fn told_anew_if(drained: bool, sent: Result<Sent, LinkError>) -> Result<Sent, LinkError> {
+    if drained { sent.map(|_| Sent::QueuedAnew) } else { sent }
 }
 
 fn over_budget(len: usize) -> LinkError {
