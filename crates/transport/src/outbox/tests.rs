@@ -239,3 +239,52 @@ fn who_closes_in_the_middle_of_a_long_frame_ends_it() {
     let all = in_the_middle(Outbox::close);
     assert_eq!(all, (Err(LinkError::Closed), Vec::new()));
 }
+
+/// Finds no room at first, and notes what others see waiting whenever a frame goes out.
+#[derive(Default)]
+struct Seen {
+    fulls: usize,
+    outbox: Option<std::sync::Weak<Outbox<Self>>>,
+    waiting: Vec<usize>,
+}
+
+impl Sink for Seen {
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize, _most: usize) -> Result<Flushed, LinkError> {
+        if let Some(left) = self.fulls.checked_sub(1) {
+            self.fulls = left;
+            return Ok(Flushed::Full);
+        }
+        *sent = frame.head.len() + frame.payload_len;
+        self.waiting.extend(self.outbox.as_ref().and_then(std::sync::Weak::upgrade).map(|outbox| outbox.queued()));
+        Ok(Flushed::All)
+    }
+}
+
+fn seen(fulls: usize) -> (Arc<Outbox<Seen>>, impl Fn(usize)) {
+    let outbox = Arc::new(Outbox::new(Seen::default(), Account::of(&Budget::new(64 << 20), 8 << 20)));
+    let weak = Arc::downgrade(&outbox);
+    outbox.peek(|sink| *sink = Seen { fulls, outbox: Some(weak), waiting: Vec::new() });
+    let sink = Arc::clone(&outbox);
+    (outbox, move |fulls| sink.peek(|sink| sink.fulls = fulls).expect("nobody uses it"))
+}
+
+#[test]
+fn what_goes_out_in_the_same_breath_is_never_seen_to_wait() {
+    let (outbox, _) = seen(1);
+    let long = vec![b'l'; 2 * PART];
+    assert_eq!(outbox.send(&Frame::new(b"l", &[&long]), Room::Later), Ok(Sent::Out));
+    assert_eq!(outbox.peek(|sink| std::mem::take(&mut sink.waiting)), Some(vec![0]));
+}
+
+#[test]
+fn who_sends_what_others_queued_says_so() {
+    let (outbox, set_fulls) = seen(1);
+    let short = Frame::new(b"a", &[b"."]);
+    assert_eq!(outbox.send(&short, Room::Later), Ok(Sent::Queued));
+    assert_eq!(outbox.send(&short, Room::Now), Ok(Sent::QueuedAnew));
+    set_fulls(1);
+    assert_eq!(outbox.send(&short, Room::Later), Ok(Sent::Queued));
+    assert_eq!(outbox.send(&short, Room::Wait(&mut || Ok(()))), Ok(Sent::QueuedAnew));
+    assert_eq!(outbox.queued(), 0);
+    assert_eq!(outbox.send(&short, Room::Wait(&mut || panic!("there is room"))), Ok(Sent::Out));
+}
