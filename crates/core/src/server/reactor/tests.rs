@@ -181,6 +181,24 @@ fn nobody_falls_asleep_over_a_call_that_waited_for_room() {
     }
 }
 
+/// A thread has sent what waited, over shared memory: then the reader of the ring has no reason to tell of room.
+#[test]
+fn calls_that_waited_begin_when_another_thread_has_made_room() {
+    let scene = Scene::quiet();
+    *scene.link.memory.lock() = true;
+    scene.send();
+    let mut reactor = scene.server.reactor.lock();
+    scene.call(7);
+    reactor.poll_events(Some(Duration::ZERO));
+    assert_eq!(number(reactor.poll()), None, "it waits until the client reads");
+    *scene.link.queued.lock() = 0;
+    reactor.poll_events(Some(Duration::ZERO));
+    assert_eq!(number(reactor.poll()), None, "nobody has told of it");
+    scene.client.connection.note_queued_anew();
+    assert_eq!(number(reactor.wait_for(None)), None, "it wakes, and looks again");
+    assert_eq!(number(reactor.poll()), Some(7));
+}
+
 /// New requests and deferred requests take turns.
 #[test]
 fn calls_that_waited_do_not_keep_others_waiting() {
