@@ -32,7 +32,7 @@ impl Inner {
         if self.flushing.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (link, flushing) = (Arc::clone(&self.link), Arc::clone(&self.flushing));
+        let (link, flushing, this) = (Arc::clone(&self.link), Arc::clone(&self.flushing), self.this.clone());
         let flush = move || loop {
             match link.flush() {
                 Ok(Flushed::All) => {
@@ -42,6 +42,11 @@ impl Inner {
                     if !matches!(link.flush(), Ok(Flushed::Part | Flushed::Full))
                         || flushing.swap(true, Ordering::AcqRel)
                     {
+                        // A server may have begun to receive meanwhile, and wait for the room that was made here.
+                        let connection = this.upgrade();
+                        if let Some(receiver) = connection.as_ref().and_then(|one| one.inner()?.received.get()) {
+                            receiver.note_queued(Sent::QueuedAnew);
+                        }
                         return;
                     }
                 }
