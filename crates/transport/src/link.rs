@@ -209,7 +209,8 @@ pub enum Sent {
     Queued,
     /// Like `Queued`. Threads that flushed while this sender had the turn left what waited, or this sender has sent what
     /// others had queued: the flushing thread must be told again, even if it was told before. So it must after an error that
-    /// spares the connection: the sender may have sent what waited before it.
+    /// spares the connection: the sender may have sent what others had queued. `Full` without [waiting](Room::Wait) needs no
+    /// telling: the reader was asked to tell of room.
     QueuedAnew,
     /// The frame is kept back, to go out with what follows. A thread has to [release](Link::release) it in a moment.
     Kept,

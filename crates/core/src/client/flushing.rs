@@ -24,6 +24,14 @@ impl Inner {
         }
     }
 
+    /// What waited may be out: tells a server that receives, whose own frames and calls may wait for that.
+    #[cold]
+    pub(super) fn note_room_made(&self) {
+        if let Some(receiver) = self.received.get() {
+            receiver.note_queued(Sent::QueuedAnew);
+        }
+    }
+
     /// Starts a thread that sends the queued frames and ends after the last: no other thread is about to see that there
     /// is room.
     #[cold]
@@ -44,8 +52,8 @@ impl Inner {
                     {
                         // A server may have begun to receive meanwhile, and wait for the room that was made here.
                         let connection = this.upgrade();
-                        if let Some(receiver) = connection.as_ref().and_then(|one| one.inner()?.received.get()) {
-                            receiver.note_queued(Sent::QueuedAnew);
+                        if let Some(inner) = connection.as_ref().and_then(|one| one.inner()) {
+                            inner.note_room_made();
                         }
                         return;
                     }

@@ -35,6 +35,7 @@ impl Connection {
         if let Some(failure) = &inner.table.lock().dead {
             return Err(failure.clone());
         }
+        let waits = go_on.is_some();
         let sent = match go_on {
             Some(go_on) => {
                 let mut blocked = || if go_on() { inner.blocked(None) } else { Err(LinkError::Full) };
@@ -48,10 +49,14 @@ impl Connection {
                 inner.note_queued(sent);
                 Ok(Passed::Begun)
             }
-            Err(error) => {
-                inner.note_unsent(&error);
-                if error == LinkError::Full { Ok(Passed::NoRoom) } else { Err(inner.cannot_send(&error)) }
+            Err(LinkError::Full) => {
+                if waits {
+                    // What others had queued may be out. A sender that does not wait has asked the reader to tell of room.
+                    inner.note_room_made();
+                }
+                Ok(Passed::NoRoom)
             }
+            Err(error) => Err(inner.cannot_send(&error)),
         }
     }
 }

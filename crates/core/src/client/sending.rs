@@ -63,25 +63,16 @@ impl Inner {
                 self.note_queued(sent);
                 Ok(())
             }
-            Err(error) => {
-                self.note_unsent(&error);
-                Err(self.cannot_send(&error))
-            }
-        }
-    }
-
-    /// A frame was not sent. What others had queued before it may be out, and who receives for this side may wait for that.
-    #[cold]
-    pub(super) fn note_unsent(&self, error: &LinkError) {
-        if error.spares_connection()
-            && let Some(receiver) = self.received.get()
-        {
-            receiver.note_queued(Sent::QueuedAnew);
+            Err(error) => Err(self.cannot_send(&error)),
         }
     }
 
     /// The failure of a call that could not be sent.
     pub(super) fn cannot_send(&self, error: &LinkError) -> Failure {
+        if error.spares_connection() {
+            // What others had queued before it may be out.
+            self.note_room_made();
+        }
         if *error == LinkError::DeadlinePassed {
             let (other, name) = (self.other(), &self.name);
             let why = self.link.why_no_room().unwrap_or_else(|| "reads nothing".into());

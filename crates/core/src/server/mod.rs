@@ -31,7 +31,6 @@ mod notice;
 mod reactor;
 mod receives;
 mod request;
-mod room_made;
 mod session;
 mod shared;
 mod statistics;

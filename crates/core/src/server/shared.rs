@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::Budget;
 
 use crate::exports::Releases;
@@ -15,7 +16,6 @@ use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
 use crate::server::notice::{Notice, OnNotice};
-use crate::server::room_made::RoomMade;
 use crate::server::session::SessionEvents;
 use crate::server::statistics::{Snapshot, Statistics};
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -48,8 +48,9 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) statistics: Statistics,
     pub(in crate::server) budget: Arc<Budget>,
     pub(in crate::server) kept_back: KeptBack,
-    /// Connections over shared memory that may have room again.
-    pub(in crate::server) room_made: RoomMade,
+    /// Tokens of connections over shared memory on which a thread has sent what others had queued. Only that thread knows that
+    /// there may be room again.
+    room_made: Mutex<Vec<u64>>,
     /// Begins and ends of sessions whose hooks are to run.
     pub(in crate::server) session_events: Arc<SessionEvents>,
     /// Objects that clients have released, and whose owners are to be told.
@@ -89,7 +90,7 @@ impl Shared {
             leadership,
             poller,
             releases: Releases::new(Arc::clone(&wake)),
-            room_made: RoomMade::new(Arc::clone(&wake)),
+            room_made: Mutex::default(),
             wake,
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -163,6 +164,22 @@ impl Shared {
             max_memory: self.budget.limit(),
             ..self.statistics.snapshot()
         }
+    }
+
+    /// There may be room again on the connection with this token: the receiving thread is to look.
+    #[cold]
+    pub(in crate::server) fn tell_of_room(&self, token: u64) {
+        let mut tokens = self.room_made.lock();
+        if !tokens.contains(&token) {
+            tokens.push(token);
+        }
+        drop(tokens);
+        self.wake_reactor();
+    }
+
+    /// Takes the tokens of connections that may have room again. For the receiving thread.
+    pub(in crate::server) fn take_room_made(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.room_made.lock())
     }
 
     pub(in crate::server) fn wake_reactor(&self) {

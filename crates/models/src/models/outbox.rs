@@ -279,3 +279,5 @@ fn nobody_waits_for_a_reader_that_is_gone() {
 // | `drain` does not look again after asking              | none: a sender told `Queued` flushes once more      |
 // | `keep` copies without the turn                        | none: here a first part has always set it           |
 // | `flush` does not note what it has missed              | none: here nobody marks what waits; see the tests   |
+// | what goes out at once is shown as waiting             | none: here nobody looks meanwhile; see the tests    |
+// | who sends what others queued does not say so          | none: here nobody waits for that; see the tests     |

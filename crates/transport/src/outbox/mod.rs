@@ -274,11 +274,11 @@ impl<S: Sink> Outbox<S> {
             let kept = self.copy(frame, 0)?;
             state.queue(kept);
         }
-        self.publish(state);
         let now = state.sink.now();
         let since = *state.kept_since.get_or_insert(now);
         let many = state.frames.back().is_some_and(|kept| kept.bytes.len() >= TOGETHER_BYTES);
         if (state.corked || together) && !many && now.saturating_sub(since) < TOGETHER_NS {
+            self.publish(state);
             return Ok(Some(if together { Sent::Kept } else { Sent::Out }));
         }
         self.release_from(state).map(Some)

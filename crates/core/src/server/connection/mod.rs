@@ -461,7 +461,7 @@ impl ServerConnection {
         self.watch_room(true);
         if self.link.is_memory() {
             // The ring's reader saw no need to tell of room.
-            self.shared.room_made.tell(self.token());
+            self.shared.tell_of_room(self.token());
         }
     }
 

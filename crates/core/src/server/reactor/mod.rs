@@ -375,6 +375,16 @@ impl Reactor {
         happened
     }
 
+    /// Does something for each of the clients with these tokens that are still here. It may add to the resumable ones.
+    fn see_to(&mut self, tokens: Vec<u64>, act: impl Fn(&Arc<Inbound<Request>>, &mut VecDeque<Arc<Inbound<Request>>>)) {
+        for token in tokens {
+            let Some(client) = self.connections.get(&token) else { continue };
+            if let Err(fault) = contained(|| act(client, &mut self.resumable)) {
+                self.give_up(token, fault);
+            }
+        }
+    }
+
     /// An event could not be handled, by a fault.
     #[cold]
     fn give_up(&mut self, token: u64, fault: Fault) {
@@ -433,12 +443,7 @@ impl Reactor {
             self.routed += 1;
             self.take_in_news();
         } else if token == KEPT {
-            for token in self.shared.kept_back.take() {
-                let Some(client) = self.connections.get(&token) else { continue };
-                if let Err(fault) = contained(|| client.connection.release_kept()) {
-                    self.give_up(token, fault);
-                }
-            }
+            self.see_to(self.shared.kept_back.take(), |client, _| client.connection.release_kept());
         } else {
             for client in self.handshakes.handle(token) {
                 self.add_client(client);
@@ -458,12 +463,7 @@ impl Reactor {
                 true
             })
         });
-        for token in shared.room_made.take() {
-            let Some(client) = self.connections.get(&token) else { continue };
-            if let Err(fault) = contained(|| flush(client, &mut self.resumable)) {
-                self.give_up(token, fault);
-            }
-        }
+        self.see_to(shared.take_room_made(), flush);
         for token in shared.session_events.take_admitted() {
             if let Some(client) = self.connections.get(&token) {
                 self.list(Arc::clone(client));
