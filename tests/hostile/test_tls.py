@@ -198,11 +198,18 @@ def call_once(url: str) -> str:
         return type(error).__name__
 
 
+# The server's signature is some bytes longer in one handshake than in another (ECDSA, RFC 3279, 2.2.3).
+LENGTHS = 8
+
+
 def test_a_client_whose_server_is_cut_off_at_every_byte(cutter: Cutter) -> None:
     cutter.most = 1 << 40
-    assert call_once(cutter.url) == "well"
-    whole, outcomes = cutter.passed, set[str]()
-    for most in range(0, whole, 1 if SECONDS else 97):
+    with nearcall.connect(cutter.url, served_at(cutter.url)) as target:
+        assert target.echo(b"x" * 100) == b"x" * 100
+        # Without the goodbye, which the client does not need.
+        whole = cutter.passed
+    outcomes = set[str]()
+    for most in range(0, whole - LENGTHS, 1 if SECONDS else 97):
         cutter.most = most
         outcomes.add(call_once(cutter.url))
     assert outcomes <= {"Unavailable", "FailedPrecondition", "Internal"}, outcomes
