@@ -70,6 +70,9 @@ impl Chosen {
 impl Link for Chosen {
     fn send(&self, _: CallKey, _: &Outgoing<'_>, _: Room<'_>) -> Result<Sent, LinkError> {
         self.may_fail(Faulty::Sending);
+        if *self.broken.lock() {
+            return Err(LinkError::Closed);
+        }
         *self.queued.lock() += MUCH;
         Ok(Sent::Queued)
     }
@@ -136,7 +139,7 @@ impl Link for Chosen {
     }
 
     fn spin(&self) -> bool {
-        unreachable!("only clients wait for one link")
+        !self.frames.lock().is_empty()
     }
 
     fn is_stale(&self) -> bool {

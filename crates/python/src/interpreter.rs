@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use nearcall_core::lock::held_here;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// How long a thread sleeps before it looks whether a signal has arrived.
@@ -37,6 +38,21 @@ pub(crate) fn detach<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) ->
         may_switch();
         result
     })
+}
+
+/// Whether no other thread can want the interpreter now: it has no other thread, and the process no other interpreter.
+#[inline]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
+pub(crate) fn is_alone(_py: Python<'_>) -> bool {
+    // SAFETY: attached, so this thread's state and interpreter stay. The pointers to the first of each are only compared:
+    // an interpreter or a thread that is just being added is that first one.
+    unsafe {
+        let (own, interpreter) = (ffi::PyThreadState_Get(), ffi::PyInterpreterState_Get());
+        ffi::PyInterpreterState_Head() == interpreter
+            && ffi::PyInterpreterState_Next(interpreter).is_null()
+            && ffi::PyInterpreterState_ThreadHead(interpreter) == own
+            && ffi::PyThreadState_Next(own).is_null()
+    }
 }
 
 /// How long a loop that runs no line of Python keeps the interpreter while others want it. Between two lines of Python
@@ -93,7 +109,7 @@ impl Turns {
 /// Releases the interpreter, if this thread holds it, while the thread waits in the core.
 pub(crate) fn detached(wait: &mut (dyn FnMut(bool) + Send)) {
     // SAFETY: asks only about this thread's state.
-    let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
+    let attached = unsafe { ffi::PyGILState_Check() } == 1;
     if attached {
         Python::attach(|py| detach(py, || wait(true)));
     } else {

@@ -16,7 +16,7 @@ use crate::calling::{Again, Calling, counted, pause, seconds_of};
 use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
-use crate::interpreter::{SIGNAL_CHECK, detach};
+use crate::interpreter::{SIGNAL_CHECK, detach, is_alone};
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
 
@@ -35,6 +35,9 @@ impl Unary {
 
 /// How long a thread that waits for several calls sleeps, if another thread waits for one of these calls as well.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// The longest message, in bytes, that a thread sends without giving the interpreter up if nobody else wants it.
+const SHORT: usize = 4 << 10;
 
 /// One call, as it was made.
 struct Call<'a, 'py> {
@@ -149,10 +152,21 @@ impl Unary {
         let until = call.until;
         // The reply is not moved until it is decoded.
         let (mut place, mut first) = (None, Ok(()));
-        let sent = self.send(call, core, |request, expected| {
-            let id = core.begin(request, expected)?;
-            first = core.next_event_in(id, until, &mut place);
-            Ok(id)
+        let sent = self.send(call, core, |py, request, expected| {
+            if request.len() <= SHORT
+                && is_alone(py)
+                && let Some(id) = core.call_at_once(request, expected, until, &mut place)
+            {
+                if place.is_none() {
+                    first = detach(py, || core.next_event_in(id, until, &mut place));
+                }
+                return Ok(id);
+            }
+            detach(py, || {
+                let id = core.begin(request, expected)?;
+                first = core.next_event_in(id, until, &mut place);
+                Ok(id)
+            })
         })?;
         match sent {
             Ok(sent) => self.finish(call, core, &sent, first, &mut place),
@@ -161,14 +175,13 @@ impl Unary {
     }
 
     /// Encodes the call for the server at the other end of `core`, because the next server may want other arguments,
-    /// and sends it. `begin` runs without the interpreter. The inner failure means that the connection was lost before
-    /// the call began.
+    /// and sends it. The inner failure means that the connection was lost before the call began.
     #[inline]
     fn send(
         &self,
         call: &Call<'_, '_>,
         core: &Arc<Core>,
-        begin: impl FnOnce(&Outgoing<'_>, Expected<'_>) -> Result<CallId, Failure> + Send,
+        begin: impl FnOnce(Python<'_>, &Outgoing<'_>, Expected<'_>) -> Result<CallId, Failure>,
     ) -> PyResult<Result<Sent, Failure>> {
         let py = call.py;
         let successor = self.method.get().successor(py);
@@ -187,7 +200,7 @@ impl Unary {
                     additions;
             }
             let (references, given) = (method.reply.references(), encoded.given());
-            detach(py, || begin(&request, Expected { in_loop: false, references, given }))
+            begin(py, &request, Expected { in_loop: false, references, given })
         });
         match begun {
             Ok(id) => {
@@ -330,7 +343,9 @@ impl StartedCall {
         let (py, until, tally) = (unary.py(), surroundings.until(), Tally::default());
         let mut call = Call { py, args: &args, kwargs: kwargs.as_ref(), until, surroundings, tally };
         let core = unary.get().core(&mut call)?;
-        let sent = unary.get().send(&call, &core, |request, expected| core.begin_ahead(request, expected))?;
+        let sent = unary
+            .get()
+            .send(&call, &core, |py, request, expected| detach(py, || core.begin_ahead(request, expected)))?;
         let Call { surroundings, until, .. } = call;
         let (args, kwargs) = (args.unbind(), kwargs.map(Bound::unbind));
         let first = sent.as_ref().ok().map(|sent| (Arc::clone(&core), sent.id));

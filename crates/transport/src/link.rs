@@ -80,6 +80,15 @@ pub trait Link: Send + Sync + Debug {
     /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
     fn spin(&self) -> bool;
 
+    /// Like [`Link::receive`] but never sleeps, and reads at most a part of a long frame. A caller that then receives goes on
+    /// with the same wait.
+    ///
+    /// # Errors
+    /// As [`Link::try_receive_part`].
+    fn receive_soon(&self, _deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        if self.spin() { self.try_receive_part(place) } else { Ok(()) }
+    }
+
     /// Whether the peer may have said goodbye while no thread listened. Asked before a new call is sent, because the
     /// system accepts data even for a peer that is gone. Cheap while the connection is busy.
     fn is_stale(&self) -> bool;

@@ -26,6 +26,7 @@ every_transport! {
     a_message_over_the_limit_leaves_the_link_usable
     a_head_over_the_limit_leaves_the_link_usable
     a_deadline_ends_the_wait
+    who_must_not_sleep_gets_what_is_here
     a_poller_of_ones_own_is_woken
     nobody_is_woken_for_nothing
     threads_send_at_once_without_mixing
@@ -238,6 +239,30 @@ fn a_head_over_the_limit_leaves_the_link_usable(scheme: &str) {
     }
     client.close();
     assert_eq!(echo.join().expect("no panic"), LinkError::Closed);
+}
+
+fn who_must_not_sleep_gets_what_is_here(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+    let mut place = None;
+    client.receive_soon(None, &mut place).expect("nothing is no error");
+    assert!(place.is_none());
+    // The wait goes on, and what comes now ends it.
+    let reader = std::thread::spawn(move || (receive(&*client), client));
+    send(&*server, b"first", &[]).expect("room");
+    let (first, client) = reader.join().expect("received");
+    assert_eq!(first, Ok(b"first".to_vec()));
+    send(&*server, b"second", &[]).expect("room");
+    let end = Instant::now() + PATIENCE;
+    while place.is_none() {
+        assert!(Instant::now() < end, "the frame is here");
+        client.receive_soon(Some(end), &mut place).expect("alive");
+    }
+    assert_eq!(whole(&place.take().expect("a frame")), b"second");
+    server.close();
+    // The end of a ring is noticed by who sleeps.
+    let _ = client.receive_soon(None, &mut place);
+    assert!(place.is_none());
+    assert_eq!(receive(&*client), Err(LinkError::Closed));
 }
 
 fn a_deadline_ends_the_wait(scheme: &str) {

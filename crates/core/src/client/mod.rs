@@ -1,5 +1,6 @@
 //! The client's end of a connection.
 
+mod at_once;
 mod awaited;
 mod balancer;
 mod channel;

@@ -79,6 +79,8 @@ struct Receiver {
     /// The charge for a message of which only parts were taken in.
     unfinished: Option<Charge>,
     budget: SpinBudget,
+    /// The wait that sleeps next has spun for this long already, nanoseconds.
+    spun: Option<u64>,
 }
 
 impl Receiver {
@@ -132,6 +134,7 @@ impl ShmLink {
                 account,
                 unfinished: None,
                 budget: SpinBudget::new(options.spin),
+                spun: None,
             }),
             incoming,
             lending,
@@ -200,23 +203,36 @@ impl ShmLink {
         }
     }
 
-    /// Waits until the ring has something, the bell rings, or the deadline passes.
-    fn sleep(&self, receiver: &mut Receiver, deadline: Option<Instant>) -> Result<(), LinkError> {
+    /// Spins until the ring has something, for at most `limit` nanoseconds and as long as it pays. Whether it has.
+    #[inline]
+    fn spin_for(&self, receiver: &mut Receiver, limit: u64) -> bool {
+        let Receiver { consumer, budget, .. } = receiver;
         let own = self.shared.segment.own_side();
-        let Receiver { consumer, inbox, budget, .. } = receiver;
         own.publish_cpu();
-        let limit = budget.next_until(deadline);
         let pays = || {
             own.publish_cpu();
             self.shared.segment.peer_side().runs_elsewhere()
         };
-        if let Some(waited) = spin(limit, || consumer.has_work(), pays) {
+        let waited = spin(limit, || consumer.has_work(), pays);
+        if let Some(waited) = waited {
             budget.learn(waited);
+        }
+        waited.is_some()
+    }
+
+    /// Waits until the ring has something, the bell rings, or the deadline passes.
+    fn sleep(&self, receiver: &mut Receiver, deadline: Option<Instant>) -> Result<(), LinkError> {
+        let spun = receiver.spun.take();
+        let limit = spun.unwrap_or_else(|| receiver.budget.next_until(deadline));
+        if spun.is_none() && self.spin_for(receiver, limit) {
+            let consumer = &mut receiver.consumer;
             if !consumer.has_record() && consumer.producer_waits(None) {
                 ring_bell(&self.shared.socket);
             }
             return Ok(());
         }
+        let own = self.shared.segment.own_side();
+        let Receiver { consumer, inbox, budget, .. } = receiver;
         let begun = clock::monotonic_ns();
         self.outbox.peek(Sender::let_go);
         own.park();
@@ -435,6 +451,7 @@ impl Link for ShmLink {
         let mut receiver = self.receiver.lock();
         self.take(&mut receiver, true, place)?;
         if place.is_some() {
+            receiver.spun = None;
             return Ok(());
         }
         let slept = self.sleep(&mut receiver, deadline);
@@ -448,15 +465,18 @@ impl Link for ShmLink {
 
     fn spin(&self) -> bool {
         let mut receiver = self.receiver.lock();
-        let Receiver { consumer, budget, .. } = &mut *receiver;
-        let limit = budget.next();
-        self.shared.segment.own_side().publish_cpu();
-        let pays = || self.shared.segment.peer_side().runs_elsewhere();
-        let waited = spin(limit, || consumer.has_work(), pays);
-        if let Some(waited) = waited {
-            budget.learn(waited);
+        let limit = receiver.budget.next();
+        self.spin_for(&mut receiver, limit)
+    }
+
+    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        let mut receiver = self.receiver.lock();
+        let limit = receiver.budget.next_until(deadline);
+        if self.spin_for(&mut receiver, limit) {
+            return self.take(&mut receiver, false, place);
         }
-        waited.is_some()
+        receiver.spun = Some(limit);
+        Ok(())
     }
 
     fn is_stale(&self) -> bool {
