@@ -125,6 +125,10 @@ impl Link for Chosen {
         false
     }
 
+    fn seems_read_out(&self) -> bool {
+        self.frames.lock().is_empty()
+    }
+
     fn stop_sending(&self) {
         *self.queued.lock() = 0;
     }

@@ -135,6 +135,12 @@ pub trait Link: Send + Sync + Debug {
         true
     }
 
+    /// Whether what was read last has probably been all there was. A hint, and no system call. A link that cannot tell
+    /// says no.
+    fn seems_read_out(&self) -> bool {
+        false
+    }
+
     /// The pool of memory for what is sent to this peer. No other peer has seen this memory, unless both are servers.
     fn pool(&self) -> Arc<BufferPool> {
         BufferPool::common()

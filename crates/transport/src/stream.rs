@@ -63,6 +63,8 @@ struct Receiver {
     /// now.
     corks: bool,
     corked: bool,
+    /// The last read has brought less than there was room for.
+    read_out: bool,
 }
 
 /// A frame that is read straight into memory of its own. The memory is reserved at once but touched only as bytes
@@ -99,6 +101,7 @@ impl<W: Wire> StreamLink<W> {
                 budget: SpinBudget::new(options.spin),
                 corks,
                 corked: false,
+                read_out: false,
             }),
             peer_limit,
             closed: AtomicBool::new(false),
@@ -222,6 +225,7 @@ impl Receiver {
             }
             let got = wire.read(&mut self.buffer[self.end..], wait)?;
             self.end += got.unwrap_or(0);
+            self.read_out = self.end < BUFFER && !wire.holds();
             got
         };
         match got {
@@ -334,6 +338,11 @@ impl<W: Wire> Link for StreamLink<W> {
             receiver.budget.learn(clock::monotonic_ns() - begun);
         }
         receiver.take(place)
+    }
+
+    fn seems_read_out(&self) -> bool {
+        let receiver = self.receiver.lock();
+        receiver.read_out && receiver.long.is_none() && !receiver.has_frame()
     }
 
     fn spin(&self) -> bool {

@@ -56,6 +56,8 @@ pub(super) struct State<R: Role> {
     pub(super) frames: Frames,
     /// Whoever receives has found something, and will look again.
     pub(super) looks_again: bool,
+    /// The last read has brought less than there was room for.
+    read_out: bool,
     /// The peer reads no more.
     pub(super) is_deaf: bool,
     /// Since when something is kept back to go out with more.
@@ -81,6 +83,7 @@ impl<R: Role> State<R> {
             role,
             frames: Frames::new(),
             looks_again: false,
+            read_out: false,
             is_deaf: false,
             kept_since: None,
             kept: account.charge_anyway(0),
@@ -90,6 +93,11 @@ impl<R: Role> State<R> {
             written: 0,
             unwritten: VecDeque::new(),
         }
+    }
+
+    /// Whether what was read last has probably been all there was.
+    pub(super) fn seems_read_out(&self) -> bool {
+        self.read_out && self.frames.is_empty() && !self.session.has_arrived()
     }
 
     /// Numbers of calls of which nothing has gone to the socket.
@@ -165,9 +173,12 @@ impl<W: Wire> Exchange<W> {
         if state.is_paused {
             return Ok(0);
         }
-        match self.wire.read(state.session.space(), false)? {
+        let space = state.session.space();
+        let room = space.len();
+        match self.wire.read(space, false)? {
             Some(0) => Err(LinkError::Closed),
             Some(len) => {
+                state.read_out = len < room && !self.wire.holds();
                 state.session.arrived(len);
                 Ok(len)
             }

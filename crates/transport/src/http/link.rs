@@ -191,6 +191,10 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         receive(&self.budget, deadline, || self.try_next(), |until| self.sleep(true, until), place)
     }
 
+    fn seems_read_out(&self) -> bool {
+        self.state.lock().seems_read_out()
+    }
+
     fn spin(&self) -> bool {
         let mut budget = self.budget.lock();
         let begun = clock::monotonic_ns();

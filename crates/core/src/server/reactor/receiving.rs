@@ -109,8 +109,9 @@ impl Reactor {
     #[inline]
     fn receive_from_sockets(&mut self) -> Option<Box<Request>> {
         while self.unpolled < FRAMES_PER_POLL
-            && let Some(client) = self.readable.take()
+            && let Some(turn) = self.readable.take()
         {
+            let client = &turn.client;
             let taken_in = for_one(|| {
                 let mut place = None;
                 let received = client.connection.link.try_receive_part(&mut place);
@@ -125,7 +126,7 @@ impl Reactor {
                 Ok(Some(routed)) => Ok(routed),
                 Err(LinkError::Unfinished) => {
                     self.unpolled += PART;
-                    self.readable.push(client);
+                    self.readable.push(turn.client);
                     continue;
                 }
                 // The ring of a client that has hung up is looked at here, too. Relaxed: as in `receive_from_memory`.
@@ -138,15 +139,15 @@ impl Reactor {
             };
             match routed {
                 Ok(Routed::Request(request)) if client.begins_at_once() => {
-                    self.readable.push(client);
+                    self.readable.push_again(turn);
                     return Some(request);
                 }
                 Ok(Routed::Done) => {
-                    self.readable.push(client);
+                    self.readable.push_again(turn);
                     self.routed += 1;
                 }
                 other => {
-                    if let Some(request) = self.set_aside(&client, other) {
+                    if let Some(request) = self.set_aside(client, other) {
                         return Some(request);
                     }
                 }

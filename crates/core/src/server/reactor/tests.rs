@@ -236,6 +236,47 @@ fn whoever_calls_now_and_then_waits_for_one_call_of_the_others() {
     assert!(begun[..2].contains(&7), "{begun:?}");
 }
 
+/// Its turn among the others, in which nothing is found, must not be one that it waits for with its next call.
+#[test]
+fn whoever_calls_again_soon_does_not_wait_for_all_others() {
+    let scene = Scene::quiet();
+    let mut reactor = scene.server.reactor.lock();
+    let others: Vec<_> = (1..=12).map(|_| Scene::new(0)).collect();
+    for (token, other) in (TOKEN + 1..).zip(&others) {
+        other.read();
+        other.link.frames.lock().extend((0..6).map(|_| call(1)));
+        let link = Arc::clone(&other.link) as Arc<dyn Link>;
+        reactor.add_client(NewClient { token, link, permit: None });
+    }
+    for own in 10..16 {
+        scene.call(own);
+        reactor.unpolled = FRAMES_PER_POLL;
+        let begun: Vec<_> = (0..3).map(|_| number(reactor.poll())).collect();
+        assert!(begun.contains(&Some(own)), "{own} has to wait: {begun:?}");
+    }
+}
+
+/// Whoever says much is one of the others soon.
+#[test]
+fn whoever_says_much_takes_turns_with_those_who_do() {
+    let scene = Scene::quiet();
+    let mut reactor = scene.server.reactor.lock();
+    let others: Vec<_> = (1..=2).map(|_| Scene::new(0)).collect();
+    for (token, other) in (TOKEN + 1..).zip(&others) {
+        other.read();
+        other.link.frames.lock().extend((0..100).map(|_| call(1)));
+        let link = Arc::clone(&other.link) as Arc<dyn Link>;
+        reactor.add_client(NewClient { token, link, permit: None });
+    }
+    assert_eq!(number(reactor.poll()), Some(1));
+    scene.link.frames.lock().extend((0..100).map(|_| call(7)));
+    scene.has_news();
+    reactor.unpolled = FRAMES_PER_POLL;
+    let begun: Vec<_> = (0..150).map(|_| number(reactor.poll()).expect("there are more")).collect();
+    let own = begun.iter().filter(|number| **number == 7).count();
+    assert!((50..60).contains(&own), "{own} of 150");
+}
+
 /// A thread that holds the interpreter comes back to let others have it, however much there is that is no request.
 #[test]
 fn a_look_ends_though_more_is_here() {
