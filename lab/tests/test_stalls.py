@@ -77,8 +77,10 @@ def _measured(name: str, mode: Mode, directory: Path, monkeypatch: pytest.Monkey
 
 
 def _rank(samples: Column, percent: float) -> int:
-    """The percentile by its definition: the smallest sample that so many per cent do not exceed."""
-    return int(np.sort(samples)[max(0, int(np.ceil(round(percent / 100 * len(samples), 6))) - 1)])
+    """The percentile as HdrHistogram counts: the sample whose rank is nearest to so many per cent of them, a half up.
+    With all calls made this is the smallest sample that so many per cent do not exceed.
+    """
+    return int(np.sort(samples)[max(1, int(percent / 100 * len(samples) + 0.5)) - 1])
 
 
 def _assert_between(reported: Latencies | None, low: Column, high: Column) -> None:
