@@ -208,6 +208,28 @@ def test_calls_under_way(own_url: str, key: str) -> None:
         assert until(lambda: watcher.read().in_flight == 0)
 
 
+def test_two_workers_stand_by(own_url: str, key: str) -> None:
+    """Whoever takes the lead from a slow handler may get a slow one, too. Afterwards no more are kept than before."""
+    with nearcall.connect(own_url, Waiting) as waiting, nearcall.connect(own_url, Introspection) as watcher:
+
+        def at_rest() -> bool:
+            now = watcher.read()
+            return (now.threads, now.idle_threads) == (3, 2)
+
+        assert until(at_rest)
+        threads = [threading.Thread(target=waiting.hold, args=(f"{key}-{number}",)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for number in range(6):
+            assert waiting.entered(f"{key}-{number}")
+        assert until(lambda: watcher.read().idle_threads == 2)
+        for number in range(6):
+            waiting.release(f"{key}-{number}")
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert until(at_rest)
+
+
 def test_measuring_begins_anew(own_url: str) -> None:
     with nearcall.connect(own_url, Introspection) as watcher, nearcall.connect(own_url, Basics) as basics:
         first = watcher.read()

@@ -182,11 +182,13 @@ impl Server {
         let spawn: &Py<PyAny> = spawn.as_unbound();
         let failed = Mutex::new(None);
         let spawn = || {
-            attach(|py| {
-                if let Err(error) = spawn.bind(py).run([]) {
+            attach(|py| match spawn.bind(py).run([]) {
+                Ok(_) => true,
+                Err(error) => {
                     *failed.lock() = Some(error);
+                    false
                 }
-            });
+            })
         };
         loop {
             while let Some(work) = worker.try_next() {

@@ -12,6 +12,8 @@ pub(in crate::server) struct Crew {
     most: usize,
     /// How many workers are alive.
     workers: AtomicUsize,
+    /// How many threads were started to be workers, and are none yet.
+    starting: AtomicUsize,
     /// How many of them wait for the lead.
     standby: AtomicUsize,
     /// How many of them run handlers, without those that wait in a handler for a reply. Wraps below 0, if a worker waits
@@ -28,6 +30,7 @@ impl Crew {
         Self {
             most,
             workers: AtomicUsize::new(0),
+            starting: AtomicUsize::new(0),
             standby: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -49,6 +52,33 @@ impl Crew {
 
     pub(in crate::server) fn workers(&self) -> usize {
         self.workers.load(Ordering::Relaxed)
+    }
+
+    /// A thread is started that is to be a worker.
+    pub(in crate::server) fn begin_starting(&self) {
+        self.starting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// That thread has become a worker, or could not be started. Harmless for a worker that nobody has announced.
+    pub(in crate::server) fn end_starting(&self) {
+        let mut starting = self.starting.load(Ordering::Relaxed);
+        while let Some(fewer) = starting.checked_sub(1) {
+            match self.starting.compare_exchange(starting, fewer, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => starting = now,
+            }
+        }
+    }
+
+    /// How many workers there are or soon will be.
+    pub(in crate::server) fn all(&self) -> usize {
+        self.workers() + self.starting.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are free to receive, now or soon.
+    #[inline]
+    pub(in crate::server) fn ready(&self) -> usize {
+        self.standby() + self.starting.load(Ordering::Relaxed)
     }
 
     /// A worker is about to wait for the lead.

@@ -10,6 +10,7 @@ use crate::server::call::Told;
 use crate::server::event_loop::AsyncQueue;
 use crate::server::native::NativeHandler;
 use crate::server::statistics::MeasuredMethod;
+use crate::sync::{AtomicU8, Ordering};
 
 /// The methods of a server.
 #[derive(Default)]
@@ -26,11 +27,16 @@ pub struct ServedMethods {
     pub paths: Paths,
 }
 
+/// A method counts as slow after so many slow handlers in a row. One alone may have waited for the interpreter.
+const SLOW: u8 = 2;
+
 /// Finds a method by its number, and the native handler or event loop that handles it, if no worker does.
 pub(in crate::server) struct Directory {
     /// By number. `None`: the method is called on objects only.
     methods: Vec<Option<MethodRouting>>,
     native_handlers: Vec<Arc<dyn NativeHandler>>,
+    /// By number: how often in a row a handler of the method has lost the lead, up to [`SLOW`].
+    losses: Box<[AtomicU8]>,
     /// The event loop that takes requests, if there is one.
     event_loop: OnceLock<Arc<AsyncQueue>>,
 }
@@ -40,7 +46,26 @@ impl Directory {
         methods: Vec<Option<MethodRouting>>,
         native_handlers: Vec<Arc<dyn NativeHandler>>,
     ) -> Arc<Self> {
-        Arc::new(Self { methods, native_handlers, event_loop: OnceLock::new() })
+        let losses = methods.iter().map(|_| AtomicU8::new(0)).collect();
+        Arc::new(Self { methods, native_handlers, losses, event_loop: OnceLock::new() })
+    }
+
+    /// Whether the handlers of a method were slow the last times.
+    #[inline]
+    pub(in crate::server) fn is_slow(&self, number: u16) -> bool {
+        // Relaxed, as all below: a hint.
+        self.losses.get(usize::from(number)).is_some_and(|losses| losses.load(Ordering::Relaxed) >= SLOW)
+    }
+
+    /// A handler of the method has returned, slow enough to lose the lead, or not.
+    #[inline]
+    pub(in crate::server) fn note_pace(&self, number: u16, slow: bool) {
+        let Some(losses) = self.losses.get(usize::from(number)) else { return };
+        let before = losses.load(Ordering::Relaxed);
+        let now = if slow { (before + 1).min(SLOW) } else { 0 };
+        if now != before {
+            losses.store(now, Ordering::Relaxed);
+        }
     }
 
     /// A method of the server's services, by its number.

@@ -570,3 +570,32 @@ fn as_many_handlers_run_as_may_whoever_receives() {
     first.finish(None);
     assert!(!crew.begin(), "who has waited goes on");
 }
+
+/// A method counts as slow after two slow handlers in a row, and no more after a quick one.
+#[test]
+fn a_worker_leaves_the_lead_before_a_handler_that_will_be_slow() {
+    let scene = Scene::quiet();
+    (1..=80).for_each(|number| scene.call(number));
+    let server = Arc::new(scene.server);
+    let (leadership, crew) = (&server.shared.leadership, &server.shared.crew);
+    let mut worker = Worker::new(Arc::clone(&server));
+    // Whether the worker holds the lead while the handler runs.
+    let mut run = |slow: bool| {
+        assert!(leadership.is_mine() || leadership.try_take());
+        assert!(number(worker.try_next()).is_some());
+        let leads = leadership.is_mine();
+        if slow {
+            // As the watcher does.
+            leadership.release();
+        }
+        worker.finish(None);
+        leads
+    };
+    crew.begin_standby();
+    assert!([true, false, true, true].into_iter().all(&mut run), "never slow twice in a row before");
+    assert!(!run(true), "it was slow twice in a row");
+    assert!((0..50).any(|_| run(false)), "it was quick once");
+    assert!(run(true) && run(true));
+    crew.end_standby();
+    assert!(run(true), "nobody stands by");
+}

@@ -12,7 +12,7 @@ pub(super) use queue::Queue;
 use crate::sync::Ordering;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::around_sleep;
 
@@ -24,6 +24,9 @@ use crate::server::work::Work;
 
 /// How many idle workers are kept beside the receiving one, for the next slow handlers.
 const KEPT_STANDBY: usize = 2;
+
+/// A handler of a slow method that takes less than this shows that the method is slow no more.
+const QUICK: Duration = Duration::from_micros(250);
 
 /// How often a worker looks at the connections before it lets the caller see to what else there is.
 const MOST_ROUNDS: u32 = 256;
@@ -54,6 +57,19 @@ pub struct Worker {
     waited: Option<(u64, Instant)>,
     /// This worker's last look did not find all that was here.
     more: bool,
+    /// The handler that this worker runs.
+    run: Option<Run>,
+}
+
+/// A handler that runs, of which the server learns how slow its method is.
+#[derive(Debug)]
+struct Run {
+    /// The number of the method, which is one of a service.
+    method: u16,
+    /// Its worker held the lead when it began.
+    led: bool,
+    /// When it began, if the method counts as slow.
+    since: Option<Instant>,
 }
 
 /// What a worker is to do next.
@@ -72,25 +88,28 @@ impl Worker {
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
         server.shared.crew.join();
+        server.shared.crew.end_starting();
         let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
-        Self { server, before, busy: false, waited: None, more: false }
+        Self { server, before, busy: false, waited: None, more: false, run: None }
     }
 
-    /// Makes sure that a thread goes on receiving while handlers wait for replies to calls of their own. `spawn` starts
-    /// one more worker thread. Call this before each work.
+    /// Makes sure that a thread goes on receiving while handlers run, or wait for replies to calls of their own. `spawn`
+    /// starts one more worker thread, for which the interpreter is needed. Call this before each work.
     #[inline]
-    pub fn keep_receiving(&self, spawn: &dyn Fn()) {
-        // A worker that holds the lead has just looked who stands by. Another one may have stood by itself.
-        let shared = &self.server.shared;
-        if (shared.crew.waiting() > 0 || !shared.leadership.is_mine()) && self.server.lacks_standby() {
-            spawn();
+    pub fn keep_receiving(&self, spawn: &dyn Fn() -> bool) {
+        if self.server.lacks_standby() {
+            self.server.start_worker(spawn);
         }
     }
 
     /// The work that [`Worker::wait`] gave begins: this thread has the interpreter.
     #[inline]
-    pub fn begun(&self) {
+    pub fn begun(&mut self) {
         self.server.shared.leadership.begun();
+        if let Some(Run { since: Some(since), .. }) = &mut self.run {
+            // The wait for the interpreter does not make a method slow.
+            *since = Instant::now();
+        }
     }
 
     /// The next work for this worker, if there is any. Never waits, and takes in little: the caller holds the interpreter.
@@ -106,13 +125,17 @@ impl Worker {
             work = server.look(&mut self.more);
         }
         self.busy = work.is_some();
+        self.run = work.as_ref().and_then(|work| self.server.run_of(work));
         work
     }
 
     /// Call this when the handler of the last work has returned. `turn` is the turn of a one-way request: then this
     /// returns the client's next one-way request, if one waits, to be handled now.
     pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
-        self.server.shared.leadership.back();
+        let leads = self.server.shared.leadership.back();
+        if let Some(run) = self.run.take() {
+            self.server.learn(&run, leads);
+        }
         if let Some((client, since)) = self.waited.take() {
             self.server.queue.lock().charge(client, since.elapsed());
         }
@@ -131,9 +154,12 @@ impl Worker {
         }
     }
 
-    /// Waits until there may be work for this worker. `spawn` starts one more worker thread.
-    pub fn wait(&mut self, spawn: &dyn Fn()) -> Next {
-        let Self { server, more, busy, .. } = self;
+    /// Waits until there may be work for this worker. `spawn` starts one more worker thread, and says whether it could.
+    pub fn wait(&mut self, spawn: &dyn Fn() -> bool) -> Next {
+        let Self { server, more, busy, run, .. } = self;
+        if server.shared.crew.workers() == 1 && server.lacks_standby() {
+            server.start_worker(spawn);
+        }
         for _ in 0..MOST_ROUNDS {
             if server.is_stopped() {
                 server.release();
@@ -144,15 +170,15 @@ impl Worker {
                 server.shared.leadership.offer();
             }
             if server.shared.leadership.is_mine() || server.shared.leadership.try_take() {
-                if server.lacks_standby() {
-                    spawn();
-                }
                 if server.may_dequeue() {
                     return Next::Look;
                 }
                 match if *more { server.look(more) } else { server.wait_for(more) } {
                     Some(work) => {
-                        server.shared.leadership.starting();
+                        *run = server.run_of(&work);
+                        if server.shared.leadership.is_mine() {
+                            server.shared.leadership.starting();
+                        }
                         *busy = true;
                         return Next::Work(work);
                     }
@@ -168,6 +194,10 @@ impl Worker {
                 return Next::End;
             }
             server.shared.crew.begin_standby();
+            if server.lacks_second() {
+                // While nothing is in a hurry: to start a thread takes the interpreter, and milliseconds on a busy machine.
+                server.start_worker(spawn);
+            }
             server.shared.leadership.stand_by(|| server.is_stopped());
             server.shared.crew.end_standby();
         }
@@ -182,6 +212,16 @@ impl Drop for Worker {
         self.leave_place();
         self.server.shared.crew.leave();
         WORKS_FOR.set(self.before);
+    }
+}
+
+/// The number of the method, if what the work takes says something of the next call: not of an object's method, nor of a
+/// stream, which takes as long as its peer likes, and whose handler receives while it waits.
+#[inline]
+fn pace_of(work: &Work) -> Option<u16> {
+    match work {
+        Work::Call(request) if request.target.is_none() && !request.routing.streams => Some(request.head.method),
+        _ => None,
     }
 }
 
@@ -262,17 +302,65 @@ impl Server {
             self.tell_stuck();
             return None;
         }
-        self.begin_handler();
+        self.begin_work(&work);
         Some(work)
+    }
+
+    /// The calling worker is about to run a handler. If it holds the lead, and the handler will be slow, it leaves the
+    /// lead to a worker that stands by: that would else take it only when the handler has shown how slow it is.
+    #[inline]
+    fn begin_work(&self, work: &Work) {
+        if pace_of(work).is_some_and(|method| self.directory.is_slow(method)) && self.shared.crew.standby() > 0 {
+            self.release();
+        } else {
+            self.begin_handler();
+        }
+    }
+
+    /// What is to be learned while the calling worker runs this work, which has just begun.
+    #[inline]
+    fn run_of(&self, work: &Work) -> Option<Run> {
+        let method = pace_of(work)?;
+        let since = self.directory.is_slow(method).then(Instant::now);
+        Some(Run { method, led: self.shared.leadership.is_mine(), since })
+    }
+
+    /// A handler has returned. `leads`: its worker holds the lead still.
+    #[inline]
+    fn learn(&self, run: &Run, leads: bool) {
+        match run.since {
+            Some(since) if since.elapsed() < QUICK => self.directory.note_pace(run.method, false),
+            None if run.led => self.directory.note_pace(run.method, !leads),
+            // Slow, as expected; or it had no lead to lose.
+            _ => {}
+        }
     }
 
     /// Whether no worker stands by to receive in the place of this one, and there may be one more worker.
     fn lacks_standby(&self) -> bool {
+        let crew = &self.shared.crew;
+        crew.ready() == 0 && self.may_start_worker()
+    }
+
+    /// Whether the worker that stands by now is the only one. Two are better: who takes the lead from a slow handler
+    /// may get a slow one, too.
+    fn lacks_second(&self) -> bool {
+        self.shared.crew.ready() < 2 && self.may_start_worker()
+    }
+
+    fn may_start_worker(&self) -> bool {
         // While handlers wait for replies, one worker more may stand by: a worker whose wait has ended is busy again
         // before the others can know.
         let crew = &self.shared.crew;
-        let most = || self.shared.limits.max_concurrency + if crew.waiting() > 0 { MOST_WAITING } else { 0 };
-        crew.standby() == 0 && crew.workers() <= most()
+        let most = self.shared.limits.max_concurrency + if crew.waiting() > 0 { MOST_WAITING } else { 0 };
+        crew.all() <= most
+    }
+
+    fn start_worker(&self, spawn: &dyn Fn() -> bool) {
+        self.shared.crew.begin_starting();
+        if !spawn() {
+            self.shared.crew.end_starting();
+        }
     }
 
     /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
@@ -374,8 +462,8 @@ impl Server {
             return None;
         }
         let work = self.take_queued();
-        if work.is_some() {
-            self.begin_handler();
+        if let Some(work) = &work {
+            self.begin_work(work);
         } else {
             // Work that came meanwhile found the place taken: the caller looks again before it sleeps.
             self.shared.crew.end();
