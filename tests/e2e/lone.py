@@ -20,13 +20,6 @@ PATIENCE = 30.0
 
 @nearcall.service
 class Teller:
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    @nearcall.oneway
-    def tell(self, text: str) -> None:
-        self.told.append(text)
-
     def ask(self, text: str) -> str:
         return f"{text}?"
 

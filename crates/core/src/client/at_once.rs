@@ -33,9 +33,7 @@ impl Connection {
             Err(_) => {
                 // What others had queued before it may be out.
                 inner.note_room_made();
-                let mut table = inner.table.lock();
-                table.ungive(id, expected.given);
-                table.end(id);
+                inner.take_back_call(id, expected.given);
                 return None;
             }
         }

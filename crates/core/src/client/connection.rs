@@ -522,12 +522,18 @@ impl Inner {
         }
         let id = self.table.lock().begin(waker, references, expected.given)?;
         if let Err(error) = send(self, id.number(), request) {
-            let mut table = self.table.lock();
-            table.ungive(id, expected.given);
-            table.end(id);
+            self.take_back_call(id, expected.given);
             return Err(error);
         }
         Ok(id)
+    }
+
+    /// A call that was registered could not be sent.
+    #[cold]
+    pub(super) fn take_back_call(&self, id: CallId, given: &[NonZeroU64]) {
+        let mut table = self.table.lock();
+        table.ungive(id, given);
+        table.end(id);
     }
 
     /// Takes in a GOAWAY that came while no thread received, so that no call is sent to a server that is going away.

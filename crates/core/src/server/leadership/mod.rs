@@ -17,7 +17,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 const PATIENCE: Duration = Duration::from_millis(1);
 /// The same for a handler that sleeps, where handlers do. Beside one that computes others could seldom run, and would
 /// only get in its way.
-const GLANCE: Duration = Duration::from_micros(250);
+pub(in crate::server) const GLANCE: Duration = Duration::from_micros(250);
 
 /// The lead, and the workers that wait for it.
 #[derive(Debug)]

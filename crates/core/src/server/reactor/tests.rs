@@ -216,18 +216,25 @@ fn calls_that_waited_do_not_keep_others_waiting() {
     assert_eq!(begun, [0, 10, 1, 11, 2, 12]);
 }
 
+/// So many other clients of the same server, each with so many calls that it has sent. They live as long as what is
+/// returned.
+fn busy_others(reactor: &mut Reactor, clients: usize, calls: usize) -> Vec<Scene> {
+    let others: Vec<_> = (0..clients).map(|_| Scene::new(0)).collect();
+    for (token, other) in (TOKEN + 1..).zip(&others) {
+        other.read();
+        other.link.frames.lock().extend((0..calls).map(|_| call(1)));
+        let link = Arc::clone(&other.link) as Arc<dyn Link>;
+        reactor.add_client(NewClient { token, link, permit: None });
+    }
+    others
+}
+
 /// Clients that had nothing to say until now, and those that say more and more, take turns.
 #[test]
 fn whoever_calls_now_and_then_waits_for_one_call_of_the_others() {
     let scene = Scene::quiet();
     let mut reactor = scene.server.reactor.lock();
-    let others: Vec<_> = (1..=3).map(|_| Scene::new(0)).collect();
-    for (token, other) in (TOKEN + 1..).zip(&others) {
-        other.read();
-        other.link.frames.lock().extend([call(1), call(1), call(1)]);
-        let link = Arc::clone(&other.link) as Arc<dyn Link>;
-        reactor.add_client(NewClient { token, link, permit: None });
-    }
+    let _others = busy_others(&mut reactor, 3, 3);
     assert_eq!(number(reactor.poll()), Some(1));
     scene.call(7);
     reactor.unpolled = FRAMES_PER_POLL;
@@ -241,13 +248,7 @@ fn whoever_calls_now_and_then_waits_for_one_call_of_the_others() {
 fn whoever_calls_again_soon_does_not_wait_for_all_others() {
     let scene = Scene::quiet();
     let mut reactor = scene.server.reactor.lock();
-    let others: Vec<_> = (1..=12).map(|_| Scene::new(0)).collect();
-    for (token, other) in (TOKEN + 1..).zip(&others) {
-        other.read();
-        other.link.frames.lock().extend((0..6).map(|_| call(1)));
-        let link = Arc::clone(&other.link) as Arc<dyn Link>;
-        reactor.add_client(NewClient { token, link, permit: None });
-    }
+    let _others = busy_others(&mut reactor, 12, 6);
     for own in 10..16 {
         scene.call(own);
         reactor.unpolled = FRAMES_PER_POLL;
@@ -261,13 +262,7 @@ fn whoever_calls_again_soon_does_not_wait_for_all_others() {
 fn whoever_says_much_takes_turns_with_those_who_do() {
     let scene = Scene::quiet();
     let mut reactor = scene.server.reactor.lock();
-    let others: Vec<_> = (1..=2).map(|_| Scene::new(0)).collect();
-    for (token, other) in (TOKEN + 1..).zip(&others) {
-        other.read();
-        other.link.frames.lock().extend((0..100).map(|_| call(1)));
-        let link = Arc::clone(&other.link) as Arc<dyn Link>;
-        reactor.add_client(NewClient { token, link, permit: None });
-    }
+    let _others = busy_others(&mut reactor, 2, 100);
     assert_eq!(number(reactor.poll()), Some(1));
     scene.link.frames.lock().extend((0..100).map(|_| call(7)));
     scene.has_news();

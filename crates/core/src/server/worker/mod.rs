@@ -12,21 +12,19 @@ pub(super) use queue::Queue;
 use crate::sync::Ordering;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearcall_platform::lock::around_sleep;
 
 use crate::exports::HandlerKind;
 use crate::server::Server;
+use crate::server::leadership::GLANCE;
 use crate::server::reactor::Look;
 use crate::server::request::{OnewayTurn, Request, StreamPlace};
 use crate::server::work::Work;
 
 /// How many idle workers are kept beside the receiving one, for the next slow handlers.
 const KEPT_STANDBY: usize = 2;
-
-/// A handler of a slow method that takes less than this shows that the method is slow no more.
-const QUICK: Duration = Duration::from_micros(250);
 
 /// How often a worker looks at the connections before it lets the caller see to what else there is.
 const MOST_ROUNDS: u32 = 256;
@@ -329,7 +327,8 @@ impl Server {
     #[inline]
     fn learn(&self, run: &Run, leads: bool) {
         match run.since {
-            Some(since) if since.elapsed() < QUICK => self.directory.note_pace(run.method, false),
+            // It would have kept the lead even if it had slept all the time: the method is slow no more.
+            Some(since) if since.elapsed() < GLANCE => self.directory.note_pace(run.method, false),
             None if run.led => self.directory.note_pace(run.method, !leads),
             // Slow, as expected; or it had no lead to lose.
             _ => {}
@@ -345,7 +344,7 @@ impl Server {
     /// Whether the worker that stands by now is the only one. Two are better: who takes the lead from a slow handler
     /// may get a slow one, too.
     fn lacks_second(&self) -> bool {
-        self.shared.crew.ready() < 2 && self.may_start_worker()
+        self.shared.crew.ready() < KEPT_STANDBY && self.may_start_worker()
     }
 
     fn may_start_worker(&self) -> bool {
