@@ -160,8 +160,10 @@ class Strange:
                 connection.sendall(b"HTTP/1.1 505 No\r\ncontent-length: 0\r\n\r\n")
             elif first:
                 # With its end in the same packet: a client that has read the answer must find that this connection is
-                # over, and not send its next request here.
-                connection.sendall(self.answer, socket.MSG_MORE)
+                # over, and not send its next request here. MSG_MORE would not do: the last packet of a long answer goes
+                # out by itself when the client acknowledges the one before it.
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+                connection.sendall(self.answer)
                 connection.shutdown(socket.SHUT_WR)
                 # What it sends is lost if it closes with something unread.
                 while connection.recv(1 << 16):
