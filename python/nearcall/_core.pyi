@@ -68,6 +68,7 @@ __all__ = [
     "named_servers",
     "note_block",
     "on_end",
+    "rest",
     "sandbox_names",
     "set_call_variables",
     "wait_for_started",
@@ -205,6 +206,11 @@ def current_references() -> References | None:
 
 def on_end(observer: Callable[[int], object]) -> None:
     """Calls ``observer`` with the status code of the call that this thread serves, once it has ended."""
+
+def rest(wait: Callable[[float | None], bool], timeout: float | None) -> bool:
+    """Calls ``wait(timeout)``, in which the calling thread rests: worker threads may keep the interpreter for some
+    microseconds after a call as long as all other threads rest.
+    """
 
 def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]:
     """PEM texts to try TLS out: an authority, a server's certificate for the names and its key, a client's and its key.

@@ -54,7 +54,8 @@ def main() -> None:
 
     with nearcall.Server(*services, *urls, **json.loads(options)) as server:
         print(json.dumps(server.urls), flush=True)
-        sys.stdin.read()
+        # As in `nearcall.serve`, the main thread rests: then the workers keep the interpreter between calls.
+        nearcall._core.rest(lambda _: bool(sys.stdin.read()), None)
 
 
 def start_program(code: str, *arguments: str, stderr: int | None = None, **env: str) -> subprocess.Popen[str]:

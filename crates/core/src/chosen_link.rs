@@ -29,6 +29,8 @@ pub(crate) struct Chosen {
     pub(crate) leaves_work: Mutex<bool>,
     /// Its reader tells of room by itself, as that of a ring.
     pub(crate) memory: Mutex<bool>,
+    /// It pays to spin for what comes next.
+    pub(crate) pays: Mutex<bool>,
     /// What panics.
     pub(crate) faulty: Mutex<Faulty>,
 }
@@ -58,6 +60,7 @@ impl Chosen {
             gone: Mutex::default(),
             leaves_work: Mutex::new(true),
             memory: Mutex::default(),
+            pays: Mutex::default(),
             faulty: Mutex::default(),
         })
     }
@@ -122,7 +125,7 @@ impl Link for Chosen {
     }
 
     fn spinning_pays(&self) -> bool {
-        false
+        *self.pays.lock()
     }
 
     fn seems_read_out(&self) -> bool {

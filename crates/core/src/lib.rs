@@ -20,6 +20,7 @@ pub use nearcall_platform::clock::{is_past, seconds_left};
 pub use nearcall_platform::fault;
 pub use nearcall_platform::lifeline::{die_with_starter, end_with};
 pub use nearcall_platform::lock;
+pub use nearcall_platform::rest;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, Body, Buffer, BufferPool, Charge, Codec, Compress, ConnectError, Credentials, DevCerts,

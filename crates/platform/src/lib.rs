@@ -10,6 +10,7 @@
 //! - [`closing`] and [`peer_socket`]: letting go of descriptors that others have chosen, and of the sockets they came by;
 //! - [`clock`] and [`cpu`]: the time, the CPU that a thread runs on, and how long a thread has run;
 //! - [`memory`]: how much memory is left;
+//! - [`rest`]: how many threads wait to be given something to do;
 //! - [`lifeline`]: lets a process end with another.
 
 pub mod clock;
@@ -24,5 +25,6 @@ pub mod lock;
 pub mod memory;
 pub mod peer_socket;
 pub mod per_process;
+pub mod rest;
 mod sync;
 pub mod sys;

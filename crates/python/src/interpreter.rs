@@ -43,16 +43,52 @@ pub(crate) fn detach<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) ->
 /// Whether no other thread can want the interpreter now: it has no other thread, and the process no other interpreter.
 #[inline]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
-pub(crate) fn is_alone(_py: Python<'_>) -> bool {
-    // SAFETY: attached, so this thread's state and interpreter stay. The pointers to the first of each are only compared:
-    // an interpreter or a thread that is just being added is that first one.
-    unsafe {
-        let (own, interpreter) = (ffi::PyThreadState_Get(), ffi::PyInterpreterState_Get());
-        ffi::PyInterpreterState_Head() == interpreter
-            && ffi::PyInterpreterState_Next(interpreter).is_null()
-            && ffi::PyInterpreterState_ThreadHead(interpreter) == own
+pub(crate) fn is_alone(py: Python<'_>) -> bool {
+    // SAFETY: attached, so this thread's state and interpreter stay. The pointer to the first thread is only compared: a
+    // thread that is just being added is that first one.
+    let is_only_thread = unsafe {
+        let own = ffi::PyThreadState_Get();
+        ffi::PyInterpreterState_ThreadHead(ffi::PyInterpreterState_Get()) == own
             && ffi::PyThreadState_Next(own).is_null()
+    };
+    is_only_thread && is_only_interpreter(py)
+}
+
+/// Whether the process has no other interpreter.
+#[inline]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
+pub(crate) fn is_only_interpreter(_py: Python<'_>) -> bool {
+    // SAFETY: attached, so this thread's interpreter stays. The pointer to the first one is only compared: an interpreter that
+    // is just being added is that first one.
+    unsafe {
+        let own = ffi::PyInterpreterState_Get();
+        ffi::PyInterpreterState_Head() == own && ffi::PyInterpreterState_Next(own).is_null()
     }
+}
+
+/// The number of the interpreter's newest thread. Numbers are never used again.
+#[inline]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
+pub(crate) fn newest_thread(_py: Python<'_>) -> i64 {
+    // SAFETY: attached, so the interpreter's list is not empty, and its first thread stays: a thread that ends has the
+    // interpreter when it is taken off the list. A new thread may come first at any time.
+    unsafe { ffi::PyThreadState_GetID(ffi::PyInterpreterState_ThreadHead(ffi::PyInterpreterState_Get())) }
+}
+
+/// How many threads the interpreter has, with the calling one. Does not count beyond `most`.
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
+pub(crate) fn threads(_py: Python<'_>, most: u64) -> u64 {
+    let mut count = 0;
+    // SAFETY: attached, so no thread is taken off the list meanwhile (see `newest_thread`), and those behind its first one do
+    // not change.
+    unsafe {
+        let mut next = ffi::PyInterpreterState_ThreadHead(ffi::PyInterpreterState_Get());
+        while !next.is_null() && count < most {
+            count += 1;
+            next = ffi::PyThreadState_Next(next);
+        }
+    }
+    count
 }
 
 /// How long a loop that runs no line of Python keeps the interpreter while others want it. Between two lines of Python

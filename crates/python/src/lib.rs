@@ -40,6 +40,7 @@ mod references;
 mod reply_future;
 mod request_stream;
 mod resending;
+mod rest;
 mod route;
 mod sandbox;
 mod served;
@@ -106,6 +107,8 @@ mod _core {
     use super::references::{References, current_references};
     #[pymodule_export]
     use super::request_stream::RequestStream;
+    #[pymodule_export]
+    use super::rest::rest_in;
     #[pymodule_export]
     use super::sandbox::{EarlyLimits, confine, sandbox_names};
     #[pymodule_export]

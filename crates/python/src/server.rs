@@ -33,6 +33,7 @@ use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
 use crate::request_stream::RequestStream;
+use crate::rest::{Others, rest};
 use crate::served::{arguments, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked};
 use crate::session::Sessions;
 use crate::topic::Subscription;
@@ -190,6 +191,7 @@ impl Server {
                 }
             })
         };
+        let mut others = Others::new();
         loop {
             while let Some(work) = worker.try_next() {
                 worker.keep_receiving(&spawn);
@@ -197,7 +199,14 @@ impl Server {
             }
             // Before the worker sleeps: messages for the operator may have just arrived.
             self.pass_notices(log, deserted)?;
-            let goes_on = match detach(py, || worker.wait(&spawn)) {
+            if others.let_keep(py)
+                && let Some(work) = worker.try_soon()
+            {
+                worker.keep_receiving(&spawn);
+                self.work_on(py, &mut worker, work);
+                continue;
+            }
+            let goes_on = match rest(py, |rest| worker.wait(&|| rest.interrupted(spawn))) {
                 Next::Work(work) => {
                     worker.begun();
                     worker.keep_receiving(&spawn);

@@ -78,6 +78,16 @@ impl SpinBudget {
         })
     }
 
+    /// Whether a wait that began now would spin.
+    #[inline]
+    #[must_use]
+    pub fn may_spin(&self) -> bool {
+        match self.policy {
+            SpinPolicy::Fixed(time) => !time.is_zero(),
+            SpinPolicy::Auto => self.crowded == 0 && self.pause == 0,
+        }
+    }
+
     fn limit(&self) -> u64 {
         // One wake-up for this side, and one for a peer that slept when it was called.
         (self.wake_cost_ns * 2).clamp(5_000, LONGEST_NS)

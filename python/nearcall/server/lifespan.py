@@ -11,6 +11,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .. import _core
 from ..errors import Unavailable
 from ..log import ERROR, WARNING, log
 from ..options.checked import with_option
@@ -153,7 +154,7 @@ class Lifespan:
         try:
             with manager as self._value:
                 self._begun.set_result(None)
-                leave.wait()
+                _core.rest(leave.wait, None)
         except BaseException as error:
             self._failed(error)
         finally:

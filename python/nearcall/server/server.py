@@ -471,7 +471,7 @@ class Server:
 
         A server at ``fd://`` or ``stdio:`` only ends as well when its client is gone, because no other can come.
         """
-        return self._over.wait(timeout)
+        return _core.rest(self._over.wait, timeout)
 
     def __enter__(self) -> Server:
         return self.start()

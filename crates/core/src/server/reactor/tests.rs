@@ -566,6 +566,30 @@ fn as_many_handlers_run_as_may_whoever_receives() {
     assert!(!crew.begin(), "who has waited goes on");
 }
 
+/// The worker keeps the interpreter meanwhile, so nobody else may need its CPU.
+#[test]
+fn who_looks_for_a_moment_does_so_only_where_it_pays() {
+    let scene = Scene::spinning(0, Duration::from_secs(1));
+    scene.read();
+    let (link, token) = (Chosen::new(VecDeque::new()), TOKEN + 1);
+    (*link.memory.lock(), *link.pays.lock()) = (true, true);
+    let mut reactor = scene.server.reactor.lock();
+    reactor.poll_events(Some(Duration::ZERO));
+    assert!(number(reactor.poll()).is_none() && reactor.arm(), "nothing is to be done");
+    reactor.add_client(NewClient { token, link: Arc::clone(&link) as Arc<dyn Link>, permit: None });
+    assert!(matches!(reactor.look_soon(), Look::Nothing), "it comes to an end");
+    link.frames.lock().push_back(call(1));
+    *link.pays.lock() = false;
+    assert!(matches!(reactor.look_soon(), Look::Nothing), "the client sleeps");
+    *link.pays.lock() = true;
+    let Look::Work(work) = reactor.look_soon() else { panic!("a call has come") };
+    assert_eq!(number(Some(work)), Some(1));
+    scene.call(2);
+    reactor.poll_events(Some(Duration::ZERO));
+    link.frames.lock().push_back(call(3));
+    assert!(matches!(reactor.look_soon(), Look::Nothing), "a client over a socket may need this CPU");
+}
+
 /// A method counts as slow after two slow handlers in a row, and no more after a quick one.
 #[test]
 fn a_worker_leaves_the_lead_before_a_handler_that_will_be_slow() {

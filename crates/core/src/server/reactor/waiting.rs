@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use nearcall_platform::clock;
 
-use super::Reactor;
 use super::receiving::ExpectedReply;
+use super::{Look, Reactor};
 use crate::client::Awaited;
 use crate::server::work::Work;
 use crate::sync::Ordering;
@@ -79,6 +79,21 @@ impl Reactor {
             self.budget.learn(waited);
         }
         None
+    }
+
+    /// Looks again and again for a moment, which has no look at the clock, if that pays and nobody may need this CPU.
+    #[inline]
+    pub(in crate::server) fn look_soon(&mut self) -> Look {
+        if self.shares_cpu() || !self.budget.may_spin() || !self.spinning_pays() {
+            return Look::Nothing;
+        }
+        for _ in 0..ROUNDS_PER_CLOCK {
+            if self.may_find() {
+                return self.look();
+            }
+            std::hint::spin_loop();
+        }
+        Look::Nothing
     }
 
     /// For an event loop that holds the lead: spins while that pays. Returns whether to look again, and a request that

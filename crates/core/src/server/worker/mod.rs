@@ -122,6 +122,24 @@ impl Worker {
         if work.is_none() && server.shared.leadership.is_mine() {
             work = server.look(&mut self.more);
         }
+        self.note_begun(work)
+    }
+
+    /// The same after [`Worker::try_next`] has found none, for a thread that may keep the interpreter: spins some
+    /// microseconds for what clients send next over shared memory, if that pays.
+    #[inline]
+    pub fn try_soon(&mut self) -> Option<Work> {
+        let server = &*self.server;
+        if self.more || !server.shared.leadership.is_mine() || server.is_stopped() {
+            return None;
+        }
+        let work = server.look_soon(&mut self.more);
+        self.note_begun(work)
+    }
+
+    /// This work, if there is any, is what this worker runs now.
+    #[inline]
+    fn note_begun(&mut self, work: Option<Work>) -> Option<Work> {
         self.busy = work.is_some();
         self.run = work.as_ref().and_then(|work| self.server.run_of(work));
         work
@@ -232,6 +250,18 @@ impl Server {
     /// One look at the connections, for a worker that holds the lead. Notes whether there may be more.
     fn look(&self, more: &mut bool) -> Option<Work> {
         let look = self.reactor.lock().look();
+        self.found(look, more)
+    }
+
+    /// Looks for a moment, for a worker that holds the lead.
+    fn look_soon(&self, more: &mut bool) -> Option<Work> {
+        let look = self.reactor.lock().look_soon();
+        self.found(look, more)
+    }
+
+    /// Takes in what a look has brought.
+    #[inline]
+    fn found(&self, look: Look, more: &mut bool) -> Option<Work> {
         *more = !matches!(look, Look::Nothing);
         let Look::Work(work) = look else { return None };
         self.accept(work)
