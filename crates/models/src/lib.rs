@@ -19,6 +19,7 @@ pub mod budget;
 pub mod cpu;
 pub mod descriptors;
 pub mod errors;
+pub mod freeing;
 pub mod link;
 /// `crates/platform`
 #[allow(clippy::reversed_empty_ranges, clippy::absurd_extreme_comparisons, reason = "there are no spins here")]

@@ -2,6 +2,7 @@
 //!
 //! - [`lock`]: locks and conditions that survive a fork;
 //! - [`fault`]: panics, contained where they belong to one client or call;
+//! - [`freeing`]: large memory, freed without waiting for it;
 //! - [`fork`]: whether this process is still the one that made something, and what only that may use;
 //! - [`per_process`]: values that threads share, and that a forked child makes anew;
 //! - [`inheritance`]: descriptors that forked children must not hold;
@@ -19,6 +20,7 @@ pub mod cpu;
 pub mod descriptors;
 pub mod fault;
 pub mod fork;
+pub mod freeing;
 pub mod inheritance;
 pub mod lifeline;
 pub mod lock;

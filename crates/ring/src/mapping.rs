@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use nearcall_platform::memory;
+use nearcall_platform::{freeing, memory};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -263,6 +263,21 @@ impl Mapping {
 }
 
 impl Drop for Mapping {
+    fn drop(&mut self) {
+        freeing::free(Unused { address: self.address, len: self.len }, self.len);
+    }
+}
+
+/// A mapping whose owner is gone.
+struct Unused {
+    address: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it may be unmapped on any thread.
+unsafe impl Send for Unused {}
+
+impl Drop for Unused {
     fn drop(&mut self) {
         // SAFETY: address and length are those mmap gave, and no reference into the mapping outlives its owner.
         let result = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.len) };

@@ -5,6 +5,7 @@
 
 use std::collections::TryReserveError;
 
+use nearcall_platform::freeing;
 use nearcall_platform::lock::Mutex;
 use smallvec::{Array, SmallVec};
 
@@ -29,8 +30,10 @@ pub(crate) fn reserve(len: usize) -> Result<Vec<u8>, TryReserveError> {
 /// Takes back memory that is no longer needed, if it is worth keeping.
 #[inline]
 pub(crate) fn give_back<A: Array<Item = u8>>(bytes: &mut SmallVec<A>) {
-    if (SHORTEST..=MOST).contains(&bytes.capacity()) {
-        SPARES.give_back(std::mem::take(bytes).into_vec());
+    match bytes.capacity() {
+        SHORTEST..=MOST => SPARES.give_back(std::mem::take(bytes).into_vec()),
+        len if len > MOST => freeing::free(std::mem::take(bytes).into_vec(), len),
+        _ => {}
     }
 }
 

@@ -45,6 +45,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors;
 use nearcall_platform::fault::Fault;
+use nearcall_platform::freeing;
 use nearcall_platform::lock::{Mutex, OuterMutex};
 use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Limits, Welcome};
@@ -128,6 +129,7 @@ impl Server {
         notice: OnNotice,
     ) -> io::Result<Self> {
         let ServedMethods { description, routings, native_handlers, measured, paths } = methods;
+        freeing::serve();
         let (poller, wake) = (Arc::new(descriptors::new_poller()?), Arc::new(descriptors::new_event()?));
         let budget = Budget::waking(limits.max_memory, &Arc::downgrade(&wake));
         let options = Options { budget: Some(Arc::clone(&budget)), paths: Arc::new(paths), ..options };

@@ -14,6 +14,7 @@ use crate::sync::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use nearcall_platform::freeing;
 use nearcall_platform::lock::{Mutex, MutexGuard};
 
 use crate::budget::{Account, Charge};
@@ -72,6 +73,14 @@ struct Kept {
     head: usize,
     sent: usize,
     charge: Charge,
+}
+
+impl Kept {
+    /// Nobody needs it any more. Who comes here may receive for all clients, and hold the lock.
+    fn free(self) {
+        let len = self.bytes.len();
+        freeing::free(self.bytes, len);
+    }
 }
 
 #[derive(Debug)]
@@ -171,7 +180,7 @@ impl<S: Sink> Outbox<S> {
         state.waiting = 0;
         self.publish(&state);
         drop(state);
-        drop(frames);
+        frames.into_iter().for_each(Kept::free);
     }
 
     pub(crate) fn send(&self, frame: &Frame<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
@@ -465,7 +474,7 @@ impl<S: Sink> State<S> {
             match put {
                 Ok(Flushed::All) => {
                     self.waiting -= kept.bytes.len() + OVERHEAD;
-                    self.frames.pop_front();
+                    self.frames.pop_front().into_iter().for_each(Kept::free);
                     asked = false;
                 }
                 Ok(Flushed::Part) => return Ok(Flushed::Part),

@@ -5,7 +5,7 @@
 mod ended_giving;
 mod write_interest;
 
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering, fence};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
@@ -368,15 +368,18 @@ impl ServerConnection {
         if self.has_room() {
             return true;
         }
-        // SeqCst, before the second look: the thread that makes room looks at the flag after it.
-        self.room_wanted.store(true, Ordering::SeqCst);
+        // Relaxed, as the bytes that are queued: the fence orders the two. It pairs with that of `take_room_wanted`: either
+        // the second look here finds room, or the thread that has made it finds the flag.
+        self.room_wanted.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         self.has_room()
     }
 
     /// Whether calls under way are to be told of room; for the thread that has made some.
     pub(in crate::server) fn take_room_wanted(&self) -> bool {
-        // SeqCst: see `has_room_or_tells`.
-        self.room_wanted.swap(false, Ordering::SeqCst)
+        // See `has_room_or_tells`.
+        fence(Ordering::SeqCst);
+        self.room_wanted.swap(false, Ordering::Relaxed)
     }
 
     /// Sends a frame without waiting: a frame that finds no room waits in the connection's queue.
