@@ -34,7 +34,7 @@ pub(crate) struct Others {
     seen: Option<(Resting, i64)>,
     /// Whether all of them rested then.
     rest: bool,
-    /// How often the interpreter was kept in a row.
+    /// How often this was asked since the interpreter had to be released in any case.
     kept: u32,
 }
 
@@ -56,9 +56,6 @@ impl Others {
         if self.seen != now {
             self.seen = now;
             self.rest = now.is_some_and(|(resting, _)| threads(py, resting.threads() + 2) == resting.threads() + 1);
-        }
-        if !self.rest {
-            self.kept = 0;
         }
         self.rest
     }

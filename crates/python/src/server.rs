@@ -194,23 +194,20 @@ impl Server {
         let mut others = Others::new();
         loop {
             while let Some(work) = worker.try_next() {
-                worker.keep_receiving(&spawn);
-                self.work_on(py, &mut worker, work);
+                self.work_on(py, &mut worker, work, &spawn);
             }
             // Before the worker sleeps: messages for the operator may have just arrived.
             self.pass_notices(log, deserted)?;
             if others.let_keep(py)
                 && let Some(work) = worker.try_soon()
             {
-                worker.keep_receiving(&spawn);
-                self.work_on(py, &mut worker, work);
+                self.work_on(py, &mut worker, work, &spawn);
                 continue;
             }
             let goes_on = match rest(py, |rest| worker.wait(&|| rest.interrupted(spawn))) {
                 Next::Work(work) => {
                     worker.begun();
-                    worker.keep_receiving(&spawn);
-                    self.work_on(py, &mut worker, work);
+                    self.work_on(py, &mut worker, work, &spawn);
                     continue;
                 }
                 Next::Look => true,
@@ -311,7 +308,8 @@ enum Ran {
 
 impl Server {
     #[inline]
-    fn work_on(&self, py: Python<'_>, worker: &mut Worker, work: Work) {
+    fn work_on(&self, py: Python<'_>, worker: &mut Worker, work: Work, spawn: &dyn Fn() -> bool) {
+        worker.keep_receiving(spawn);
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
             Work::Session(event) => {
