@@ -22,6 +22,11 @@ pub trait Connection: Debug + Send {
     fn unfinished(&self) -> usize;
     fn hold_credit(&mut self, hold: bool);
 
+    /// Those of the waiting bytes behind which nothing follows. HTTP/1.1 has windows for nothing, so nothing waits for one.
+    fn finished(&self) -> usize {
+        0
+    }
+
     /// How large all lists of fields were together that have come. In HTTP/2 few bytes may stand for a long list.
     fn listed(&self) -> u64 {
         0
@@ -87,6 +92,16 @@ pub trait Calls: Connection {
     fn drain(&mut self);
     fn drain_now(&mut self);
 
+    /// HTTP/1.1 has no windows, and one stream.
+    fn may_go_beyond(&mut self, _id: StreamId, _len: usize, _spare: usize) -> bool {
+        true
+    }
+
+    /// Nothing is held up in HTTP/1.1.
+    fn let_go(&mut self, _spare: Option<usize>) -> bool {
+        false
+    }
+
     /// This connection as one of HTTP/2, if it is one: gRPC needs that.
     fn http2(&mut self) -> Option<&mut Session>;
 
@@ -127,6 +142,7 @@ impl Connection for Session {
         fn held(&self) -> usize;
         fn unfinished(&self) -> usize;
         fn listed(&self) -> u64;
+        fn finished(&self) -> usize;
     );
     delegate!(mut Session:
         fn space(&mut self) -> &mut [u8];
@@ -155,6 +171,8 @@ impl Calls for Session {
         fn limit_decompression(&mut self, most: usize);
         fn drain(&mut self);
         fn drain_now(&mut self);
+        fn may_go_beyond(&mut self, id: StreamId, len: usize, spare: usize) -> bool;
+        fn let_go(&mut self, spare: Option<usize>) -> bool;
     );
 
     fn forget(&mut self, id: StreamId) {

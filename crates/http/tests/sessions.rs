@@ -343,6 +343,80 @@ fn the_owner_hears_when_there_is_room_and_the_status_comes_last() {
     assert_eq!((server.waiting(), server.streams()), (0, 0));
 }
 
+/// What may be kept beyond what may be, where an owner keeps as much as it may.
+const SPARE: usize = 50_000;
+
+#[test]
+fn a_stream_whose_peer_reads_goes_on_beyond_what_may_be_kept_and_others_wait() {
+    let (mut client, mut server) = pair(Options { stream_window: 70_000, ..Options::default() }, Options::default());
+    let ids: Vec<u32> = (0..4).map(|_| client.begin(&CALL).unwrap()).collect();
+    carry(&mut client, &mut server);
+    let mut send = |server: &mut Session, id, len: usize| {
+        let may = server.may_go_beyond(id, len, SPARE);
+        if may {
+            server.send_message(id, &[&vec![7; len]], false).unwrap();
+        }
+        may
+    };
+    let rooms = |server: &mut Session, client: &mut Session| {
+        carry(client, server);
+        server.let_go(Some(SPARE));
+        let mut told = Vec::new();
+        while let Some(event) = server.next_event().unwrap() {
+            told.extend(if let Event::Room { stream } = event { Some(stream) } else { None });
+        }
+        told
+    };
+    // The first may be as long as it likes. Of the others what waits beyond their windows counts together.
+    assert!(send(&mut server, ids[0], 200_000));
+    assert!(send(&mut server, ids[1], 60_000), "the peer has a window for it");
+    carry(&mut server, &mut client);
+    assert!(!send(&mut server, ids[0], 1) && !send(&mut server, ids[0], 1), "its last one waits");
+    assert!(!send(&mut server, ids[2], 200_000));
+    assert!(send(&mut server, ids[3], 60_000));
+    assert!(rooms(&mut server, &mut client).is_empty());
+    // The first stream is read to its end, and so one more long message may wait, of the stream that asked first.
+    for _ in 0..4 {
+        carry(&mut server, &mut client);
+        client.release(ids[0], 60_000);
+        carry(&mut client, &mut server);
+    }
+    assert_eq!(server.waiting(), 0);
+    assert_eq!(rooms(&mut server, &mut client), [ids[0], ids[2]]);
+    assert!(send(&mut server, ids[2], 200_000));
+    assert!(!send(&mut server, ids[0], 200_000));
+    // A stream that is given up makes room, and there is room for all once no more is kept than may be.
+    client.reset(ids[2], Code::CANCEL);
+    assert_eq!(rooms(&mut server, &mut client), [ids[0]]);
+    assert!(send(&mut server, ids[0], 200_000) && !send(&mut server, ids[3], 100_000));
+    assert!(server.let_go(None) && !server.let_go(None));
+}
+
+#[test]
+fn bytes_behind_which_nothing_follows_are_known() {
+    let (mut client, mut server) = pair(Options { stream_window: 70_000, ..Options::default() }, Options::default());
+    let ids: Vec<u32> = (0..3).map(|_| client.begin(&CALL).unwrap()).collect();
+    carry(&mut client, &mut server);
+    for &id in &ids {
+        server.send_message(id, &[&[5; 100_000]], false).unwrap();
+    }
+    assert_eq!(server.finished(), 0);
+    let one = server.waiting() / 3;
+    for &id in &ids[..2] {
+        server.send_status(id, &OK).unwrap();
+    }
+    assert_eq!(server.finished(), 2 * one);
+    client.reset(ids[0], Code::CANCEL);
+    carry(&mut client, &mut server);
+    assert_eq!((server.finished(), server.waiting()), (one, 2 * one));
+    carry(&mut server, &mut client);
+    for &id in &ids[1..] {
+        client.release(id, 60_000);
+    }
+    carry(&mut client, &mut server);
+    assert_eq!((server.finished(), server.waiting()), (0, 0));
+}
+
 #[test]
 fn long_streams_take_turns() {
     let (mut client, mut server) = usual();

@@ -132,6 +132,13 @@ impl Account {
         Arc::new(Self { total: Arc::clone(total), limit, used, unfinished, mapped })
     }
 
+    /// Bytes used now.
+    #[must_use]
+    pub(crate) fn used(&self) -> usize {
+        // Relaxed: as in `allows`.
+        self.used.load(Ordering::Relaxed)
+    }
+
     /// Whether `bytes` more may be used now.
     #[must_use]
     pub fn allows(&self, bytes: usize) -> bool {
@@ -139,6 +146,12 @@ impl Account {
         let used = self.used.load(Ordering::Relaxed).saturating_add(bytes);
         let total = self.total.used().saturating_add(bytes);
         (used <= self.limit && total <= self.total.limit) || used <= self.total.always()
+    }
+
+    /// `None` while more may be used. Else how much may be used beyond what may be.
+    #[must_use]
+    pub(crate) fn spare(&self) -> Option<usize> {
+        (!self.allows(0)).then(|| self.total.always())
     }
 
     /// How many more bytes may be used now.

@@ -55,6 +55,13 @@ pub trait Link: Send + Sync + Debug {
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
+    /// Whether the next item of this call of the peer's, of `len` bytes, must wait although others need not: more is kept than
+    /// may be, and the peer is to read first what it was sent of this very call. A frame of credit for the call tells when
+    /// it has. Cheap while less is kept than may be.
+    fn is_held_up(&self, _call: u32, _len: usize) -> bool {
+        false
+    }
+
     /// Drops the bytes that wait to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
     /// [queued](Link::queued).
     fn stop_sending(&self);

@@ -84,8 +84,12 @@ pub struct Session {
     send_window: i64,
     /// Streams with bytes to send and a window for them, in the order of their turns.
     scheduled: VecDeque<StreamId>,
-    /// Bytes that wait on all streams together.
+    /// Bytes that wait on all streams together, and those of them on streams to which this side adds nothing more.
     waiting: usize,
+    finished: usize,
+    /// Those of them that were let in beyond what may be kept, and streams whose next message must wait, with its length.
+    beyond: usize,
+    held_up: Vec<(StreamId, usize)>,
     /// Bytes of incomplete messages on all streams together.
     assembling: usize,
     /// The most bytes that a compressed message may become.
@@ -193,6 +197,9 @@ impl Session {
             send_window: i64::from(DEFAULT_WINDOW),
             scheduled: VecDeque::new(),
             waiting: 0,
+            finished: 0,
+            beyond: 0,
+            held_up: Vec::new(),
             assembling: 0,
             most_decompressed: options.max_message,
             notices: VecDeque::new(),
@@ -371,6 +378,12 @@ impl Session {
         self.waiting
     }
 
+    /// Those of them on streams to which this side adds nothing more.
+    #[must_use]
+    pub fn finished(&self) -> usize {
+        self.finished
+    }
+
     /// Bytes of memory that data from the peer takes: bytes that were read and not processed, incomplete messages,
     /// header blocks and tables. Messages that were handed out belong to the owner.
     #[must_use]
@@ -450,6 +463,10 @@ impl Session {
     fn remove(&mut self, id: StreamId) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.waiting -= stream.waiting();
+        if stream.outgoing.end.is_some() {
+            self.finished -= stream.waiting();
+        }
+        self.beyond -= stream.outgoing.beyond;
         self.assembling -= stream.incoming.reader.held();
         if stream.outgoing.is_scheduled {
             self.scheduled.retain(|&other| other != id);

@@ -140,6 +140,7 @@ impl Session {
         let stream = self.streams.get_mut(&id).expect("sendable has looked");
         let outgoing = &mut stream.outgoing;
         outgoing.has_sent = true;
+        let may_go_beyond = std::mem::take(&mut outgoing.may_go_beyond);
         let mut left = len;
         // A short body may overtake waiting bytes of other streams, a long one may not.
         while left > 0 && outgoing.left() == 0 && (left + self.output.len() <= HIGH || self.waiting == 0) {
@@ -173,8 +174,13 @@ impl Session {
             tail.extend_from_slice(piece);
         }
         self.waiting += left;
+        if may_go_beyond {
+            outgoing.beyond += left;
+            self.beyond += left;
+        }
         if last {
             outgoing.end = Some(End::Plain);
+            self.finished += outgoing.left();
         }
         Self::schedule(&mut self.scheduled, id, stream);
         self.pump();
@@ -206,6 +212,7 @@ impl Session {
             });
             self.waiting += trailers.cost();
             stream.outgoing.end = Some(End::Trailers(trailers));
+            self.finished += stream.waiting();
             return Ok(());
         }
         self.put_status(id, outcome, metadata.as_ref());
@@ -341,6 +348,7 @@ impl Session {
         let stream = self.streams.get_mut(&id).filter(|stream| !stream.outgoing.is_closed()).ok_or(SendError::Gone)?;
         if stream.outgoing.left() > 0 {
             stream.outgoing.end = Some(End::Plain);
+            self.finished += stream.outgoing.left();
             return Ok(());
         }
         put(self.output.buffer(), kind::DATA, flag::END_STREAM, id, &[]);
@@ -397,6 +405,43 @@ impl Session {
     pub fn has_room(&self, id: StreamId) -> bool {
         let stream = self.streams.get(&id);
         stream.is_some_and(|one| !one.outgoing.is_closed() && one.outgoing.left() < self.options.send_queue)
+    }
+
+    /// For an owner that keeps as much as it may: whether the next message of a stream, of `len` bytes, may be sent all the
+    /// same. So it may if nothing of the stream waits, and what the peer has no window for is no more than `spare`, with
+    /// all that was let in so; or nothing else was. If not, [`Room`](crate::Event::Room) tells when it may.
+    pub fn may_go_beyond(&mut self, id: StreamId, len: usize, spare: usize) -> bool {
+        let may = self.fits_beyond(id, len, spare);
+        if !may && !self.held_up.iter().any(|&(other, _)| other == id) {
+            self.held_up.push((id, len));
+        }
+        may
+    }
+
+    fn fits_beyond(&mut self, id: StreamId, len: usize, spare: usize) -> bool {
+        // Nothing is kept for a stream that is gone.
+        let Some(Stream { outgoing, .. }) = self.streams.get_mut(&id) else { return true };
+        let room = outgoing.window.min(self.send_window).max(0) as usize;
+        let rest = (PREFIX + len).saturating_sub(room);
+        let fits = outgoing.left() == 0 && (rest == 0 || self.beyond == 0 || self.beyond + rest <= spare);
+        outgoing.may_go_beyond = fits;
+        fits
+    }
+
+    /// Tells of the streams that were held up and may go on; whether there are any. `spare` is as in
+    /// [`may_go_beyond`](Self::may_go_beyond), and `None` if there is room for all.
+    pub fn let_go(&mut self, spare: Option<usize>) -> bool {
+        let mut held_up = std::mem::take(&mut self.held_up);
+        let before = held_up.len();
+        held_up.retain(|&(id, len)| {
+            let stays = spare.is_some_and(|spare| !self.fits_beyond(id, len, spare));
+            if !stays {
+                self.notices.push_back(super::Notice::Room(id));
+            }
+            stays
+        });
+        self.held_up = held_up;
+        self.held_up.len() < before
     }
 
     /// Asks the peer for a sign of life: [`Pong`](crate::Event::Pong) arrives with the same token.
@@ -475,8 +520,14 @@ impl Session {
             outgoing.window -= len as i64;
             self.send_window -= len as i64;
             self.waiting -= len;
+            if outgoing.end.is_some() {
+                self.finished -= len;
+            }
             // Frequent changes of windows are no attack as long as much is sent for them.
             self.patience.earn((len / BYTES_FOR_UPDATE) as u32);
+            let beyond = len.min(outgoing.beyond);
+            outgoing.beyond -= beyond;
+            self.beyond -= beyond;
             if outgoing.wants_room && outgoing.left() <= limit / 2 && outgoing.end.is_none() {
                 outgoing.wants_room = false;
                 self.notices.push_back(super::Notice::Room(id));
@@ -492,6 +543,7 @@ impl Session {
                 Some(End::Plain) => self.end_of_sending(id),
                 Some(End::Trailers(trailers)) => {
                     self.waiting -= trailers.cost();
+                    self.finished -= trailers.cost();
                     let Trailers { code, message, details, metadata } = &*trailers;
                     let outcome = Outcome { code: *code, message, details, metadata: None };
                     self.put_status(id, &outcome, metadata.as_ref());

@@ -39,6 +39,10 @@ pub(super) struct Outgoing {
     /// Whether it is in the queue of streams that can send.
     pub(super) is_scheduled: bool,
     pub(super) wants_room: bool,
+    /// The next message may go [beyond](super::Session::may_go_beyond) what may be kept.
+    pub(super) may_go_beyond: bool,
+    /// Of the bytes that wait the first so many have done so.
+    pub(super) beyond: usize,
     /// Whether a message has gone out.
     pub(super) has_sent: bool,
     pub(super) accepts: Encodings,
@@ -99,6 +103,8 @@ impl Stream {
             is_ended: false,
             is_scheduled: false,
             wants_room: false,
+            may_go_beyond: false,
+            beyond: 0,
             has_sent: false,
             accepts: Encodings::default(),
             content_type: CONTENT_TYPE,

@@ -17,7 +17,7 @@ use crate::errors::LinkError;
 use crate::incoming::Incoming;
 use crate::link::{PART, Sent, TOGETHER_BYTES, TOGETHER_NS};
 use crate::outgoing::{CallKey, Outgoing};
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::wire::Wire;
 
 /// Bytes that are read at most of a peer that does not read: more than its windows allow.
@@ -27,9 +27,8 @@ const MOST_READ: usize = 8 << 20;
 const MOST_UNREAD: usize = 1 << 20;
 /// Bytes of what a session keeps that are not counted: what each of them needs.
 const UNCOUNTED: usize = 128 << 10;
-/// What may wait behind the peer's windows, bytes, before the peer counts as one that does not read, when more is kept than
-/// may be. As long as less is kept nothing of that counts: it waits for streams that the peer does not read now, and must
-/// not hold up those that it does.
+/// What may wait behind the peer's windows of answers that are complete, bytes, before the peer counts as one that does not
+/// read, when more is kept than may be. What waits of others holds up nothing but their own streams.
 const IMPATIENCE: usize = 64 << 10;
 /// What is taken in, in a row, that is no frame for the core, before others have their turn. A request whose message has not
 /// come is such, and a few bytes of it may stand for headers of 64 KiB: each KiB of them counts as one more.
@@ -42,6 +41,8 @@ pub(super) struct Exchange<W> {
     account: Arc<Account>,
     /// Bytes that wait for room in the socket, and those behind the peer's windows that are too many.
     queued: AtomicUsize,
+    /// More is kept than may be, so items may be held up.
+    is_over: AtomicBool,
     /// Calls that the peer has given up and somebody still works for.
     given_up: AtomicUsize,
     /// A client's: wakes whoever receives.
@@ -116,13 +117,26 @@ impl<R: Role> State<R> {
 
 impl<W: Wire> Exchange<W> {
     pub(super) fn new(wire: W, account: Arc<Account>) -> Self {
-        Self { wire, account, queued: AtomicUsize::new(0), given_up: AtomicUsize::new(0), bell: None }
+        Self {
+            wire,
+            account,
+            queued: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+            given_up: AtomicUsize::new(0),
+            bell: None,
+        }
     }
 
     /// Bytes that somebody has to flush. A hint: whoever flushes takes the lock.
     pub(super) fn queued(&self) -> usize {
         // Relaxed: see above.
         self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Whether more is kept for the peer, and of it, than may be. A hint, too.
+    pub(super) fn is_over(&self) -> bool {
+        // Relaxed: as above.
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// Calls that the peer has given up and somebody still works for. A hint, too.
@@ -271,17 +285,21 @@ impl<W: Wire> Exchange<W> {
     pub(super) fn note<R: Role>(&self, state: &mut State<R>) -> usize {
         let State { session, role, kept, holds_credit, is_deaf, .. } = state;
         kept.set_unfinished(session.unfinished());
-        kept.set((session.held() + session.waiting() + session.queued()).saturating_sub(UNCOUNTED));
+        let leaving = session.waiting() + session.queued();
+        kept.set((session.held() + leaving).saturating_sub(UNCOUNTED));
         let over = !self.account.allows(0);
-        if over != *holds_credit {
-            *holds_credit = over;
-            session.hold_credit(over);
+        // To take in less makes no room for what leaves.
+        let holds = over && self.account.used().saturating_sub(leaving) > UNCOUNTED;
+        if holds != *holds_credit {
+            *holds_credit = holds;
+            session.hold_credit(holds);
         }
         // A client waits by itself, and a peer that has hung up is not waited for.
         let counts = over && self.bell.is_none() && !*is_deaf;
         let patience = if counts { IMPATIENCE } else { usize::MAX };
-        let queued = session.queued() + session.waiting().saturating_sub(patience);
-        // Relaxed, both: hints; whoever acts on them takes the lock.
+        let queued = session.queued() + session.finished().saturating_sub(patience);
+        // Relaxed, all: hints; whoever acts on them takes the lock.
+        self.is_over.store(counts, Ordering::Relaxed);
         self.queued.store(queued, Ordering::Relaxed);
         self.given_up.store(role.given_up(), Ordering::Relaxed);
         queued
@@ -308,8 +326,9 @@ impl<W: Wire> Exchange<W> {
             }
         }
         state.looks_again = false;
-        // Answers to what has come, and what was kept back.
+        // Answers to what has come, and what was kept back. That streams have room now is news, too.
         self.flush_from(state)?;
+        self.take_in_arrived(state)?;
         while state.holds_credit && self.account.is_full_of_unfinished() {
             // None of them could end, as none gets more credit.
             let State { session, role, frames, .. } = &mut *state;
@@ -357,15 +376,16 @@ impl<W: Wire> Exchange<W> {
                     return Ok(Sent::Out);
                 }
                 let is_looked_at = state.looks_again || !self.has_made_frames(state)?;
-                return Ok(if is_looked_at { Sent::Kept } else { Sent::Queued });
+                return Ok(if is_looked_at { Sent::Kept } else { Sent::QueuedAnew });
             }
         }
         let sent = self.flush_from(state)?;
-        Ok(if !state.looks_again && self.has_made_frames(state)? { Sent::Queued } else { sent })
+        Ok(if !state.looks_again && self.has_made_frames(state)? { Sent::QueuedAnew } else { sent })
     }
 
     /// What was sent may have made frames for the core, credit above all, and nobody is about to look. A client's thread that
-    /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks.
+    /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks. He must be told
+    /// even if he waits for room already: what he waits for may come only after that.
     pub(super) fn has_made_frames<R: Role>(&self, state: &mut State<R>) -> Result<bool, LinkError> {
         self.take_in_arrived(state)?;
         let Some(bell) = &self.bell else {

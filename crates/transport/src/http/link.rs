@@ -175,6 +175,13 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         self.exchange.queued()
     }
 
+    fn is_held_up(&self, call: u32, len: usize) -> bool {
+        self.exchange.is_over() && {
+            let State { session, role, .. } = &mut *self.state.lock();
+            role.is_held_up(session, call, len)
+        }
+    }
+
     fn stop_sending(&self) {
         let mut state = self.state.lock();
         state.is_deaf = true;

@@ -36,6 +36,12 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         out: Out<'_>,
     ) -> Result<(), LinkError>;
 
+    /// Whether the next item of the peer's call `call`, of `len` bytes, has to wait. Then a frame of credit tells when it may be
+    /// sent.
+    fn is_held_up(&self, _session: &mut Self::Session, _call: u32, _len: usize) -> bool {
+        false
+    }
+
     /// Keeps a call for which [`put`](Self::put) found no room, until there is some.
     ///
     /// # Errors

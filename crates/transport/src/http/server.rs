@@ -314,7 +314,8 @@ impl<S: Calls> Role for Server<S> {
     fn take_in(&mut self, session: &mut S, frames: &mut Frames) -> Result<bool, LinkError> {
         session.limit_decompression(self.account.room());
         let Some(event) = session.next_event().map_err(|broken| LinkError::Broken(broken.why.to_owned()))? else {
-            return Ok(false);
+            // Once for all that has come, as there may be many of them.
+            return Ok(session.let_go(self.account.spare()));
         };
         match event {
             Event::Request { stream, request, ended } => {
@@ -401,6 +402,10 @@ impl<S: Calls> Role for Server<S> {
                 self.end(session, stream, sent)
             }
         }
+    }
+
+    fn is_held_up(&self, session: &mut S, call: u32, len: usize) -> bool {
+        self.account.spare().is_some_and(|spare| !session.may_go_beyond(call, len, spare))
     }
 
     fn has_parted(&mut self, session: &mut S, waits: bool) -> bool {

@@ -60,6 +60,8 @@ struct State {
     over: bool,
     /// What the handler may still send, bytes.
     credit: i64,
+    /// The length of the item that was last refused.
+    refused: usize,
     /// When the handler has sent its last item, nanoseconds on the monotonic clock; 0 if it has asked for one since.
     last_sent_ns: u64,
     /// What the client may still send, bytes: it may begin an item as long as anything is left.
@@ -129,6 +131,7 @@ impl ServerCall {
             cancelled: false,
             over: false,
             credit: WINDOW,
+            refused: 0,
             last_sent_ns: 0,
             allowance: WINDOW,
             taken: Taken::default(),
@@ -325,12 +328,15 @@ impl ServerCall {
     /// # Errors
     /// As [`Request::reply`](crate::server::Request::reply).
     pub fn try_send_item(&self, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
+        // The link's lock is not waited for with this one held.
+        let has_room = self.connection.takes_item_or_tells(self.id, item.len());
         let is_one_of_many = {
             let mut state = self.state.lock();
             if state.cancelled || state.over {
                 return Ok(ItemOutcome::Cancelled);
             }
-            if state.credit <= 0 || !self.connection.has_room_or_tells() {
+            if state.credit <= 0 || !has_room {
+                state.refused = item.len();
                 drop(state);
                 self.connection.release_own();
                 return Ok(ItemOutcome::NoCredit);
@@ -359,8 +365,11 @@ impl ServerCall {
     /// Whether [`ServerCall::try_send_item`] would send one. If only room is missing, the call is told when the client
     /// has read.
     pub(in crate::server) fn may_send(&self) -> bool {
-        let state = self.state.lock();
-        state.cancelled || state.over || (state.credit > 0 && self.connection.has_room_or_tells())
+        let (ends, has_credit, len) = {
+            let state = self.state.lock();
+            (state.cancelled || state.over, state.credit > 0, state.refused)
+        };
+        ends || (has_credit && self.connection.takes_item_or_tells(self.id, len))
     }
 
     /// Sleeps until something has come for the call, or it is `ready`, but no longer than `timeout`.

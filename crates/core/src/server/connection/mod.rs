@@ -363,6 +363,11 @@ impl ServerConnection {
         self.link.queued() < FULL
     }
 
+    /// Whether the next item of a call, of `len` bytes, may be sent. If not, the call is told when the client has read.
+    pub(in crate::server) fn takes_item_or_tells(&self, call: u32, len: usize) -> bool {
+        self.has_room_or_tells() && !self.link.is_held_up(call, len)
+    }
+
     /// Like `has_room`; if there is none, the calls under way are told when the client has read.
     pub(in crate::server) fn has_room_or_tells(&self) -> bool {
         if self.has_room() {

@@ -1,0 +1,86 @@
+"""A client of gRPC reads some streams and not others: those that it reads go on, however little memory there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .h2_raw import RawClient, data, headers, message, request, window
+from .process import ServerProcess
+
+BLOCK = 64 << 10
+MUCH = 1 << 30
+
+
+@pytest.fixture(params=[{}, {"max_memory": 4 << 20, "max_message_size": 1 << 20}], ids=["much memory", "little memory"])
+def client(request: pytest.FixtureRequest) -> Iterator[RawClient]:
+    """Its streams have windows of 64 KiB, and the connection one that is never the bound."""
+    with ServerProcess("grpc://127.0.0.1:0", services="tests.e2e.grpc_services:raw", **request.param) as server:
+        host, _, port = server.url.removeprefix("grpc://").rpartition(":")
+        with RawClient((host, int(port))) as client:
+            client.send(window(MUCH))
+            yield client
+
+
+def blocks(client: RawClient, stream: int, count: int) -> None:
+    client.send(headers(request(b"/test.Raw/blocks"), stream), data(message(str(count).encode()), stream, ends=True))
+
+
+def wait_for(client: RawClient, stream: int, length: int) -> None:
+    """Until so many bytes of a stream have come; nothing is granted meanwhile."""
+    while client.bytes_of.get(stream, 0) < length:
+        assert client.receive(), f"{client.bytes_of.get(stream, 0)} of {length} bytes have come"
+
+
+def read(client: RawClient, stream: int, length: int) -> None:
+    """Reads so much of a stream, and grants what it has read."""
+    granted = 0
+    while client.bytes_of.get(stream, 0) < length:
+        assert client.receive(), f"{client.bytes_of.get(stream, 0)} of {length} bytes have come"
+        if more := client.bytes_of.get(stream, 0) - granted:
+            granted += more
+            client.send(window(more, stream))
+
+
+def test_streams_that_are_read_and_calls_go_on_beside_streams_that_are_not(client: RawClient) -> None:
+    unread, first, second, echoes = range(1, 33, 2), 33, 35, range(37, 237, 2)
+    for stream in unread:
+        blocks(client, stream, 100)
+    for stream in unread:
+        wait_for(client, stream, 65_535)
+    # More of these than the memory is large.
+    for stream in (first, second):
+        blocks(client, stream, 200)
+        read(client, stream, 200 * BLOCK)
+        assert client.status(stream) == 0
+    for stream in echoes:
+        assert client.call("/test.Raw/echo", b"x" * 10_000, stream) == 0
+    # None of them has lost anything.
+    for stream in reversed(unread):
+        client.send(window(100 * BLOCK, stream))
+        wait_for(client, stream, 100 * BLOCK)
+        assert client.status(stream) == 0
+
+
+def test_streams_are_read_one_after_the_other_by_small_grants(client: RawClient) -> None:
+    streams = range(1, 17, 2)
+    for stream in streams:
+        blocks(client, stream, 40)
+        wait_for(client, stream, 65_535)
+    for stream in streams:
+        while stream not in client.statuses:
+            client.send(window(5_000, stream))
+            assert client.receive(), f"{client.bytes_of.get(stream, 0)} bytes have come"
+            client.drain()
+
+
+def test_a_large_grant_is_used_whole(client: RawClient) -> None:
+    """Whoever grants much at once says nothing more until most of it has come."""
+    for stream in range(1, 81, 2):
+        blocks(client, stream, 100)
+        wait_for(client, stream, 65_535)
+        client.send(window(5 << 20, stream))
+        wait_for(client, stream, 65_535 + (5 << 20))
+        client.send(window(2 << 20, stream))
+        assert client.status(stream) == 0
