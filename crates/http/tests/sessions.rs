@@ -351,7 +351,7 @@ fn a_stream_whose_peer_reads_goes_on_beyond_what_may_be_kept_and_others_wait() {
     let (mut client, mut server) = pair(Options { stream_window: 70_000, ..Options::default() }, Options::default());
     let ids: Vec<u32> = (0..4).map(|_| client.begin(&CALL).unwrap()).collect();
     carry(&mut client, &mut server);
-    let mut send = |server: &mut Session, id, len: usize| {
+    let send = |server: &mut Session, id, len: usize| {
         let may = server.may_go_beyond(id, len, SPARE);
         if may {
             server.send_message(id, &[&vec![7; len]], false).unwrap();
@@ -398,7 +398,7 @@ fn bytes_behind_which_nothing_follows_are_known() {
     let ids: Vec<u32> = (0..3).map(|_| client.begin(&CALL).unwrap()).collect();
     carry(&mut client, &mut server);
     for &id in &ids {
-        server.send_message(id, &[&[5; 100_000]], false).unwrap();
+        server.send_message(id, &[&vec![5; 100_000]], false).unwrap();
     }
     assert_eq!(server.finished(), 0);
     let one = server.waiting() / 3;
