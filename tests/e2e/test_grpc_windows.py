@@ -1,12 +1,16 @@
-"""A client of gRPC reads some streams and not others: those that it reads go on, however little memory there is."""
+"""Windows of HTTP/2 that others than we grant: little at a time, much at once, or for some streams and not for others."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .h2_raw import RawClient, data, headers, message, request, window
+import nearcall
+
+from .h2_raw import DATA, PREFACE, RawClient, data, headers, message, request, settings, window
 from .process import ServerProcess
 
 BLOCK = 64 << 10
@@ -84,3 +88,38 @@ def test_a_large_grant_is_used_whole(client: RawClient) -> None:
         wait_for(client, stream, 65_535 + (5 << 20))
         client.send(window(2 << 20, stream))
         assert client.status(stream) == 0
+
+
+@nearcall.service
+class Sink:
+    def gather(self, parts: Iterator[bytes]) -> int: ...
+
+
+def grants_much_at_once(listener: socket.socket) -> int:
+    """A server that grants as much twice and says nothing else. How many bytes of the client's stream have come."""
+    connection, _ = listener.accept()
+    connection.settimeout(20.0)
+    with connection, connection.makefile("rb") as incoming:
+        connection.sendall(settings() + window(MUCH))
+        assert incoming.read(len(PREFACE)) == PREFACE
+        came, most = 0, 65_535
+        while head := incoming.read(9):
+            payload = incoming.read(int.from_bytes(head[:3], "big"))
+            if head[3] == DATA:
+                came += len(payload)
+                if came == most and most < 10 << 20:
+                    most += 5 << 20
+                    connection.sendall(window(5 << 20, int.from_bytes(head[5:], "big")))
+                elif came == most:
+                    break
+        return came
+
+
+def test_a_client_uses_a_large_grant_whole() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        came = pool.submit(grants_much_at_once, listener)
+        with nearcall.connect(f"grpc://127.0.0.1:{listener.getsockname()[1]}", Sink) as client:
+            parts = (bytes(BLOCK) for _ in range(1000))
+            with pytest.raises(nearcall.Unavailable):
+                client.gather(parts)
+        assert came.result() == 65_535 + 2 * (5 << 20)
