@@ -31,6 +31,7 @@ mod notice;
 mod reactor;
 mod receives;
 mod request;
+mod reserve;
 mod session;
 mod shared;
 mod statistics;
@@ -213,6 +214,7 @@ impl Server {
         self.shared.end();
         self.shared.wake_reactor();
         self.shared.leadership.announce();
+        self.shared.reserve.close();
         finished
     }
 

@@ -16,6 +16,7 @@ use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
 use crate::server::notice::{Notice, OnNotice};
+use crate::server::reserve::Reserve;
 use crate::server::session::SessionEvents;
 use crate::server::statistics::{Snapshot, Statistics};
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -42,6 +43,7 @@ pub(in crate::server) struct Shared {
     /// How many connections have frames that wait to be sent.
     pub(in crate::server) unsent_connections: AtomicUsize,
     pub(in crate::server) crew: Crew,
+    pub(in crate::server) reserve: Reserve,
     /// How many one-way calls came while the server was stopping. Their clients get no reply, so only a notice can say
     /// so.
     pub(in crate::server) came_too_late: AtomicUsize,
@@ -85,6 +87,7 @@ impl Shared {
         let Parts { limits, notice, leadership, poller, wake, statistics, budget, kept_back, session_events } = parts;
         Arc::new(Self {
             crew: Crew::new(limits.max_concurrency),
+            reserve: Reserve::default(),
             limits,
             notice,
             leadership,
@@ -150,13 +153,14 @@ impl Shared {
 
     /// The statistics of the calls, and how busy the server is. For a call that asks for them.
     pub(in crate::server) fn snapshot(&self) -> Snapshot {
+        let in_reserve = self.reserve.len();
         // Relaxed: each number is true for itself, and out of date a moment later.
         Snapshot {
             pid: std::process::id(),
             version: crate::VERSION,
             connections: self.connections.load(Ordering::Relaxed),
-            threads: self.crew.workers(),
-            idle_threads: self.crew.standby(),
+            threads: self.crew.workers() + in_reserve,
+            idle_threads: self.crew.standby() + in_reserve,
             queued: self.crew.queued(),
             // Without the call that asks.
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),

@@ -23,7 +23,7 @@ use crate::server::reactor::Look;
 use crate::server::request::{OnewayTurn, Request, StreamPlace};
 use crate::server::work::Work;
 
-/// How many idle workers are kept beside the receiving one, for the next slow handlers.
+/// How many idle workers stand by beside the receiving one, for the next slow handlers. The others are in reserve.
 const KEPT_STANDBY: usize = 2;
 
 /// How often a worker looks at the connections before it lets the caller see to what else there is.
@@ -92,7 +92,7 @@ impl Worker {
     }
 
     /// Makes sure that a thread goes on receiving while handlers run, or wait for replies to calls of their own. `spawn`
-    /// starts one more worker thread, for which the interpreter is needed. Call this before each work.
+    /// starts one more worker thread, if none is in reserve, for which the interpreter is needed. Call this before each work.
     #[inline]
     pub fn keep_receiving(&self, spawn: &dyn Fn() -> bool) {
         if self.server.lacks_standby() {
@@ -207,6 +207,9 @@ impl Worker {
                 return Next::Look;
             }
             if server.shared.crew.standby() >= KEPT_STANDBY {
+                if server.wait_in_reserve() {
+                    continue;
+                }
                 return Next::End;
             }
             server.shared.crew.begin_standby();
@@ -335,10 +338,13 @@ impl Server {
     }
 
     /// The calling worker is about to run a handler. If it holds the lead, and the handler will be slow, it leaves the
-    /// lead to a worker that stands by: that would else take it only when the handler has shown how slow it is.
+    /// lead to a worker that stands by, or one from the reserve: that would else take it only when the handler has shown how
+    /// slow it is.
     #[inline]
     fn begin_work(&self, work: &Work) {
-        if pace_of(work).is_some_and(|method| self.directory.is_slow(method)) && self.shared.crew.standby() > 0 {
+        if pace_of(work).is_some_and(|method| self.directory.is_slow(method))
+            && (self.shared.crew.standby() > 0 || self.calls_from_reserve())
+        {
             self.release();
         } else {
             self.begin_handler();
@@ -386,10 +392,38 @@ impl Server {
     }
 
     fn start_worker(&self, spawn: &dyn Fn() -> bool) {
+        if self.calls_from_reserve() {
+            return;
+        }
         self.shared.crew.begin_starting();
         if !spawn() {
             self.shared.crew.end_starting();
         }
+    }
+
+    /// Calls a worker from the reserve, if one is there and may be called.
+    #[cold]
+    fn calls_from_reserve(&self) -> bool {
+        if !self.may_start_worker() {
+            return false;
+        }
+        self.shared.crew.begin_starting();
+        let calls = self.shared.reserve.call();
+        if !calls {
+            self.shared.crew.end_starting();
+        }
+        calls
+    }
+
+    /// There are enough workers without this one. Whether it was called from the reserve to be one again.
+    fn wait_in_reserve(&self) -> bool {
+        self.shared.crew.leave();
+        let called = self.shared.reserve.wait();
+        self.shared.crew.join();
+        if called {
+            self.shared.crew.end_starting();
+        }
+        called
     }
 
     /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
