@@ -1,4 +1,4 @@
-"""Windows of HTTP/2 that others than we grant: little at a time, much at once, or for some streams and not for others."""
+"""Windows of HTTP/2 as others grant them: little at a time, much at once, or for some streams and not for others."""
 
 from __future__ import annotations
 

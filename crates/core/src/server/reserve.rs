@@ -106,7 +106,9 @@ mod tests {
         rest.sort_unstable();
         assert_eq!(rest, [(0, false), (1, false)]);
         assert!(!reserve.call() && !reserve.wait_for(LONG));
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
     }
 
     #[test]
