@@ -60,6 +60,11 @@ def test_streams_that_are_read_and_calls_go_on_beside_streams_that_are_not(clien
         assert client.status(stream) == 0
     for stream in echoes:
         assert client.call("/test.Raw/echo", b"x" * 10_000, stream) == 0
+    # A long message comes in although much waits to go out.
+    client.send(headers(request(b"/test.Raw/length"), 237))
+    whole = message(bytes(700_000))
+    assert client.push(whole, 237, 20.0, ends=True) == len(whole)
+    assert client.status(237) == 0
     # None of them has lost anything.
     for stream in reversed(unread):
         client.send(window(100 * BLOCK, stream))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import struct
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ json_format: Any = pytest.importorskip("google.protobuf.json_format")
 PEER = Peer(Everything)
 PLAIN = Peer(Plain)
 MANY = 1_000_000
+LEAST_NORMAL = 2.0**-126
+"""The least number that a `float` has all its digits for."""
 
 
 @settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
@@ -33,6 +36,9 @@ def test_values_are_the_same_json_as_googles(value: Everything) -> None:
     ours, others = json.loads(text), json.loads(expected)
     for each in (ours, others):
         each["names"].sort()  # two equal sets may have two orders
+        if isinstance(each["single"], float) and abs(each["single"]) < LEAST_NORMAL:
+            # Of these Google's printer writes more digits than tell them apart.
+            each["single"] = struct.unpack("f", struct.pack("f", each["single"]))
     assert ours == others
     assert PEER.json.decode(text, MANY) == value
     assert PEER.strict.decode(text, MANY) == value

@@ -287,15 +287,15 @@ impl<W: Wire> Exchange<W> {
         kept.set_unfinished(session.unfinished());
         let leaving = session.waiting() + session.queued();
         kept.set((session.held() + leaving).saturating_sub(UNCOUNTED));
-        let over = !self.account.allows(0);
+        let spare = self.account.spare();
         // To take in less makes no room for what leaves.
-        let holds = over && self.account.used().saturating_sub(leaving) > UNCOUNTED;
+        let holds = spare.is_some_and(|spare| self.account.used().saturating_sub(leaving) > spare);
         if holds != *holds_credit {
             *holds_credit = holds;
             session.hold_credit(holds);
         }
         // A client waits by itself, and a peer that has hung up is not waited for.
-        let counts = over && self.bell.is_none() && !*is_deaf;
+        let counts = spare.is_some() && self.bell.is_none() && !*is_deaf;
         let patience = if counts { IMPATIENCE } else { usize::MAX };
         let queued = session.queued() + session.finished().saturating_sub(patience);
         // Relaxed, all: hints; whoever acts on them takes the lock.
