@@ -22,8 +22,7 @@ from .target import ALL, SOCKETS, Scene, Server, Stopped
 
 CALLS = 600
 NAP = 0.0001
-"""Seconds that each takes: with the wake-up less than those after which another thread receives, and others of the batch
-begin beside it."""
+"""Seconds that each takes: with the wake-up less than those after which another thread receives, and others begin."""
 
 
 def few_go_by(before: int, look: Callable[[], int]) -> None:
@@ -115,7 +114,7 @@ def test_a_ring_does_not_go_before_sockets(transport: str, runtime_dir: Path) ->
             assert begun, "the whole batch went before"
             by_newcomers, by_other = begun[::2], begun[1::2]
             assert sorted(by_other)[len(by_other) // 2] <= 16, begun
-            # A handshake takes several turns, and an encrypted one some more; and naps go by while either side computes.
+            # A handshake takes several turns, and an encrypted one some more. Naps go by while either side computes.
             pace = (time.perf_counter() - begin) / (seen[-1] - seen[0])
             assert sorted(by_newcomers)[len(by_newcomers) // 2] <= 64 + 2 * alone / pace, (begun, alone, pace)
 
