@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator
-from typing import Any, Protocol
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
 
 import msgspec
 import pytest
@@ -490,3 +492,91 @@ def test_what_ends_an_object() -> None:
     assert end_of_given(both) == both.aclose
     assert end_of_given(File()) is None
     assert end_of_given(Ear()) is None
+
+
+class Meeting(FakeReferences):
+    """Another thread receives the object once more at the moment at which its release is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meet: Callable[[], None] | None = None
+
+    def release(self, number: int, count: int) -> None:
+        super().release(number, count)
+        meet, self.meet = self.meet, None
+        if meet is not None:
+            thread = threading.Thread(target=meet)
+            thread.start()
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("explicitly", [False, True])
+def test_a_reference_that_comes_while_an_earlier_one_is_let_go_of(explicitly: bool) -> None:
+    """It is another one: it may be called, and is let go of by itself."""
+    from nearcall.references.passage import ConnectionPassage
+
+    references = Meeting()
+    catalogue: Any = FakeCatalogue()
+    passage = ConnectionPassage(catalogue)
+    data = memoryview(b"\x00" + (7).to_bytes(8, "little"))
+    met: list[Any] = []
+
+    def receive() -> Any:
+        return passage.take(cast(Any, references), data).as_a(Seat, for_loop=False)
+
+    references.meet = lambda: met.append(receive())
+    seat = receive()
+    if explicitly:
+        nearcall.release(seat)
+    del seat
+    assert references.released == [(7, 1)]
+    assert len(met) == 1
+    met[0].say("x")
+    met.clear()
+    gc.collect()
+    assert references.released == [(7, 1), (7, 1)]
+
+
+def test_threads_that_receive_one_object_and_let_go_of_it() -> None:
+    from nearcall.references.passage import ConnectionPassage
+
+    class Counting(FakeReferences):
+        """Counts how often the object is held, as its owner does."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock = threading.Lock()
+            self.held = 0
+
+        def release(self, number: int, count: int) -> None:
+            with self.lock:
+                self.held -= count
+
+    references = Counting()
+    catalogue: Any = FakeCatalogue()
+    passage = ConnectionPassage(catalogue)
+    data = memoryview(b"\x00" + (7).to_bytes(8, "little"))
+    problems: list[int] = []
+
+    def receive() -> None:
+        for turn in range(2_000):
+            with references.lock:
+                references.held += 1
+            seat = passage.take(cast(Any, references), data).as_a(Seat, for_loop=False)
+            if references.held < 1:
+                problems.append(turn)
+            del seat
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=receive) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    gc.collect()
+    assert (references.held, problems) == (0, [])

@@ -91,5 +91,13 @@ class ConnectionPassage(Passage):
                 handle.made[cls, for_loop] = weakref.ref(reference)
             return reference
 
+    def retire(self, handle: Handle) -> None:
+        """Marks a handle as released: whoever receives its object from now on gets another one."""
+        if not handle.references.alive:
+            handle.released = True  # without the lock, which a fork may have left locked
+            return
+        with self._lock:
+            handle.released = True
+
     def __repr__(self) -> str:
         return f"<references: {len(self._handles)} received>"

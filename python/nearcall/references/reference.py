@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from .. import _core
 from ..call.proxy import no_such_attribute, no_such_method
@@ -12,9 +13,6 @@ from ..errors import FailedPrecondition
 from ..types.declared import is_service, name_of
 from .catalogue import Catalogue
 from .target import Target
-
-if TYPE_CHECKING:
-    import weakref
 
 __all__ = ["Handle", "Reference", "release"]
 
@@ -31,10 +29,43 @@ class Receiving(Protocol):
         """The reference for an object at the other end."""
         ...
 
+    def retire(self, handle: Handle) -> None:
+        """Marks a handle as released: no receipt is counted for it from now on."""
+        ...
+
+
+class _Receipts:
+    """How often one object was received and not released. Apart from the handle, which they outlive by a moment."""
+
+    __slots__ = ("_each", "_number", "_release")
+
+    def __init__(self, references: _core.References, number: int) -> None:
+        self._release = references.release
+        self._number = number
+        # A list, because appending and popping are one step each: the garbage collector may run in between, and
+        # release.
+        self._each: list[None] = []
+
+    def add(self) -> None:
+        """Counts one more."""
+        self._each.append(None)
+
+    def let_go(self) -> None:
+        """Tells the other end of all that were counted, once. Never waits."""
+        count = 0
+        while self._each:
+            try:
+                self._each.pop()
+            except IndexError:
+                break
+            count += 1
+        if count:
+            self._release(self._number, count)
+
 
 class Handle(Received):
-    """One object at the other end of one connection, and how often it was received. When nothing refers to the handle
-    any more, the other end learns that the object is not needed.
+    """One object at the other end of one connection. When nothing refers to the handle any more, the other end learns
+    that the object is not needed.
     """
 
     def __init__(self, passage: Receiving, references: _core.References, number: int) -> None:
@@ -43,46 +74,28 @@ class Handle(Received):
         self.number = number
         self.released = False
         self.made: dict[tuple[type, bool], weakref.ref[Reference]] = {}
-        # A list, because appending and popping are one step each: the garbage collector may run in between, and
-        # release.
-        self._receipts: list[None] = []
-        self._release = references.release
+        self._receipts = _Receipts(references, number)
+        # No `__del__`: while that runs, a weak reference still finds the handle, and another thread could receive the
+        # object once more with a handle that is about to count it out. This runs when nobody can find it any more.
+        weakref.finalize(self, self._receipts.let_go).atexit = False
 
     def receive(self) -> bool:
-        """Counts one more receipt. ``False`` if the handle was released meanwhile, and the receipt is not counted
-        here.
+        """Counts one more receipt, unless the handle was released: then it returns ``False``. The passage's lock is
+        held.
         """
-        self._receipts.append(None)
-        if not self.released:
-            return True
-        try:
-            self._receipts.pop()
-        except IndexError:
-            return True  # the release has included this receipt
-        return False
+        if self.released:
+            return False
+        self._receipts.add()
+        return True
 
     def release(self) -> None:
         """Releases the object. Harmless when repeated."""
-        self.released = True
+        self.passage.retire(self)
         for made in list(self.made.values()):
             reference = made()
             if reference is not None:
                 reference._nearcall_forget()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        count = 0
-        while self._receipts:
-            try:
-                self._receipts.pop()
-            except IndexError:
-                break
-            count += 1
-        if count:
-            self._release(self.number, count)
-
-    def __del__(self) -> None:
-        self._let_go()
+        self._receipts.let_go()
 
     def as_a(self, cls: type, *, for_loop: bool) -> object:
         """See :class:`~nearcall.codec.references.Received`."""
