@@ -105,7 +105,7 @@ def test_a_number_of_calls_ends_a_cell() -> None:
 @pytest.mark.parametrize("name", STYLES)
 @pytest.mark.parametrize("arrivals", ["poisson", "fixed"])
 def test_open(name: str, arrivals: str) -> None:
-    launch = _measure(name, ECHO, _mode("open", rate=300, arrivals=arrivals, seconds=0.3))
+    launch = _measure(name, ECHO, _mode("open", rate=300, arrivals=arrivals, seconds=0.9))
     _sound(launch)
     assert launch.response is not None
     assert launch.service is not None

@@ -14,6 +14,7 @@ import pytest
 
 import nearcall
 from nearcall.plugin import AsyncPluginHost, PluginHost
+from nearcall.plugin.supervised import Supervised
 
 from ..survival.observing import eventually
 from .plugin_hosts import Events, SpokenWords, make_host, options, write_plugin
@@ -196,3 +197,31 @@ def test_what_the_sandbox_refuses_leads_to_the_manifest(tmp_path: Path, speech: 
             assert host.extension(spoken_text)("hi") == "hi"
             text = told.wait_for("one", "error").text
         assert text.endswith("in plugin.toml: files, network, programs") == (sandbox == "best")
+
+
+def test_who_starts_a_plugin_again_when_told_that_it_failed(
+    tmp_path: Path, speech: SpokenWords, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``start`` waits for its own start, and does not take the end of the one before for it, however late the host's
+    thread goes on that has told of the failure.
+    """
+    write_plugin(tmp_path, "one", DIES)
+    say = Supervised._say
+    late: list[str] = []
+
+    def say_and_be_late(plugin: Supervised, kind: str, text: str, last: tuple[str, ...] = ()) -> None:
+        say(plugin, kind, text, last)
+        if kind == "failed" and not late:
+            late.append(kind)
+            eventually(lambda: plugin.state == "starting", "it is not started again")
+
+    monkeypatch.setattr(Supervised, "_say", say_and_be_late)
+    with make_host(tmp_path, speech, events, restarts=0) as host:
+        one = host.plugins["one"]
+        one.start()
+        with pytest.raises(nearcall.Unavailable, match=ENDED):
+            one.service(Synth).pid()
+        events.wait_for("one", "failed")
+        one.start()
+        assert one.state == "running"
+    assert late

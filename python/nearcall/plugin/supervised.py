@@ -199,7 +199,7 @@ class Supervised:
             self._watch.later(load.EVERY, lambda: self._look_at(run, found))
         if run.storage is not None:
             self._weigh_later(run, run.storage)
-        self.settled.set()
+        self._settle()
 
     # Watching. All of this runs in the watching thread.
 
@@ -308,7 +308,7 @@ class Supervised:
                 self.state = "waiting"
             self._say("restarting", f"is started again in {pause:g} s")
             self._watch.later(pause, self._again)
-            self.settled.set()
+            self._settle()
 
     def _again(self) -> None:
         with self._change:
@@ -326,7 +326,15 @@ class Supervised:
             self.state = "failed"
             self._wanted = False
         self._say("failed", why, last)
-        self.settled.set()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Lets those go on who wait for the outcome of a start, unless somebody who was told of it has begun another
+        one.
+        """
+        with self._change:
+            if self.state != "starting":
+                self.settled.set()
 
     def _stopped(self) -> None:
         self.state = "stopped"
