@@ -7,7 +7,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 import pytest
@@ -437,14 +437,20 @@ class FakeCatalogue:
         return str(references.url)
 
 
-def test_release() -> None:
+def receiving(references: Any, number: int) -> Callable[[], Any]:
+    """Receives the other side's object of that number over one connection, as often as it is called."""
     from nearcall.references.passage import ConnectionPassage
 
-    references: Any = FakeReferences()
     catalogue: Any = FakeCatalogue()
     passage = ConnectionPassage(catalogue)
-    data = memoryview(b"\x00" + (9).to_bytes(8, "little"))
-    seat: Any = passage.take(references, data).as_a(Seat, for_loop=False)
+    data = memoryview(b"\x00" + number.to_bytes(8, "little"))
+    return lambda: passage.take(references, data).as_a(Seat, for_loop=False)
+
+
+def test_release() -> None:
+    references = FakeReferences()
+    receive = receiving(references, 9)
+    seat = receive()
     seat.say("x")
     nearcall.release(seat)
     nearcall.release(seat)
@@ -452,7 +458,7 @@ def test_release() -> None:
     assert repr(seat) == "<released reference to a Seat at test:>"
     with pytest.raises(nearcall.FailedPrecondition, match=r"Seat.say\(\): the reference was released"):
         seat.say("x")
-    again: Any = passage.take(references, data).as_a(Seat, for_loop=False)
+    again = receive()
     assert again is not seat
     again.say("x")
     nearcall.release(Ear())  # one's own that came back
@@ -514,17 +520,9 @@ class Meeting(FakeReferences):
 @pytest.mark.parametrize("explicitly", [False, True])
 def test_a_reference_that_comes_while_an_earlier_one_is_let_go_of(explicitly: bool) -> None:
     """It is another one: it may be called, and is let go of by itself."""
-    from nearcall.references.passage import ConnectionPassage
-
     references = Meeting()
-    catalogue: Any = FakeCatalogue()
-    passage = ConnectionPassage(catalogue)
-    data = memoryview(b"\x00" + (7).to_bytes(8, "little"))
+    receive = receiving(references, 7)
     met: list[Any] = []
-
-    def receive() -> Any:
-        return passage.take(cast(Any, references), data).as_a(Seat, for_loop=False)
-
     references.meet = lambda: met.append(receive())
     seat = receive()
     if explicitly:
@@ -539,8 +537,6 @@ def test_a_reference_that_comes_while_an_earlier_one_is_let_go_of(explicitly: bo
 
 
 def test_threads_that_receive_one_object_and_let_go_of_it() -> None:
-    from nearcall.references.passage import ConnectionPassage
-
     class Counting(FakeReferences):
         """Counts how often the object is held, as its owner does."""
 
@@ -554,16 +550,14 @@ def test_threads_that_receive_one_object_and_let_go_of_it() -> None:
                 self.held -= count
 
     references = Counting()
-    catalogue: Any = FakeCatalogue()
-    passage = ConnectionPassage(catalogue)
-    data = memoryview(b"\x00" + (7).to_bytes(8, "little"))
+    receive = receiving(references, 7)
     problems: list[int] = []
 
-    def receive() -> None:
-        for turn in range(2_000):
+    def receive_often() -> None:
+        for turn in range(10_000):
             with references.lock:
                 references.held += 1
-            seat = passage.take(cast(Any, references), data).as_a(Seat, for_loop=False)
+            seat = receive()
             if references.held < 1:
                 problems.append(turn)
             del seat
@@ -571,7 +565,7 @@ def test_threads_that_receive_one_object_and_let_go_of_it() -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=receive) for _ in range(3)]
+        threads = [threading.Thread(target=receive_often) for _ in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
