@@ -31,7 +31,7 @@ from .lateness import Lateness
 from .server import MAX_MEMORY
 from .services import TOKEN
 
-BUDGET = 2 * MAX_MEMORY + (96 << 20)
+BUDGET = 2 * MAX_MEMORY + (64 << 20)
 """Bytes by which the server may grow: what peers can make it keep, the copies that handlers get, and what the
 allocator does not give back."""
 LOG = 4 << 20
