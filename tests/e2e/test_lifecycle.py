@@ -44,6 +44,8 @@ def in_threads(*calls: Any) -> tuple[list[threading.Thread], list[Any]]:
 def test_start_and_stop(new_url: str) -> None:
     server = nearcall.Server(Basics(), new_url)
     assert server.urls == []
+    with pytest.raises(RuntimeError, match="not started"):
+        server.wait(0)
     assert server.start() is server
     with pytest.raises(RuntimeError, match="running"):
         server.start()

@@ -470,7 +470,11 @@ class Server:
         """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Returns whether the server has ended.
 
         A server at ``fd://`` or ``stdio:`` only ends as well when its client is gone, because no other can come.
+
+        Raises RuntimeError if it was not started: then it serves nobody, and the wait would have no end.
         """
+        if self._state == "new":
+            raise RuntimeError("this server was not started: call start() first, or write 'with server:'")
         return _core.rest(self._over.wait, timeout)
 
     def __enter__(self) -> Server:
