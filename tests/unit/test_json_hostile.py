@@ -287,6 +287,7 @@ def _loop() -> Any:
         (lambda: Node(a=2**31), "a: an int that is not within -2147483648 to 2147483647"),
         (lambda: Node(text="\ud800"), "text: a str holds a lone surrogate"),
         (lambda: Node(anything={"x": [2**60 + 1]}), r"anything\['x'\]\[0\]: an int that no double equals"),
+        (lambda: Node(anything={"x": [-(2**63)]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
         (lambda: Node(anything=[float("nan")]), r"anything\[0\]: NaN is no number in JSON"),
         (lambda: Node(anything={1: 2}), "anything: a dict where Any is declared has keys of type str"),
         (lambda: Node(table={"a": 1}), r"table\['a'\]: expected int, got str"),  # type: ignore[dict-item]

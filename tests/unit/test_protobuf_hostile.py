@@ -192,6 +192,7 @@ class Sub(Node):
         (lambda: Node(a=True), "a: expected int, got bool"),
         (lambda: Node(anything=(1,)), "anything: tuple has no counterpart in JSON"),
         (lambda: Node(anything={"x": [2**60 + 1]}), r"anything\['x'\]\[0\]: an int that no double equals"),
+        (lambda: Node(anything={"x": [-(2**63)]}), r"anything\['x'\]\[0\]: an int of more than 53 bits"),
         (lambda: Node(table={"a": 1}), r"table\['a'\]: expected int, got str"),  # type: ignore[dict-item]
         (lambda: Node(kids=None), "kids: expected list, got None"),  # type: ignore[arg-type]
         (Sub, "expected Node, got"),

@@ -10,6 +10,9 @@ use super::output::{BOOL, LIST, NULL, NUMBER, Output, STRUCT, TEXT};
 use super::strings::{text, type_name, utf8};
 use super::trouble::{Result, Trouble, raised};
 
+/// Up to here every integer has its own double.
+const MOST_WHOLE: f64 = 9_007_199_254_740_992.0;
+
 /// Writes a Python value into a `Value` that the caller has begun.
 pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize) -> Result<()> {
     deeper(depth)?;
@@ -20,7 +23,12 @@ pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize
     } else if let Ok(text) = value.cast_exact::<PyString>() {
         out.any_text(utf8(text)?);
     } else if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
-        out.any_number(double(value)?)?;
+        let number = double(value)?;
+        // Only up to there a whole number arrives as an int.
+        if number.abs() > MOST_WHOLE && !value.is_exact_instance_of::<PyFloat>() {
+            return Err(Trouble::misfit("an int of more than 53 bits where Any is declared: send it as str"));
+        }
+        out.any_number(number)?;
     } else if let Ok(list) = value.cast_exact::<PyList>() {
         let whole = out.open_any_list();
         for (index, item) in list.iter().enumerate() {
@@ -154,9 +162,9 @@ fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
 }
 
 pub(super) fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
-    // Up to here every integer has its own double.
-    let whole = value.trunc() == value && value.abs() <= 9_007_199_254_740_992.0;
-    if whole {
+    let is_whole = value.trunc() == value && value.abs() <= MOST_WHOLE;
+    // There is no int for the zero below zero.
+    if is_whole && !(value == 0.0 && value.is_sign_negative()) {
         return PyInt::new(py, value as i64).into_any();
     }
     PyFloat::new(py, value).into_any()

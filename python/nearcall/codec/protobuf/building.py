@@ -146,7 +146,8 @@ class Builder:
             found.absent = ("value", declared.fallback)
         elif element.kind == "any":
             found.absent = ("value", None)
-        elif element.is_message or element.from_ is not None:
+        elif element.is_message or (element.from_ is not None and element.kind != "bytes"):
+            # No text is no UUID, but no bytes are an empty buffer.
             found.absent = REQUIRED
         if options.implicit and element.kind == "any" and declared.default is None:
             found.left_out = [None]
