@@ -114,6 +114,7 @@ def test_arrays_go_through_google() -> None:
         (memoryview, memoryview(b"")),
         (tuple[bytearray, memoryview], (bytearray(), memoryview(b""))),
         (Any, 2**53),
+        (Any, -0.0),
         (tuple[()], ()),
         (list[None], [None, None]),
         (datetime.time, datetime.time(1, 2, 3, 4)),

@@ -471,7 +471,8 @@ class Server:
 
         A server at ``fd://`` or ``stdio:`` only ends as well when its client is gone, because no other can come.
 
-        Raises RuntimeError if it was not started: then it serves nobody, and the wait would have no end.
+        Raises:
+            RuntimeError: it was not started, so it serves nobody, and the wait would have no end.
         """
         if self._state == "new":
             raise RuntimeError("this server was not started: call start() first, or write 'with server:'")

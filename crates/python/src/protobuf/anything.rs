@@ -1,17 +1,14 @@
 //! `google.protobuf.Value`: what JSON can say, where the type says `Any`.
 
 use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire};
-use nearcall_core::sizes;
+use nearcall_core::{json, sizes};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
-use super::making::{Budget, Parts};
+use super::making::{Budget, Parts, int};
 use super::output::{BOOL, LIST, NULL, NUMBER, Output, STRUCT, TEXT};
 use super::strings::{text, type_name, utf8};
 use super::trouble::{Result, Trouble, raised};
-
-/// Up to here every integer has its own double.
-const MOST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// Writes a Python value into a `Value` that the caller has begun.
 pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize) -> Result<()> {
@@ -22,10 +19,12 @@ pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize
         out.any_bool(value.is_true());
     } else if let Ok(text) = value.cast_exact::<PyString>() {
         out.any_text(utf8(text)?);
-    } else if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
+    } else if value.is_exact_instance_of::<PyFloat>() {
+        out.any_number(double(value)?)?;
+    } else if value.is_exact_instance_of::<PyInt>() {
         let number = double(value)?;
-        // Only up to there a whole number arrives as an int.
-        if number.abs() > MOST_WHOLE && !value.is_exact_instance_of::<PyFloat>() {
+        // It would arrive as a float.
+        if json::whole(number).is_none() {
             return Err(Trouble::misfit("an int of more than 53 bits where Any is declared: send it as str"));
         }
         out.any_number(number)?;
@@ -162,12 +161,11 @@ fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
 }
 
 pub(super) fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
-    let is_whole = value.trunc() == value && value.abs() <= MOST_WHOLE;
-    // There is no int for the zero below zero.
-    if is_whole && !(value == 0.0 && value.is_sign_negative()) {
-        return PyInt::new(py, value as i64).into_any();
+    match json::whole(value) {
+        // There is no int for the zero below zero.
+        Some(number) if number != 0 || value.is_sign_positive() => int(py, number.into()),
+        _ => PyFloat::new(py, value).into_any(),
     }
-    PyFloat::new(py, value).into_any()
 }
 
 pub(super) fn deeper(depth: usize) -> Result<()> {
