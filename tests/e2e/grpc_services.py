@@ -15,7 +15,7 @@ from nearcall.server.entries import PathEntry
 
 STREAMS_IN = {"total", "total_in_loop", "slow_total", "both", "both_in_loop"}
 """Methods whose client sends a stream."""
-STREAMS_OUT = {"count", "count_in_loop", "blocks", "fail_after", "both", "both_in_loop"}
+STREAMS_OUT = {"count", "count_in_loop", "blocks", "long_in_loop", "fail_after", "both", "both_in_loop"}
 """Methods whose server does."""
 NO_SIDE_EFFECTS = {"echo", "left"}
 """Methods that may be called by GET."""
@@ -107,6 +107,11 @@ class Raw:
                 yield bytes([number % 256]) * (64 << 10)
         finally:
             self._log.append("closed")
+
+    async def long_in_loop(self, data: bytes) -> AsyncIterator[bytes]:
+        """Items of so many bytes, until nobody wants them."""
+        while True:
+            yield bytes(int(data))
 
     async def count_in_loop(self, data: bytes) -> AsyncIterator[bytes]:
         for number in range(int(data)):

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 import nearcall
+from nearcall.introspection import Introspection
 
 from .h2_raw import DATA, PREFACE, RawClient, data, headers, message, request, settings, window
 from .process import ServerProcess
+from .test_introspection import until
 
 BLOCK = 64 << 10
 MUCH = 1 << 30
+LITTLE = {"max_memory": 4 << 20, "max_message_size": 1 << 20}
 
 
-@pytest.fixture(params=[{}, {"max_memory": 4 << 20, "max_message_size": 1 << 20}], ids=["much memory", "little memory"])
+@pytest.fixture(params=[{}, LITTLE], ids=["much memory", "little memory"])
 def client(request: pytest.FixtureRequest) -> Iterator[RawClient]:
     """Its streams have windows of 64 KiB, and the connection one that is never the bound."""
     with ServerProcess("grpc://127.0.0.1:0", services="tests.e2e.grpc_services:raw", **request.param) as server:
@@ -93,6 +98,38 @@ def test_a_large_grant_is_used_whole(client: RawClient) -> None:
         wait_for(client, stream, 65_535 + (5 << 20))
         client.send(window(2 << 20, stream))
         assert client.status(stream) == 0
+
+
+def long_items(client: RawClient, stream: int, length: int) -> None:
+    asked = message(str(length).encode())
+    client.send(headers(request(b"/test.Raw/long_in_loop"), stream), data(asked, stream, ends=True))
+
+
+def test_a_stream_goes_on_when_other_connections_free_the_memory(runtime_dir: Path) -> None:
+    """Its client has nothing to say meanwhile: nothing of that stream has come that it could acknowledge."""
+    urls = ("grpc://127.0.0.1:0", f"unix://{runtime_dir}/windows.unix")
+    limits = LITTLE | {"max_message_size": 3 << 20}  # with one megabyte more, a connection's part of the memory
+    with ServerProcess(*urls, services="tests.e2e.grpc_services:raw", **limits) as server, contextlib.ExitStack() as stack:
+        host, _, port = server.url.removeprefix("grpc://").rpartition(":")
+        watcher = stack.enter_context(nearcall.connect(server.urls[1], Introspection))
+        others = stack.enter_context(contextlib.ExitStack())
+        for _ in range(2):
+            other = others.enter_context(RawClient((host, int(port))))
+            blocks(other, 1, 100)
+            blocks(other, 3, 100)
+        client = stack.enter_context(RawClient((host, int(port))))
+        client.send(window(MUCH))
+        blocks(client, 1, 100)
+        until(lambda: watcher.read().memory > LITTLE["max_memory"])
+        # The first begins as little is kept for this client, and of the others' rests one may wait beyond that.
+        for stream in (3, 5, 7):
+            long_items(client, stream, 1_300_000)
+        for stream in (3, 5):
+            wait_for(client, stream, 65_535)
+        assert client.call("/test.Raw/echo_in_loop", b"", 9) == 0
+        assert client.bytes_of.get(7, 0) == 0
+        others.close()
+        wait_for(client, 7, 65_535)
 
 
 @nearcall.service

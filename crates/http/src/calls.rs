@@ -98,6 +98,11 @@ pub trait Calls: Connection {
     }
 
     /// Nothing is held up in HTTP/1.1.
+    fn holds_up(&self) -> bool {
+        false
+    }
+
+    /// The same.
     fn let_go(&mut self, _spare: Option<usize>) -> bool {
         false
     }
@@ -159,7 +164,10 @@ impl Connection for Session {
 impl Calls for Session {
     const IS_HTTP2: bool = true;
 
-    delegate!(Session: fn longest_unfinished(&self) -> Option<(StreamId, usize)>;);
+    delegate!(Session:
+        fn longest_unfinished(&self) -> Option<(StreamId, usize)>;
+        fn holds_up(&self) -> bool;
+    );
     delegate!(mut Session:
         fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken>;
         fn read_as(&mut self, id: StreamId, reads: Reads);

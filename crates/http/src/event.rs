@@ -88,6 +88,11 @@ pub enum Event<'a> {
         /// The stream.
         stream: StreamId,
     },
+    /// Server: a message may be sent that was held up because as much was kept as may be.
+    MayGoOn {
+        /// The stream.
+        stream: StreamId,
+    },
     /// Client: streams can be begun again, after [`SendError::TooManyStreams`].
     StreamsFree,
     /// The peer is about to end the connection. At a client, streams above `last` are [reset](Event::Reset), one event each.

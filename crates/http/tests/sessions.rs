@@ -34,6 +34,7 @@ fn events(session: &mut Session) -> Vec<Seen> {
             Event::Refused { stream, code, why } => Seen::Refused(stream, code, why.into_owned()),
             Event::Reset { stream, code, unprocessed } => Seen::Reset(stream, code, unprocessed),
             Event::Room { stream } => Seen::Room(stream),
+            Event::MayGoOn { stream } => panic!("nothing is held up of {stream}"),
             Event::StreamsFree => Seen::StreamsFree,
             Event::GoAway { last, code, why } => Seen::GoAway(last, code, why),
             Event::Pong(token) => Seen::Pong(token),
@@ -363,7 +364,7 @@ fn a_stream_whose_peer_reads_goes_on_beyond_what_may_be_kept_and_others_wait() {
         server.let_go(Some(SPARE));
         let mut told = Vec::new();
         while let Some(event) = server.next_event().unwrap() {
-            told.extend(if let Event::Room { stream } = event { Some(stream) } else { None });
+            told.extend(if let Event::MayGoOn { stream } = event { Some(stream) } else { None });
         }
         told
     };

@@ -48,7 +48,7 @@ pub use dial::{Dial, connect, servers};
 pub use errors::{ConnectError, LinkError};
 pub use handshake::{Connected, Handshake};
 pub use incoming::{FREE, INLINE, Incoming, Payload};
-pub use link::{Flushed, LONGEST_SLEEP, Link, Room, Sent};
+pub use link::{Flushed, HeldUp, LONGEST_SLEEP, Link, Room, Sent};
 pub use listen::Listener;
 pub use memory::{Buffer, BufferPool, Lease};
 pub use nearcall_http::{Codec, Encoding, Origins};

@@ -62,6 +62,11 @@ pub trait Link: Send + Sync + Debug {
         false
     }
 
+    /// For when memory is freed: what has become of the calls that are [held up](Link::is_held_up).
+    fn held_up(&self) -> HeldUp {
+        HeldUp::Nothing
+    }
+
     /// Drops the bytes that wait to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
     /// [queued](Link::queued).
     fn stop_sending(&self);
@@ -209,6 +214,17 @@ pub enum Room<'a> {
     /// The function is called again and again: it waits for room ([`Link::wait_room`]) or makes some. If it fails,
     /// nothing of the frame was sent, and `send` returns its error; the rest of a frame that has begun is kept.
     Wait(&'a mut dyn FnMut() -> Result<(), LinkError>),
+}
+
+/// What [`Link::held_up`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldUp {
+    /// No call waits.
+    Nothing,
+    /// Calls may wait, and there is no room for more than their windows have.
+    Still,
+    /// Calls wait, and there is room for all of them: whoever receives now gets a frame of credit for each.
+    MayGoOn,
 }
 
 /// What a flush has left to send.

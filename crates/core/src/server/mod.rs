@@ -4,8 +4,9 @@
 //!
 //! - `shared`: what all parts of a server share: its limits, its counts, whether it stops. With it `crew`, how many
 //!   workers do what; `statistics`, what the server measures of calls; `early_ends`, calls for which nobody waits any
-//!   more; `kept_back`, connections whose items go out in a moment; `session`, the value and the hooks of a client;
-//!   `leadership`, which thread receives, and which takes over from it;
+//!   more; `kept_back`, connections whose items go out in a moment; `held_up`, connections with calls that wait for
+//!   memory; `session`, the value and the hooks of a client; `leadership`, which thread receives, and which takes over
+//!   from it;
 //! - `connection`: the connection to one client, as its calls see it: how frames reach the client;
 //! - `call`: one call: its streams, and what its handler can learn of it;
 //! - `inbound`, `request`: the frames from one client, and the calls made of them;
@@ -22,6 +23,7 @@ mod crew;
 mod directory;
 mod early_ends;
 mod event_loop;
+mod held_up;
 mod inbound;
 mod kept_back;
 mod leadership;

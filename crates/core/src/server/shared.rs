@@ -12,6 +12,7 @@ use nearcall_transport::Budget;
 
 use crate::exports::Releases;
 use crate::server::crew::Crew;
+use crate::server::held_up::HeldUp;
 use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
@@ -50,6 +51,7 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) statistics: Statistics,
     pub(in crate::server) budget: Arc<Budget>,
     pub(in crate::server) kept_back: KeptBack,
+    pub(in crate::server) held_up: HeldUp,
     /// Tokens of connections over shared memory on which a thread has sent what others had queued. Only that thread knows that
     /// there may be room again.
     room_made: Mutex<Vec<u64>>,
@@ -105,6 +107,7 @@ impl Shared {
             statistics,
             budget,
             kept_back,
+            held_up: HeldUp::default(),
             session_events,
         })
     }

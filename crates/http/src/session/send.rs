@@ -409,7 +409,8 @@ impl Session {
 
     /// For an owner that keeps as much as it may: whether the next message of a stream, of `len` bytes, may be sent all the
     /// same. So it may if nothing of the stream waits, and what the peer has no window for is no more than `spare`, with
-    /// all that was let in so; or nothing else was. If not, [`Room`](crate::Event::Room) tells when it may.
+    /// all that was let in so; or nothing else was. If not, [`MayGoOn`](crate::Event::MayGoOn)
+    /// tells when it may.
     pub fn may_go_beyond(&mut self, id: StreamId, len: usize, spare: usize) -> bool {
         let may = self.fits_beyond(id, len, spare);
         if !may && !self.held_up.iter().any(|&(other, _)| other == id) {
@@ -428,6 +429,12 @@ impl Session {
         fits
     }
 
+    /// Whether streams wait that [`may_go_beyond`](Self::may_go_beyond) has refused.
+    #[must_use]
+    pub fn holds_up(&self) -> bool {
+        !self.held_up.is_empty()
+    }
+
     /// Tells of the streams that were held up and may go on; whether there are any. `spare` is as in
     /// [`may_go_beyond`](Self::may_go_beyond), and `None` if there is room for all.
     pub fn let_go(&mut self, spare: Option<usize>) -> bool {
@@ -436,7 +443,7 @@ impl Session {
         held_up.retain(|&(id, len)| {
             let stays = spare.is_some_and(|spare| !self.fits_beyond(id, len, spare));
             if !stays {
-                self.notices.push_back(super::Notice::Room(id));
+                self.notices.push_back(super::Notice::MayGoOn(id));
             }
             stays
         });

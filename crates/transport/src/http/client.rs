@@ -355,7 +355,7 @@ impl<S: Requests + 'static> Role for Client<S> {
             }
             // A thread that waits for free streams tries again whenever something comes.
             Event::StreamsFree => self.begin_waiting(session, frames),
-            Event::Request { .. } => {}
+            Event::Request { .. } | Event::MayGoOn { .. } => {}
         }
         Ok(true)
     }

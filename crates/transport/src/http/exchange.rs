@@ -139,6 +139,11 @@ impl<W: Wire> Exchange<W> {
         self.is_over.load(Ordering::Relaxed)
     }
 
+    /// Whether no more is kept for the peer, and of it, than may be. Without the lock, and no hint.
+    pub(super) fn has_room(&self) -> bool {
+        self.account.spare().is_none()
+    }
+
     /// Calls that the peer has given up and somebody still works for. A hint, too.
     pub(super) fn given_up(&self) -> usize {
         // Relaxed: a call that is given up later is looked at by whoever takes that in.

@@ -19,7 +19,7 @@ use super::role::Role;
 use crate::budget::Account;
 use crate::errors::LinkError;
 use crate::incoming::Incoming;
-use crate::link::{Flushed, Link, ROOM_LOOK, Room, Sent};
+use crate::link::{Flushed, HeldUp, Link, ROOM_LOOK, Room, Sent};
 use crate::options::Options;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
@@ -180,6 +180,14 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
             let State { session, role, .. } = &mut *self.state.lock();
             role.is_held_up(session, call, len)
         }
+    }
+
+    fn held_up(&self) -> HeldUp {
+        if !self.exchange.has_room() {
+            return HeldUp::Still;
+        }
+        let State { session, role, .. } = &*self.state.lock();
+        if role.holds_up(session) { HeldUp::MayGoOn } else { HeldUp::Nothing }
     }
 
     fn stop_sending(&self) {

@@ -42,6 +42,11 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         false
     }
 
+    /// Whether calls wait because of [`is_held_up`](Self::is_held_up).
+    fn holds_up(&self, _session: &Self::Session) -> bool {
+        false
+    }
+
     /// Keeps a call for which [`put`](Self::put) found no room, until there is some.
     ///
     /// # Errors

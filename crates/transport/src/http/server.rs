@@ -342,10 +342,16 @@ impl<S: Calls> Role for Server<S> {
                     frames.push_back(credit(stream, call.outflow.room()));
                 }
             }
+            // The stream has its credit: it was refused for the memory.
+            Event::MayGoOn { stream } if self.calls.contains_key(&stream) => frames.push_back(credit(stream, 0)),
             Event::Data { stream, cost, .. } => session.release(stream, cost),
             Event::Pong(GOODBYE) => self.part(session),
             // A client that sends GOAWAY ends its calls itself, and then the connection.
-            Event::GoAway { .. } | Event::Pong(_) | Event::Response { .. } | Event::StreamsFree => {}
+            Event::GoAway { .. }
+            | Event::Pong(_)
+            | Event::Response { .. }
+            | Event::StreamsFree
+            | Event::MayGoOn { .. } => {}
         }
         Ok(true)
     }
@@ -406,6 +412,10 @@ impl<S: Calls> Role for Server<S> {
 
     fn is_held_up(&self, session: &mut S, call: u32, len: usize) -> bool {
         self.account.spare().is_some_and(|spare| !session.may_go_beyond(call, len, spare))
+    }
+
+    fn holds_up(&self, session: &S) -> bool {
+        session.holds_up()
     }
 
     fn has_parted(&mut self, session: &mut S, waits: bool) -> bool {

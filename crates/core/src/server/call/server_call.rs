@@ -60,8 +60,8 @@ struct State {
     over: bool,
     /// What the handler may still send, bytes.
     credit: i64,
-    /// The length of the item that was last refused.
-    refused: usize,
+    /// The length of the item that was last tried.
+    tried: usize,
     /// When the handler has sent its last item, nanoseconds on the monotonic clock; 0 if it has asked for one since.
     last_sent_ns: u64,
     /// What the client may still send, bytes: it may begin an item as long as anything is left.
@@ -131,7 +131,7 @@ impl ServerCall {
             cancelled: false,
             over: false,
             credit: WINDOW,
-            refused: 0,
+            tried: 0,
             last_sent_ns: 0,
             allowance: WINDOW,
             taken: Taken::default(),
@@ -328,15 +328,13 @@ impl ServerCall {
     /// # Errors
     /// As [`Request::reply`](crate::server::Request::reply).
     pub fn try_send_item(&self, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
-        // The link's lock is not waited for with this one held.
-        let has_room = self.connection.takes_item_or_tells(self.id, item.len());
         let is_one_of_many = {
             let mut state = self.state.lock();
             if state.cancelled || state.over {
                 return Ok(ItemOutcome::Cancelled);
             }
-            if state.credit <= 0 || !has_room {
-                state.refused = item.len();
+            state.tried = item.len();
+            if state.credit <= 0 {
                 drop(state);
                 self.connection.release_own();
                 return Ok(ItemOutcome::NoCredit);
@@ -345,6 +343,13 @@ impl ServerCall {
             // Shared memory has no system call that could be saved.
             !self.connection.link.is_memory() && state.follows_quickly()
         };
+        // The link's lock is not waited for with the call's held. Asked last: a stream without credit could not use the room
+        // that it is told of.
+        if !self.connection.takes_item_or_tells(self.id, item.len()) {
+            self.state.lock().credit += cost(item.len());
+            self.connection.release_own();
+            return Ok(ItemOutcome::NoCredit);
+        }
         let sent = if is_one_of_many {
             self.connection.send_together(self.id, item)
         } else {
@@ -367,7 +372,7 @@ impl ServerCall {
     pub(in crate::server) fn may_send(&self) -> bool {
         let (ends, has_credit, len) = {
             let state = self.state.lock();
-            (state.cancelled || state.over, state.credit > 0, state.refused)
+            (state.cancelled || state.over, state.credit > 0, state.tried)
         };
         ends || (has_credit && self.connection.takes_item_or_tells(self.id, len))
     }

@@ -365,7 +365,14 @@ impl ServerConnection {
 
     /// Whether the next item of a call, of `len` bytes, may be sent. If not, the call is told when the client has read.
     pub(in crate::server) fn takes_item_or_tells(&self, call: u32, len: usize) -> bool {
-        self.has_room_or_tells() && !self.link.is_held_up(call, len)
+        if !self.has_room_or_tells() {
+            return false;
+        }
+        let held_up = self.link.is_held_up(call, len);
+        if held_up {
+            self.shared.held_up.add(self.token(), || self.shared.wake_reactor());
+        }
+        !held_up
     }
 
     /// Like `has_room`; if there is none, the calls under way are told when the client has read.

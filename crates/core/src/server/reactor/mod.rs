@@ -16,7 +16,7 @@ use std::time::Duration;
 use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Body, Link, LinkError, Listener, Options, Outgoing};
+use nearcall_transport::{Body, HeldUp, Link, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::{Kind, Welcome};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -469,8 +469,27 @@ impl Reactor {
                 self.list(Arc::clone(client));
             }
         }
+        self.let_go(&shared);
         if shared.is_stopping() {
             self.say_goodbye();
+        }
+    }
+
+    /// Reads from the clients whose calls were held up and may go on. For the others, memory that is freed wakes this thread
+    /// once more.
+    fn let_go(&mut self, shared: &Shared) {
+        let are_left = shared.held_up.retain(|token| {
+            let Some(client) = self.connections.get(token).cloned() else { return false };
+            let held_up = client.connection.link.held_up();
+            if held_up == HeldUp::MayGoOn && !client.listed.swap(true, Ordering::Relaxed) {
+                self.list(client);
+            }
+            // Memory may be full again before it is read from.
+            held_up != HeldUp::Nothing
+        });
+        if are_left && shared.budget.await_room() {
+            // Memory may have been freed after the look and before the mark was set.
+            shared.wake_reactor();
         }
     }
 
