@@ -2,6 +2,7 @@
 use nearcall_http::Options;
 
 pub(crate) const OPTIONS: Options = Options {
+    limit: nearcall_http::LimitName { whose: "the", advice: "" },
     max_message: 3000,
     max_concurrent_streams: 1,
     stream_window: 65_535,

@@ -2,6 +2,7 @@
 use nearcall_http::{Call, Code, Ending, Event, Options, Outcome, Session};
 
 const OPTIONS: Options = Options {
+    limit: nearcall_http::LimitName { whose: "the", advice: "" },
     max_message: 3000,
     max_concurrent_streams: 5,
     stream_window: 65_535,

@@ -66,7 +66,7 @@ pub use event::{Call, Ending, Event, Head, Outcome, RequestHead, SendError, Sent
 pub use fields::{Request, Response};
 pub use grpc::{BadMetadata, BadTimeout, Encoding, Encodings, code_of_http};
 pub use h1::{Http1, Http1Client, refusal_of_http1};
-pub use options::Options;
+pub use options::{LimitName, Options};
 pub use reading::Reads;
 pub use session::{Filled, Out, Session, refusal};
 pub use web::{Answer, Asked, Asks, Caller, Codec, Opened, Origins, Protocol, Reply, Shape};

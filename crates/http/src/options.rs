@@ -9,6 +9,8 @@ use crate::grpc::Encoding;
 pub struct Options {
     /// The longest message that this side accepts, in bytes, before and after decompression.
     pub max_message: usize,
+    /// Whose limit that is, and what to do about it: for the refusal of a longer message.
+    pub limit: LimitName,
     /// Streams that the peer may have open at a time. Streams that it has reset count until
     /// [`forget`](crate::Session::forget).
     pub max_concurrent_streams: u32,
@@ -32,10 +34,20 @@ pub struct Options {
     pub useless_per_second: u32,
 }
 
+/// The words of "the message has 3 bytes, the server's limit is 2; raise it there" that depend on the side.
+#[derive(Debug, Clone, Copy)]
+pub struct LimitName {
+    /// `the server's`.
+    pub whose: &'static str,
+    /// `; raise it there`.
+    pub advice: &'static str,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             max_message: 64 << 20,
+            limit: LimitName { whose: "the", advice: "" },
             max_concurrent_streams: 16_384,
             stream_window: 1 << 20,
             connection_window: 4 << 20,

@@ -6,6 +6,7 @@ use base64::Engine;
 use nearcall_wire::Failure;
 
 use crate::grpc::{Assembler, Decompressor, Encoding, Piece, TooLong};
+use crate::options::LimitName;
 
 /// How the bytes of a body are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,7 @@ pub(crate) struct Limits {
     pub(crate) message: usize,
     /// When it is decompressed.
     pub(crate) decompressed: usize,
+    pub(crate) name: LimitName,
 }
 
 /// The result of reading the next bytes of a body.
@@ -169,7 +171,7 @@ impl Reader {
                     refused => refused,
                 }
             }
-            Piece::TooLong(len) => too_long(len, limits.message),
+            Piece::TooLong(len) => too_long(format_args!("{len}"), limits),
             Piece::Malformed => refused(Failure::INTERNAL, "the flag before a message is none that is known"),
         }
     }
@@ -185,8 +187,7 @@ impl Reader {
         let bytes = &all[..all.len().min(self.most.saturating_sub(self.whole.len()))];
         let len = self.whole.len() + bytes.len();
         if len > limits.message {
-            let why = format!("the message has more than {} bytes, which are the limit", limits.message);
-            return Given::Refused(Failure::RESOURCE_EXHAUSTED, why.into());
+            return too_long(format_args!("at least {len}"), limits);
         }
         if last && self.whole.is_empty() && self.declared == Declared::Nothing && bytes.len() == all.len() {
             return Given::Here(bytes.len());
@@ -266,8 +267,10 @@ impl Reader {
     }
 }
 
-fn too_long(len: usize, limit: usize) -> Given {
-    Given::Refused(Failure::RESOURCE_EXHAUSTED, format!("the message has {len} bytes, the limit is {limit}").into())
+fn too_long(len: std::fmt::Arguments<'_>, Limits { message, name, .. }: Limits) -> Given {
+    let LimitName { whose, advice } = name;
+    let why = format!("the message has {len} bytes, {whose} limit is {message}{advice}");
+    Given::Refused(Failure::RESOURCE_EXHAUSTED, why.into())
 }
 
 /// Decompresses a message. The error is the status of its call.
@@ -297,7 +300,7 @@ fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { message: 300, decompressed: 300 };
+    const LIMITS: Limits = Limits { message: 300, decompressed: 300, name: LimitName { whose: "the", advice: "" } };
 
     /// Reads a body in parts of this size. The error is the code of the refusal.
     fn read(body: Body, bytes: &[u8], size: usize) -> Result<Vec<Vec<u8>>, u8> {

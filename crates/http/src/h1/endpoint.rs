@@ -173,7 +173,7 @@ impl<X> Endpoint<X> {
     }
 
     pub(super) fn limits(&self) -> Limits {
-        Limits { message: self.options.max_message, decompressed: self.most_decompressed }
+        Limits { message: self.options.max_message, decompressed: self.most_decompressed, name: self.options.limit }
     }
 
     /// Fails if the connection is broken.

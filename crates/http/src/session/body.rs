@@ -149,7 +149,7 @@ impl Session {
 
     /// The most that a message may have now.
     fn limits(&self) -> Limits {
-        Limits { message: self.options.max_message, decompressed: self.most_decompressed }
+        Limits { message: self.options.max_message, decompressed: self.most_decompressed, name: self.options.limit }
     }
 
     /// Sets how to read a body that is not gRPC's, of a request or a response. To be called before the next event.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nearcall_http::{Asks, Http1, Http1Client, Options as SessionOptions, Requests, Session};
+use nearcall_http::{Asks, Http1, Http1Client, LimitName, Options as SessionOptions, Requests, Session};
 use nearcall_wire::flow::WINDOW;
 
 use super::client::{Client, Origin};
@@ -37,12 +37,12 @@ pub(crate) fn serve<W: Wire + 'static>(
 ) -> Arc<dyn Link> {
     let account = options.account();
     if arrived.starts_with(PREFACE) || !is_open {
-        let mut session = Session::server(session_options(options));
+        let mut session = Session::server(session_options(options, SERVERS));
         session.feed(arrived);
         let server = Server::new(options, Arc::clone(&account), is_open);
         return Arc::new(HttpLink::new(wire, peer, session, server, account, options));
     }
-    let mut session = Http1::new(session_options(options), is_secure);
+    let mut session = Http1::new(session_options(options, SERVERS), is_secure);
     session.feed(arrived);
     let server = Server::new(options, Arc::clone(&account), true);
     Arc::new(HttpLink::new(wire, peer, session, server, account, options))
@@ -50,12 +50,12 @@ pub(crate) fn serve<W: Wire + 'static>(
 
 /// The state of a new connection to a server that speaks HTTP/2.
 pub(crate) fn client_session(options: &Options) -> Session {
-    Session::client(session_options(options))
+    Session::client(session_options(options, CLIENTS))
 }
 
 /// The state of a new connection to a server that speaks HTTP/1.1.
 pub(crate) fn http1_client_session(options: &Options) -> Http1Client {
-    Http1Client::new(session_options(options))
+    Http1Client::new(session_options(options, CLIENTS))
 }
 
 /// A connection to a server, for calls in the protocol that `asks` names. The session has the server's settings
@@ -76,9 +76,15 @@ pub(crate) fn call<W: Wire + 'static>(
     Ok(Arc::new(HttpLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
 
-fn session_options(options: &Options) -> SessionOptions {
+/// How the limit on messages is called. The client reads both.
+const SERVERS: LimitName = LimitName { whose: "the server's", advice: "; raise it there with max_message_size" };
+const CLIENTS: LimitName =
+    LimitName { whose: "this client's", advice: "; raise it with connect(..., max_message_size=...)" };
+
+fn session_options(options: &Options, limit: LimitName) -> SessionOptions {
     SessionOptions {
         max_message: usize::try_from(options.max_message).unwrap_or(usize::MAX),
+        limit,
         stream_window: WINDOW as u32,
         send_queue: WINDOW as usize / 4,
         encoding: options.compression,
