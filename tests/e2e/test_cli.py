@@ -356,6 +356,24 @@ def test_the_fields_of_the_only_argument_are_shown(key: str, capsys: pytest.Capt
         assert "write for example" not in call("put_two", "{}")[1]
 
 
+@nearcall.service
+class Ear:
+    def hear(self) -> int:
+        return 1
+
+
+@nearcall.service
+class Head:
+    def ears(self) -> dict[str, Ear]:
+        return {"left": Ear(), "right": Ear()}
+
+
+def test_an_object_that_a_method_returns_is_named(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with nearcall.Server(Head(), f"inproc://{key}") as server:
+        assert cli.main(["call", server.urls[0], "ears"]) == 0
+    assert capsys.readouterr() == ('{"left":{"reference":"Ear"},"right":{"reference":"Ear"}}\n', "")
+
+
 INTERRUPTED = """
 import os, signal, sys
 

@@ -155,7 +155,13 @@ def test_the_command_as_a_child(directory: Path) -> None:
             {"MAX_PENDING": "0"},
             "max_pending must be a whole number from 1, not 0 (set in NEARCALL_SERVE_MAX_PENDING)",
         ),
-        ((), {"LIFESPAN": "app:nothing"}, "module 'app' has no 'nothing'"),
+        ((), {"LIFESPAN": "app:nothing"}, "module 'app' has no 'nothing' (set in NEARCALL_SERVE_LIFESPAN)"),
+        (
+            ("--interceptor", "app:nothing"),
+            {"ON_CONNECT": "no.such:name"},
+            "there is no module 'no' here: check the name and the directory (set in NEARCALL_SERVE_ON_CONNECT); "
+            "module 'app' has no 'nothing' (as a flag: --interceptor)",
+        ),
         ((), {"LIFESPAN": "app:not_a_service"}, "lifespan must be a function that takes the server, not 5 (set in"),
         (("--interceptor", "app:stock"), {}, "interceptors must be a list of functions, and {} is none"),
         (("--max-pending", "0"), {}, "max_pending must be a whole number from 1, not 0 (as a flag: --max-pending)"),

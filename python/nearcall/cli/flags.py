@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import UsageError
-from .settings import FUNCTIONS, users
+from .settings import FUNCTIONS, Settings, users
 
 __all__ = ["add_client_options", "client_options", "server_functions", "server_options", "where_to_set"]
 
@@ -82,21 +82,38 @@ def server_options(values: Mapping[str, Any]) -> dict[str, Any]:
     return tls | {name: value for name, value in values.items() if name not in other and not name.startswith("tls_")}
 
 
-def server_functions(values: Mapping[str, Any], find: Callable[[str], object]) -> Callable[[], dict[str, Any]]:
+def server_functions(settings: Settings, find: Callable[[str], object]) -> Callable[[], dict[str, Any]]:
     """Makes the rest of the keywords. The process that serves calls this, so that it imports the functions itself.
 
     Args:
-        values: The settings.
-        find: Finds the object that ``MODULE:NAME`` stands for.
+        settings: The settings.
+        find: Finds the object that ``MODULE:NAME`` stands for; raises UsageError.
+
+    Returns:
+        A function that raises UsageError if functions cannot be found; the message names all of them, and where they
+        are set.
 
     Raises:
         UsageError: the file with tokens cannot be read.
     """
+    values, sources = settings
     tokens = _tokens(values["token_file"]) if "token_file" in values else []
 
     def make() -> dict[str, Any]:
-        made: dict[str, Any] = {name: find(values[name]) for name in FUNCTIONS if name in values}
-        interceptors = [find(target) for target in values.get("interceptors", ())]
+        mistakes: list[str] = []
+
+        def named(name: str, target: str) -> object:
+            try:
+                return find(target)
+            except UsageError as error:
+                where = f"set in {sources[name]}" if name in sources else f"as a flag: {_flag(name)}"
+                mistakes.append(f"{error} ({where})")
+                return None
+
+        made: dict[str, Any] = {name: named(name, values[name]) for name in FUNCTIONS if name in values}
+        interceptors = [named("interceptors", target) for target in values.get("interceptors", ())]
+        if mistakes:
+            raise UsageError("; ".join(mistakes))
         if tokens:
             from ..auth import token
 
@@ -160,6 +177,10 @@ def _tls(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"tls": TLS(**given)}
 
 
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
 def where_to_set(error: Exception, message: str, options: argparse.Namespace) -> str:
     """A hint for an error: where the wrong option was set, or which flags set the options that the message names. Empty
     if there is none.
@@ -173,5 +194,5 @@ def where_to_set(error: Exception, message: str, options: argparse.Namespace) ->
             return f" (set in {source})"
     else:
         names = [name for words, name in _FLAGS_IN_MESSAGES.items() if words in message]
-    flags = [_FLAGS.get(name, f"--{name.replace('_', '-')}") for name in names if hasattr(options, name)]
+    flags = [_flag(name) for name in names if hasattr(options, name)]
     return f" (as a flag: {', '.join(flags)})" if flags else ""

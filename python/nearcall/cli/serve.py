@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     if not urls:
         raise UsageError("where is it to be served? write a URL such as shm://name or tcp://127.0.0.1:7000")
     chosen = server_options(values)
-    functions = server_functions(values, find)
+    functions = server_functions(settings, find)
     workers = chosen.get("workers")
     crew = "" if workers is None else f" with {workers} worker{'' if workers == 1 else 's'}"
     # The log says it as well. With workers this line alone says that all of them are there.

@@ -1,7 +1,8 @@
 """Values on the command line: JSON in, JSON out, with forms for values that JSON lacks.
 
 Bytes are written as a string, which stands for its UTF-8 encoding, or as ``{"base64": "..."}``; arrays as nested
-lists; the keys of a dict as strings. Times, UUIDs and decimals are strings, which the server reads by itself.
+lists; the keys of a dict as strings. Times, UUIDs and decimals are strings, which the server reads by itself. An object
+that the server passes is shown as ``{"reference": "..."}`` with its class's name, and let go of when the command ends.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, cast
 
 import msgspec
 
+from ..references.reference import Reference
+from ..types.declared import name_of
 from ..types.guards import is_dict, is_list
 
 __all__ = ["example", "from_json", "has_fields", "to_json"]
@@ -195,6 +198,8 @@ def _plain(value: Any) -> Any:
         return {_key(key): _plain(item) for key, item in pairs}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item) for item in cast(Any, value)]
+    if type(value) is Reference:
+        return {"reference": name_of(value._nearcall_cls)}
     if type(value) is float and not math.isfinite(value):
         return str(value)
     to_list = getattr(value, "tolist", None)  # a numpy array or scalar
