@@ -324,7 +324,7 @@ def test_a_server_that_says_nothing() -> None:
     with Impostor(b"") as impostor:
         with pytest.raises(nearcall.DeadlineExceeded) as caught:
             nearcall.connect(impostor.url, Basics, handshake_timeout=0.1)
-        one_line(caught.value, impostor.url, "handshake")
+        one_line(caught.value, impostor.url, "handshake", "handshake_timeout: 0.1 s")
 
 
 @pytest.mark.parametrize(

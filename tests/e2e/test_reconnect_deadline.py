@@ -174,6 +174,25 @@ def test_every_task_gives_up_at_its_own_deadline(outside_url: str, runtime_dir: 
                 stand_in.__exit__(None, None, None)
 
 
+@pytest.mark.parametrize("wait_for_ready", [False, True])
+def test_the_first_connection_ends_with_the_block_around_it(
+    outside_url: str, runtime_dir: Path, wait_for_ready: bool
+) -> None:
+    async def in_loop(url: str) -> None:
+        with nearcall.timeout(DEADLINE), pytest.raises(nearcall.DeadlineExceeded, match="before the deadline"):
+            await aio.connect(url, Basics, handshake_timeout=HANDSHAKE, wait_for_ready=wait_for_ready)
+
+    with ServerProcess(outside_url) as server:
+        url = server.url
+        server.kill()
+    with mute(url, runtime_dir):
+        begun = time.monotonic()
+        with nearcall.timeout(DEADLINE), pytest.raises(nearcall.DeadlineExceeded, match="before the deadline"):
+            nearcall.connect(url, Basics, handshake_timeout=HANDSHAKE, wait_for_ready=wait_for_ready)
+        asyncio.run(in_loop(url))
+        assert time.monotonic() - begun < MUCH_LATER
+
+
 def test_a_stopped_server_is_waited_for_no_longer_than_the_deadline(outside_url: str) -> None:
     """The system accepts for it what it does not, until its queue is full."""
     with ServerProcess(outside_url) as first:

@@ -116,10 +116,12 @@ impl Connection {
         Ok(Self { channel, calling, handshake })
     }
 
-    /// Connects for the first time; blocks for at most `handshake_timeout` seconds.
+    /// Connects for the first time; blocks for at most `handshake_timeout` seconds, and no longer than until the deadline
+    /// of the surrounding blocks.
     fn connect(&self, py: Python<'_>) -> PyResult<()> {
         // Without `wait_for_ready`, the only attempt ends by itself within `handshake_timeout`.
         let until = self.calling.wait_for_ready.then(|| Instant::now() + self.handshake);
+        let until = until.into_iter().chain(Surroundings::look(py, None)?.until()).min();
         self.calling.usable(py, until).map(|_| ())
     }
 

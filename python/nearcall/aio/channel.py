@@ -7,10 +7,12 @@ from collections.abc import Awaitable
 from copy import copy
 from functools import partial
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
+from ..call.variables import current_deadline
 from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
 from ..client.connected import ForLoops
@@ -122,9 +124,13 @@ class Channel(Caller, ChannelBase, ForLoops):
         loop = self._loop = self._home.loop = asyncio.get_running_loop()
         connection, options = self._make_connection(), self._settings.of_connection
         try:
-            # Without `wait_for_ready` there is one attempt, which ends by itself.
-            soon = loop.time() + options["handshake_timeout"] if options["wait_for_ready"] else None
-            await self._connect(connection, soon, until=soon)
+            deadline = current_deadline.get()
+            until = inf if deadline is None else loop.time() + deadline - monotonic()
+            patient_until = None
+            if options["wait_for_ready"]:
+                # Without it there is one attempt, which ends by itself.
+                patient_until = until = min(until, loop.time() + options["handshake_timeout"])
+            await self._connect(connection, patient_until, None if until == inf else until)
             description = connection.description
             if len(description) > _LONG:
                 await loop.run_in_executor(None, self._agreements.foresee, description)

@@ -170,7 +170,8 @@ class Channel(ChannelBase, ForThreads):
         max_references: Objects that the server may hold references to at once, of those that this side passes; to pass
             one more fails with :class:`~nearcall.ResourceExhausted`; 10,000.
         ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB; 256 KiB.
-        handshake_timeout: Seconds that connecting may take; 5.
+        handshake_timeout: Seconds that connecting may take; 5. A surrounding :class:`~nearcall.timeout` may end that
+            sooner.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise both raise :class:`~nearcall.Unavailable` at once.
         balancing: Which servers are called where a URL lists several hosts, or a name has several addresses:
@@ -201,7 +202,8 @@ class Channel(ChannelBase, ForThreads):
 
     Raises:
         Unavailable: no server listens there; the message says whether the name was never served or its server died.
-        DeadlineExceeded: a server listens there, and has not answered within ``handshake_timeout``.
+        DeadlineExceeded: a server listens there, and has not answered within ``handshake_timeout``, or before the
+            deadline of a surrounding :class:`~nearcall.timeout`.
         PermissionDenied: the server does not admit this user, or belongs to another user.
         Unauthenticated: one side refuses the other's certificate; the message says what to change.
         InvalidArgument: the URL or an option is malformed.
@@ -298,7 +300,8 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
 
     Raises:
         Unavailable: no server listens there; the message says whether the name was never served or its server died.
-        DeadlineExceeded: a server listens there, and has not answered within ``handshake_timeout``.
+        DeadlineExceeded: a server listens there, and has not answered within ``handshake_timeout``, or before the
+            deadline of a surrounding :class:`~nearcall.timeout`.
         FailedPrecondition: the server's service differs; the message names the method, the parameter and both types.
         PermissionDenied: the server does not admit this user, or belongs to another user.
         Unauthenticated: one side refuses the other's certificate; the message says what to change.

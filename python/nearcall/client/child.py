@@ -8,6 +8,7 @@ import os
 import shlex
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -142,7 +143,7 @@ def spawn(
         pipes: The program passes its standard input and output on to the one that serves, as ``ssh`` and
             ``docker exec -i`` do: both carry the protocol. ``stdout`` cannot be given then.
         grace: Seconds that the child has to end by itself when the client is closed; 5.
-        handshake_timeout: Seconds until it must serve; 30.
+        handshake_timeout: Seconds until it must serve; 30. A surrounding :class:`~nearcall.timeout` may end that sooner.
 
     A child that has ended is not started again: calls are :class:`~nearcall.Unavailable` from then on, and say how it
     ended.
@@ -185,7 +186,7 @@ class ChildProcess:
         self._name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
         self.shown = f"{self._name} (process {process.pid})"
         """For errors: users know nothing of the descriptor."""
-        self._owner = os.getpid()
+        self._owner, self._begun = os.getpid(), time.monotonic()
 
     def explain(self, patience: float = 0.0) -> str:
         """Why the process cannot be called.
@@ -217,7 +218,11 @@ class ChildProcess:
         if status is not None:
             return Unavailable(f"{self._name} ended {_how(status)} before it served; what it printed says why")
         if isinstance(error, DeadlineExceeded):
-            return DeadlineExceeded(f"{self._name} did not serve in time; does it call nearcall.serve(..., 'stdio:')?")
+            return DeadlineExceeded(
+                f"{self._name} did not serve within {time.monotonic() - self._begun:.1f} s; does it call "
+                "nearcall.serve(..., 'stdio:')? The option handshake_timeout and a surrounding nearcall.timeout say how "
+                "long that may take"
+            )
         return None
 
     def end(self, grace: float) -> None:

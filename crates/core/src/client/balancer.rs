@@ -239,7 +239,7 @@ impl Balancer {
         let urls = match found {
             Ok(urls) => urls,
             Err(error) => {
-                progress.state.lock().trouble = Some(connect_failure(&error));
+                progress.state.lock().trouble = Some(connect_failure(&error, self.options.handshake));
                 return;
             }
         };

@@ -234,7 +234,7 @@ impl Subchannel {
                 return;
             }
             Ok(Some(connected)) => self.welcome(connected),
-            Err(error) => Err(connect_failure(&error)),
+            Err(error) => Err(connect_failure(&error, self.options.handshake)),
         };
         let mut state = guard.renewal.state.lock();
         match ended {
@@ -375,8 +375,8 @@ pub fn may_pass(failure: &Failure) -> bool {
     matches!(failure.code, Failure::UNAVAILABLE | Failure::DEADLINE_EXCEEDED)
 }
 
-/// The failure of a call for which no connection came about.
-pub(super) fn connect_failure(error: &ConnectError) -> Failure {
+/// The failure of a call for which no connection came about within `time`.
+pub(super) fn connect_failure(error: &ConnectError, time: Duration) -> Failure {
     let code = match error {
         ConnectError::Unavailable(_) => Failure::UNAVAILABLE,
         ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
@@ -385,7 +385,11 @@ pub(super) fn connect_failure(error: &ConnectError) -> Failure {
         ConnectError::Untrusted(_) => Failure::UNAUTHENTICATED,
         ConnectError::Options(_) => Failure::INVALID_ARGUMENT,
     };
-    Failure::new(code, error.to_string())
+    let option = match error {
+        ConnectError::TimedOut(_) => format!(" (handshake_timeout: {} s)", time.as_secs_f64()),
+        _ => String::new(),
+    };
+    Failure::new(code, format!("{error}{option}"))
 }
 
 /// The failure of an earlier attempt, for a call that may not dial yet. Says how old it is: it may no longer be true.
