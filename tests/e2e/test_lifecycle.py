@@ -47,7 +47,7 @@ def test_start_and_stop(new_url: str) -> None:
     with pytest.raises(RuntimeError, match="not started"):
         server.wait(0)
     assert server.start() is server
-    with pytest.raises(RuntimeError, match="running"):
+    with pytest.raises(RuntimeError, match=r"started already: write either start\(\)"):
         server.start()
     with nearcall.connect(server.urls[0], Basics) as basics:
         assert basics.add(1) == 6

@@ -230,7 +230,19 @@ def test_the_command_makes_checks_and_moves_plugins(
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared/no_shout_1.py").write_text("print('never run')\n")
     assert "name the host's directory with --path" in said("check", "Shout-1", status=1)
-    assert "is well" in said("check", "Shout-1", "--path", "shared")
+    assert "no_shout_1.py has no function 'start'\n" in said("check", "Shout-1", "--path", "shared", status=1)
+    for text, status, word in (
+        ("def stort() -> None: ...", 1, "did you mean stort?"),
+        ("def f():\n    start = 1\n", 1, "has no function 'start'"),
+        ("def (", 1, "is no Python"),
+        ("try:\n    from there import start\nexcept ImportError:\n    start = None\n", 0, "is well"),
+        ("if 1:\n    async def start() -> None: ...\n", 0, "is well"),
+        ("from there import *", 0, "is well"),
+        ("globals()['sta' + 'rt'] = print", 0, "is well"),
+        ("print('never run')\ndef start() -> None: ...", 0, "is well"),
+    ):
+        (tmp_path / "shared/no_shout_1.py").write_text(text)
+        assert word in said("check", "Shout-1", "--path", "shared", status=status)
     manifest.write_text(GOOD)
     explained = said("explain", "Shout-1")
     assert "TCP connections to ports 443" in explained

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import difflib
 import importlib.util
 import logging
 import sys
@@ -132,11 +134,15 @@ def _check(options: argparse.Namespace) -> int:
             print(error)
             wrong += len(error.mistakes)
             continue
-        module = manifest.entry.partition(":")[0]
-        if not _importable(module, [directory, *options.path]):
-            where = ", ".join(map(str, [directory, *options.path]))
+        module, _, function = manifest.entry.partition(":")
+        folders = [directory, *options.path]
+        if not _importable(module, folders):
+            where = ", ".join(map(str, folders))
             todo = f"write {module}.py, or name the host's directory with --path"
             print(f"{manifest.path}: entry: there is no module '{module}' in {where}: {todo}")
+            wrong += 1
+        elif function and (mistake := _missing(module, function, folders)):
+            print(f"{manifest.path}: entry: {mistake}")
             wrong += 1
         else:
             print(f"{directory}: {manifest.id} {manifest.version} is well")
@@ -152,6 +158,48 @@ def _importable(module: str, folders: list[str | Path]) -> bool:
         return importlib.util.find_spec(top) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _missing(module: str, function: str, folders: list[str | Path]) -> str | None:
+    """Why a module of one of the folders has no such function, as far as its text tells. None of its code is run."""
+    path = Path(*module.split("."))
+    ways = [Path(each, way) for each in folders for way in (path.with_suffix(".py"), path / "__init__.py")]
+    file = next((way for way in ways if way.is_file()), None)
+    if file is None:
+        return None
+    try:
+        names = _names_in(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        return f"{file} is no Python: {error}"
+    if names is None or function in names:
+        return None
+    close = difflib.get_close_matches(function, names, n=1)
+    return f"{file} has no function '{function}'{f': did you mean {close[0]}?' if close else ''}"
+
+
+def _names_in(source: bytes) -> set[str] | None:
+    """The names in the text of a module outside its functions and classes; ``None`` if it may have others.
+
+    Raises:
+        SyntaxError, ValueError: it is no Python.
+    """
+    names: set[str] = set()
+    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    todo: list[ast.AST] = [ast.parse(source)]
+    while todo:
+        for node in ast.iter_child_nodes(todo.pop()):
+            if isinstance(node, inner):
+                names.add(node.name)
+                continue
+            if isinstance(node, ast.alias):
+                if node.name == "*":
+                    return None
+                names.add(node.asname or node.name.partition(".")[0])
+            elif isinstance(node, ast.Name):
+                names.add(node.id)
+            todo.append(node)
+    # With these it may make names as it runs.
+    return None if names & {"__getattr__", "globals", "vars", "locals", "setattr", "exec", "sys"} else names
 
 
 def _run(options: argparse.Namespace) -> int:
