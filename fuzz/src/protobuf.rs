@@ -67,7 +67,8 @@ fn look(bytes: &[u8], depth: usize) {
             }
         }
     }
-    let mut again = Fields::of(out.as_bytes());
+    let out = out.into_bytes();
+    let mut again = Fields::of(&out);
     for field in found {
         assert_eq!(again.next(), Ok(Some(field)));
     }

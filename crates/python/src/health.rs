@@ -191,7 +191,7 @@ fn response(status: Status) -> Vec<u8> {
     let mut out = Writer::with_capacity(2);
     out.varint_tag(1);
     out.varint(status as u64);
-    out.as_bytes().to_vec()
+    out.into_bytes()
 }
 
 /// A `HealthListResponse`.
@@ -206,5 +206,5 @@ fn listed(known: &Known) -> Vec<u8> {
         out.bytes(&response(known.status(service)));
         out.close(entry);
     }
-    out.as_bytes().to_vec()
+    out.into_bytes()
 }

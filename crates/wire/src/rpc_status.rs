@@ -39,7 +39,7 @@ pub fn encode(failure: &Failure) -> Option<Vec<u8>> {
         for (kind, value) in details {
             put(&mut out, kind, |out| out.raw(value));
         }
-        return Some(out.as_bytes().to_vec());
+        return Some(out.into_bytes());
     }
     put(&mut out, DETAILS.as_bytes(), |out| {
         out.bytes_tag(1);
@@ -55,7 +55,7 @@ pub fn encode(failure: &Failure) -> Option<Vec<u8>> {
     for (kind, value) in envelope.and_then(|envelope| anys(entry(envelope, b"details")?)).into_iter().flatten() {
         put(&mut out, kind, |out| out.raw(value));
     }
-    Some(out.as_bytes().to_vec())
+    Some(out.into_bytes())
 }
 
 /// Appends a detail.

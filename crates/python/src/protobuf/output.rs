@@ -88,7 +88,7 @@ impl Output for Writer {
 
     #[inline]
     fn len(&self) -> usize {
-        self.as_bytes().len()
+        self.written()
     }
 
     #[inline]
@@ -99,7 +99,7 @@ impl Output for Writer {
     #[inline]
     fn drop_zero(&mut self, before: usize, field: &Field) {
         // A value of zero bytes only is a zero, which need not be sent.
-        let written = &self.as_bytes()[before..];
+        let written = self.since(before);
         let width = match field.element.kind {
             Kind::Scalar(scalar) => match scalar.wire_type() {
                 1 => 8,

@@ -231,13 +231,14 @@ mod tests {
                 }
                 out.tag(1, scalar.wire_type());
                 assert!(scalar.put_int(value, &mut out));
-                let (_, wire) = Fields::of(out.as_bytes()).next().expect("well-formed").expect("a field");
+                let out = out.into_bytes();
+                let (_, wire) = Fields::of(&out).next().expect("well-formed").expect("a field");
                 assert_eq!(scalar.number(wire), Ok(Some(Number::Int(value))), "{scalar:?}");
-                assert_eq!(packed(scalar, &mut &out.as_bytes()[1..]), Ok(Number::Int(value)), "{scalar:?}");
+                assert_eq!(packed(scalar, &mut &out[1..]), Ok(Number::Int(value)), "{scalar:?}");
             }
             let mut out = Writer::default();
             assert!(!scalar.put_int(least - 1, &mut out) && !scalar.put_int(greatest + 1, &mut out));
-            assert!(out.as_bytes().is_empty());
+            assert!(out.into_bytes().is_empty());
         }
     }
 
