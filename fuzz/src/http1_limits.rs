@@ -2,8 +2,8 @@
 use nearcall_http::Options;
 
 pub(crate) const OPTIONS: Options = Options {
-    limit: nearcall_http::LimitName { whose: "the", advice: "" },
     max_message: 3000,
+    limit: nearcall_http::LimitName::PLAIN,
     max_concurrent_streams: 1,
     stream_window: 65_535,
     connection_window: 65_535,

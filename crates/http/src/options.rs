@@ -43,11 +43,16 @@ pub struct LimitName {
     pub advice: &'static str,
 }
 
+impl LimitName {
+    /// For users who are told the rest by others.
+    pub const PLAIN: Self = Self { whose: "the", advice: "" };
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             max_message: 64 << 20,
-            limit: LimitName { whose: "the", advice: "" },
+            limit: LimitName::PLAIN,
             max_concurrent_streams: 16_384,
             stream_window: 1 << 20,
             connection_window: 4 << 20,

@@ -171,7 +171,7 @@ impl Reader {
                     refused => refused,
                 }
             }
-            Piece::TooLong(len) => too_long(format_args!("{len}"), limits),
+            Piece::TooLong(len) => too_long(Some(len), limits),
             Piece::Malformed => refused(Failure::INTERNAL, "the flag before a message is none that is known"),
         }
     }
@@ -187,7 +187,7 @@ impl Reader {
         let bytes = &all[..all.len().min(self.most.saturating_sub(self.whole.len()))];
         let len = self.whole.len() + bytes.len();
         if len > limits.message {
-            return too_long(format_args!("at least {len}"), limits);
+            return too_long(None, limits);
         }
         if last && self.whole.is_empty() && self.declared == Declared::Nothing && bytes.len() == all.len() {
             return Given::Here(bytes.len());
@@ -267,9 +267,13 @@ impl Reader {
     }
 }
 
-fn too_long(len: std::fmt::Arguments<'_>, Limits { message, name, .. }: Limits) -> Given {
-    let LimitName { whose, advice } = name;
-    let why = format!("the message has {len} bytes, {whose} limit is {message}{advice}");
+/// The refusal of a message, whose length may be unknown.
+fn too_long(len: Option<usize>, limits: Limits) -> Given {
+    let (limit, LimitName { whose, advice }) = (limits.message, limits.name);
+    let why = match len {
+        Some(len) => format!("the message has {len} bytes, {whose} limit is {limit}{advice}"),
+        None => format!("the message is longer than {whose} limit of {limit} bytes{advice}"),
+    };
     Given::Refused(Failure::RESOURCE_EXHAUSTED, why.into())
 }
 
@@ -300,7 +304,7 @@ fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { message: 300, decompressed: 300, name: LimitName { whose: "the", advice: "" } };
+    const LIMITS: Limits = Limits { message: 300, decompressed: 300, name: LimitName::PLAIN };
 
     /// Reads a body in parts of this size. The error is the code of the refusal.
     fn read(body: Body, bytes: &[u8], size: usize) -> Result<Vec<Vec<u8>>, u8> {

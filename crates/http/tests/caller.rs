@@ -3,12 +3,13 @@
 
 use nearcall_http::{
     Asked, Asks, Call, Caller, Calls, Code, Codec, Connection as _, Encoding, Ending, Event, Http1, Http1Client,
-    Options, Origins, Outcome, Protocol, Reply, RequestHead, Requests, SendError, Session, Shape,
+    LimitName, Options, Origins, Outcome, Protocol, Reply, RequestHead, Requests, SendError, Session, Shape,
 };
 use nearcall_wire::Metadata;
 
 const OPTIONS: Options = Options {
     max_message: 50_000,
+    limit: LimitName::PLAIN,
     max_concurrent_streams: 10,
     stream_window: 65_535,
     connection_window: 65_535,

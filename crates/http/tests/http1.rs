@@ -1,9 +1,10 @@
 //! HTTP/1.1 at a server: requests in any division, bodies in any framing, and malicious clients.
 
-use nearcall_http::{Asked, Calls, Connection as _, Event, Http1, Options, Origins, Outcome, Reply};
+use nearcall_http::{Asked, Calls, Connection as _, Event, Http1, LimitName, Options, Origins, Outcome, Reply};
 
 const OPTIONS: Options = Options {
     max_message: 5000,
+    limit: LimitName::PLAIN,
     max_concurrent_streams: 1,
     stream_window: 4096,
     connection_window: 65_535,

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use nearcall_platform::{freeing, memory};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::sync::{AtomicU32, Ordering};
@@ -40,28 +40,36 @@ const PAGE: usize = 4096;
 /// From this size on, the system is asked first whether it has that much memory, which takes some microseconds.
 const WORTH_ASKING: usize = 64 << 20;
 
+/// Bytes that are allocated, or given back, at once. Threads that map memory wait while another one gives some back, and a
+/// signal undoes what is being allocated.
+const AT_ONCE: usize = 256 << 10;
+
 /// The file system of ordinary shared memory.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 impl Mapping {
-    /// Creates `len` bytes of zeroed shared memory and maps them. The descriptor is for the peer.
+    /// Creates `len` bytes of zeroed shared memory and maps them. The descriptor is for the peer. The memory is allocated now,
+    /// or when it is first touched.
     ///
     /// # Errors
     /// The system's error: mostly that there are no descriptors or memory left.
-    pub fn create(name: &str, len: usize, populate: bool) -> io::Result<(Self, OwnedFd)> {
+    pub fn create(name: &str, len: usize, now: bool) -> io::Result<(Self, OwnedFd)> {
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)?;
-        Ok((Self::map(fd.as_fd(), len, populate)?, fd))
+        if now {
+            allocate(fd.as_fd(), len)?;
+        }
+        Ok((Self::map(fd.as_fd(), len)?, fd))
     }
 
     /// Maps shared memory received from a peer, after checking that its size is `len` and sealed.
     ///
     /// # Errors
     /// `InvalidData` if the descriptor is not what a peer may send; otherwise the system's error.
-    pub fn open(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
+    pub fn open(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         Self::check(fd, len as u64, SEALS)?;
-        Self::map(fd, len, populate)
+        Self::map(fd, len)
     }
 
     /// Creates `len` bytes of shared memory that can be shown to peers and that only this mapping can write to. All of
@@ -77,8 +85,8 @@ impl Mapping {
         }
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
-        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len as u64)?;
-        let mapping = Self::map(fd.as_fd(), len, true)?;
+        allocate(fd.as_fd(), len)?;
+        let mapping = Self::map(fd.as_fd(), len)?;
         // The mapping comes first: it is the last writable one.
         rustix::fs::fcntl_add_seals(&fd, SHOWN_SEALS)?;
         Ok((mapping, fd))
@@ -120,9 +128,10 @@ impl Mapping {
         Ok(())
     }
 
-    fn map(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
-        let flags = if populate { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
-        Self::map_part(fd, 0, len, ProtFlags::READ | ProtFlags::WRITE, flags)
+    fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        // Not MAP_POPULATE: it takes a millisecond for each megabyte, and no other thread of the process can map memory, or
+        // give it back, before it is done.
+        Self::map_part(fd, 0, len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
     }
 
     fn map_part(fd: BorrowedFd<'_>, from: u64, len: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Self> {
@@ -262,6 +271,17 @@ impl Mapping {
     }
 }
 
+/// Allocates all of a memory file, a part at a time.
+fn allocate(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+    for from in (0..len).step_by(AT_ONCE) {
+        // A signal undoes the part. Its handler has run before the next attempt.
+        retry_on_intr(|| {
+            rustix::fs::fallocate(fd, FallocateFlags::empty(), from as u64, AT_ONCE.min(len - from) as u64)
+        })?;
+    }
+    Ok(())
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         freeing::free(Unused { address: self.address, len: self.len }, self.len);
@@ -279,8 +299,12 @@ unsafe impl Send for Unused {}
 
 impl Drop for Unused {
     fn drop(&mut self) {
-        // SAFETY: address and length are those mmap gave, and no reference into the mapping outlives its owner.
-        let result = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.len) };
-        debug_assert!(result.is_ok(), "munmap: {result:?}");
+        // From the end, so that one mapping stays one.
+        for from in (0..self.len).step_by(AT_ONCE).rev() {
+            let start = self.address.as_ptr().wrapping_add(from);
+            // SAFETY: a part of what mmap gave, and no reference into the mapping outlives its owner.
+            let result = unsafe { rustix::mm::munmap(start.cast(), AT_ONCE.min(self.len - from)) };
+            debug_assert!(result.is_ok(), "munmap: {result:?}");
+        }
     }
 }

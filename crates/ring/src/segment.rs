@@ -88,7 +88,7 @@ impl Segment {
         if !Self::is_ring_size(ring) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer asked for an impossible ring size"));
         }
-        let mapping = Mapping::open(fd, Self::size(ring), false)?;
+        let mapping = Mapping::open(fd, Self::size(ring))?;
         Ok(Self { mapping: Arc::new(mapping), ring, role: Role::Server })
     }
 

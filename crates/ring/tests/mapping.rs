@@ -3,6 +3,8 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nearcall_ring::{Mapping, Segment};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -39,37 +41,36 @@ fn both_ends_see_the_same_memory() {
 fn memory_that_could_shrink_under_us_is_refused() {
     for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::SHRINK | SealFlags::GROW] {
         let fd = memfd(8192, seals);
-        let error = Mapping::open(fd.as_fd(), 8192, false).expect_err("not sealed");
+        let error = Mapping::open(fd.as_fd(), 8192).expect_err("not sealed");
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{seals:?}: {error}");
     }
-    assert!(Mapping::open(memfd(8192, ALL).as_fd(), 8192, false).is_ok());
-    assert!(Mapping::open(memfd(8192, ALL).as_fd(), 8192, true).is_ok());
+    assert!(Mapping::open(memfd(8192, ALL).as_fd(), 8192).is_ok());
 }
 
 #[test]
 fn a_size_that_was_not_announced_is_refused() {
     for len in [0, 1, 4096, 8191, 8193, 1 << 40] {
         let fd = memfd(8192, ALL);
-        let error = Mapping::open(fd.as_fd(), len, false).expect_err("another size");
+        let error = Mapping::open(fd.as_fd(), len).expect_err("another size");
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{len}: {error}");
     }
     let fd = memfd(0, ALL);
-    assert!(Mapping::open(fd.as_fd(), 0, false).is_err(), "nothing to map");
+    assert!(Mapping::open(fd.as_fd(), 0).is_err(), "nothing to map");
 }
 
 #[test]
 fn a_descriptor_of_something_else_is_refused() {
     let (reader, _writer) = std::io::pipe().expect("a pipe");
-    let error = Mapping::open(reader.as_fd(), 4096, false).expect_err("a pipe");
+    let error = Mapping::open(reader.as_fd(), 4096).expect_err("a pipe");
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
     let file = std::fs::File::open("/proc/self/exe").expect("a file");
-    assert!(Mapping::open(file.as_fd(), 4096, false).is_err());
+    assert!(Mapping::open(file.as_fd(), 4096).is_err());
 }
 
 #[test]
 fn memory_without_write_permission_is_refused() {
     let fd = memfd(8192, ALL.difference(SealFlags::SEAL) | SealFlags::WRITE | SealFlags::SEAL);
-    assert!(Mapping::open(fd.as_fd(), 8192, false).is_err(), "sealed against writing");
+    assert!(Mapping::open(fd.as_fd(), 8192).is_err(), "sealed against writing");
 }
 
 #[test]
@@ -98,9 +99,9 @@ fn writing_at_an_offset_that_wraps_panics() {
 #[test]
 fn nothing_is_left_when_all_is_dropped() {
     let count = || std::fs::read_to_string("/proc/self/maps").expect("maps").matches("memfd:leak-test").count();
-    for _ in 0..50 {
-        let (mapping, fd) = Mapping::create("leak-test", 8192, true).expect("memory");
-        let other = Mapping::open(fd.as_fd(), 8192, true).expect("again");
+    for len in [8192, 4096, 1 << 18, (1 << 20) + 4096].repeat(15) {
+        let (mapping, fd) = Mapping::create("leak-test", len, true).expect("memory");
+        let other = Mapping::open(fd.as_fd(), len).expect("again");
         assert_eq!(count(), 2);
         drop((mapping, other));
     }
@@ -111,4 +112,25 @@ fn nothing_is_left_when_all_is_dropped() {
 fn more_than_the_system_has_is_refused_before_it_is_taken() {
     let error = Mapping::create_shown("test", 1 << 50).expect_err("nobody has a pebibyte");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+}
+
+#[test]
+fn signals_do_not_keep_memory_from_being_allocated() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let (here, done) = (rustix::thread::gettid(), AtomicBool::new(false));
+    // SAFETY: the handler does nothing, and no other test uses the signal.
+    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as libc::sighandler_t) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // SAFETY: a thread of this process, which waits for this one.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), here.as_raw_nonzero().get(), libc::SIGUSR2) };
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let made = Mapping::create_shown("test", 48 << 20).map(drop);
+        let also = Mapping::create("test", 48 << 20, true).map(drop);
+        done.store(true, Ordering::Relaxed);
+        made.and(also).expect("memory, whatever comes meanwhile");
+    });
 }

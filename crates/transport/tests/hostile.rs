@@ -87,7 +87,7 @@ impl Hostile {
 fn a_region_that_is_as_it_should_be_is_taken() {
     let mut peer = Hostile::new(&Options::default());
     let fd = memfd(1 << 20, true);
-    let mapping = Mapping::open(fd.as_fd(), 1 << 20, false).expect("mapped");
+    let mapping = Mapping::open(fd.as_fd(), 1 << 20).expect("mapped");
     let bytes = pattern(3, 500_000);
     mapping.write(64, &bytes);
     peer.announce(7, 1 << 20, Some(&fd));

@@ -318,8 +318,7 @@ impl Mapped {
         if size <= REGION_HEAD || self.bytes.saturating_add(announced.size) > most {
             return Err(LinkError::Broken("the peer sent more shared memory than it may".into()));
         }
-        let mapping =
-            Mapping::open(announced.fd.as_fd(), size, false).map_err(|error| LinkError::no_memory(size, error))?;
+        let mapping = Mapping::open(announced.fd.as_fd(), size).map_err(|error| LinkError::no_memory(size, error))?;
         self.bytes += size as u64;
         Ok(Pages::new(mapping, self.link, announced.id, Arc::clone(&self.account)))
     }
