@@ -347,7 +347,9 @@ def test_a_tcp_connection_may_be_inherited_too() -> None:
 def test_a_program_that_does_not_serve_is_told_from_one_that_ends() -> None:
     with pytest.raises(nearcall.Unavailable, match=r"^false ended with status 1 before it served"):
         nearcall.spawn(["false"], Workshop)
-    with pytest.raises(nearcall.DeadlineExceeded, match=r"^sleep 60 did not serve within 0\.\d s; .*'stdio:'.*handshake_timeout"):
+    with pytest.raises(
+        nearcall.DeadlineExceeded, match=r"^sleep 60 did not serve within 0\.\d s; .*'stdio:'.*handshake_timeout"
+    ):
         nearcall.spawn(["sleep", "60"], Workshop, handshake_timeout=0.2)
     with nearcall.timeout(0.2), pytest.raises(nearcall.DeadlineExceeded, match=r"^sleep 60 did not serve within"):
         nearcall.spawn(["sleep", "60"], Workshop)

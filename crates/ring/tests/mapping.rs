@@ -117,14 +117,15 @@ fn more_than_the_system_has_is_refused_before_it_is_taken() {
 #[test]
 fn signals_do_not_keep_memory_from_being_allocated() {
     extern "C" fn nothing(_: libc::c_int) {}
-    let (here, done) = (rustix::thread::gettid(), AtomicBool::new(false));
+    let (process, here) = (rustix::process::getpid(), rustix::thread::gettid());
+    let done = AtomicBool::new(false);
     // SAFETY: the handler does nothing, and no other test uses the signal.
     unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as libc::sighandler_t) };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 // SAFETY: a thread of this process, which waits for this one.
-                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), here.as_raw_nonzero().get(), libc::SIGUSR2) };
+                unsafe { libc::syscall(libc::SYS_tgkill, process.as_raw_pid(), here.as_raw_pid(), libc::SIGUSR2) };
                 std::thread::sleep(Duration::from_micros(200));
             }
         });

@@ -143,7 +143,8 @@ def spawn(
         pipes: The program passes its standard input and output on to the one that serves, as ``ssh`` and
             ``docker exec -i`` do: both carry the protocol. ``stdout`` cannot be given then.
         grace: Seconds that the child has to end by itself when the client is closed; 5.
-        handshake_timeout: Seconds until it must serve; 30. A surrounding :class:`~nearcall.timeout` may end that sooner.
+        handshake_timeout: Seconds until it must serve; 30. A surrounding :class:`~nearcall.timeout` may end that
+            sooner.
 
     A child that has ended is not started again: calls are :class:`~nearcall.Unavailable` from then on, and say how it
     ended.
@@ -220,8 +221,8 @@ class ChildProcess:
         if isinstance(error, DeadlineExceeded):
             return DeadlineExceeded(
                 f"{self._name} did not serve within {time.monotonic() - self._begun:.1f} s; does it call "
-                "nearcall.serve(..., 'stdio:')? The option handshake_timeout and a surrounding nearcall.timeout say how "
-                "long that may take"
+                "nearcall.serve(..., 'stdio:')? The option handshake_timeout and a surrounding nearcall.timeout say "
+                "how long that may take"
             )
         return None
 

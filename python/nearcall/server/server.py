@@ -274,7 +274,9 @@ class Server:
         if self._state == "bound":
             return self
         if self._state == "running":
-            raise RuntimeError("this server was started already: write either start() or 'with server:', which starts it")
+            raise RuntimeError(
+                "this server was started already: write either start() or 'with server:', which starts it"
+            )
         if self._state != "new":
             raise RuntimeError(f"this server is {self._state}; make a new one to serve again")
         if not self._asked:
