@@ -30,6 +30,7 @@ every_transport! {
     a_poller_of_ones_own_is_woken
     nobody_is_woken_for_nothing
     threads_send_at_once_without_mixing
+    threads_send_long_frames_at_once_without_mixing
     looking_twice_changes_nothing
     what_seems_read_out_is_looked_at_again
     a_signal_interrupts_a_wait_but_not_a_frame
@@ -353,16 +354,25 @@ fn nobody_is_woken_for_nothing(scheme: &str) {
 }
 
 fn threads_send_at_once_without_mixing(scheme: &str) {
+    mixing(scheme, 400, [3, 400, 20_000]);
+}
+
+/// Over shared memory such a frame is copied before its sender has the turn.
+fn threads_send_long_frames_at_once_without_mixing(scheme: &str) {
+    mixing(scheme, 15, [1 << 20, 700_000, 3_000_000]);
+}
+
+/// Four threads send so many frames each, of these lengths in turn.
+fn mixing(scheme: &str, frames: usize, lengths: [usize; 3]) {
     const THREADS: usize = 4;
-    const FRAMES: usize = 400;
     let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
     let senders: Vec<_> = (0..THREADS)
         .map(|thread| {
             let client = Arc::clone(&client);
             std::thread::spawn(move || {
-                for number in 0..FRAMES {
-                    let len = [3, 400, 20_000][number % 3];
-                    send(&*client, &[thread as u8, 0], &[&pattern(thread + number, len)]).expect("sent");
+                for number in 0..frames {
+                    let payload = pattern(thread + number, lengths[number % 3]);
+                    send(&*client, &[thread as u8, 0], &[&payload]).expect("sent");
                 }
             })
         })
@@ -380,10 +390,10 @@ fn threads_send_at_once_without_mixing(scheme: &str) {
         }
     });
     let mut next = [0; THREADS];
-    for _ in 0..THREADS * FRAMES {
+    for _ in 0..THREADS * frames {
         let frame = receive(&*server).expect("a frame");
         let thread = usize::from(frame[0]);
-        assert_eq!(frame[2..], pattern(thread + next[thread], [3, 400, 20_000][next[thread] % 3]));
+        assert!(frame[2..] == pattern(thread + next[thread], lengths[next[thread] % 3]), "{thread} {}", next[thread]);
         next[thread] += 1;
     }
     for sender in senders {

@@ -172,6 +172,11 @@ impl<S: Sink> Outbox<S> {
         self.state.try_lock().map(|mut state| look(&mut state.sink))
     }
 
+    /// Looks at the sink. Waits for a thread that uses it now.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
+        look(&mut self.state.lock().sink)
+    }
+
     /// Drops what waits, and accepts no more frames.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();

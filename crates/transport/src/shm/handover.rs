@@ -106,6 +106,12 @@ impl Handover {
         Ok((!plan.references.is_empty()).then_some(plan))
     }
 
+    /// Whether [`plan`](Self::plan) may find something to hand over.
+    pub(super) fn may_plan(&self, payload: &[&[u8]]) -> bool {
+        let may = self.lending.is_possible() && memory::any();
+        may && payload.iter().any(|piece| piece.len() >= SHORTEST && find(piece).is_some())
+    }
+
     /// Adds a reference to this part of the payload to the plan. `false` if the part has to be copied.
     fn hand_over<'a>(
         &'a self,

@@ -16,7 +16,7 @@ use super::borrowing::Borrowed;
 use super::handover::Handover;
 use super::lending::Lending;
 use super::reference::{self, Reference, References, Whose};
-use super::regions::{Mapped, Note, OwnRegions, Rest};
+use super::regions::{AHEAD, Filled, Mapped, Note, OwnRegions, Rest};
 use super::sender::Sender;
 use super::shared::Shared;
 use super::socket::{Inbox, ring_bell};
@@ -191,6 +191,23 @@ impl ShmLink {
             }
         };
         self.outbox.send(frame, Room::Wait(&mut blocked))
+    }
+
+    /// Fills a region for the payload, if that takes long: nobody waits for it then. Keep what is returned until the frame is
+    /// sent.
+    #[inline]
+    fn fill_ahead(&self, frame: &Frame<'_>) -> Option<Ahead<'_>> {
+        if frame.payload_len < AHEAD { None } else { self.fill_long_ahead(frame) }
+    }
+
+    #[cold]
+    fn fill_long_ahead(&self, frame: &Frame<'_>) -> Option<Ahead<'_>> {
+        let wanted = self.outbox.look(|sender| sender.begin_ahead(frame))?;
+        let ahead = Ahead(&self.outbox);
+        // If there is no memory, the frame finds that out in its turn.
+        let filled = Filled::new(wanted, frame.payload, frame.payload_len).ok();
+        self.outbox.look(|sender| sender.filled_ahead(filled));
+        Some(ahead)
     }
 
     /// Lets threads that wait for room look again; called whenever the bell may have rung for them.
@@ -410,6 +427,16 @@ fn mappings_of(note: Option<Note>, references: &[Reference]) -> usize {
     lent + usize::from(note.rest == Rest::InRegion)
 }
 
+/// A frame under way for which a region was filled. Its region is taken back at the end if another was used.
+struct Ahead<'a>(&'a Outbox<Sender>);
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        // Freed without the lock.
+        drop(self.0.look(Sender::take_ahead));
+    }
+}
+
 impl Link for ShmLink {
     #[inline]
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
@@ -418,8 +445,14 @@ impl Link for ShmLink {
         }
         let by = Delimited::ByRecord;
         let sent = match room {
-            Room::Wait(blocked) => native::encoded(by, call, frame, |frame| self.send_patiently(frame, blocked)),
-            room => native::encoded(by, call, frame, |frame| self.outbox.send(frame, room)),
+            Room::Wait(blocked) => native::encoded(by, call, frame, |frame| {
+                let _ahead = self.fill_ahead(frame);
+                self.send_patiently(frame, blocked)
+            }),
+            room => native::encoded(by, call, frame, |frame| {
+                let _ahead = self.fill_ahead(frame);
+                self.outbox.send(frame, room)
+            }),
         }?;
         self.wake_peer();
         Ok(sent)

@@ -19,6 +19,11 @@ use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 /// only.
 const KEPT: usize = 32 << 20;
 const PAGE: usize = 4096;
+/// A new region for a payload of so many bytes is made and filled before its sender has the turn: others wait for that, and the
+/// thread that receives may be among them.
+pub(super) const AHEAD: usize = 1 << 20;
+/// The name of the memory, for people.
+const NAME: &str = "nearcall-message";
 /// Smallest region.
 const SMALLEST: usize = 64 << 10;
 /// Regions that may be announced before the reader has come to the first of them: fewer than the reader allows, and far
@@ -113,6 +118,44 @@ impl OwnRegions {
     }
 }
 
+/// A region that a message needs, and that does not exist yet.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    size: usize,
+    /// As in [`OwnRegion`].
+    again: Option<Kept>,
+}
+
+/// A region with a message, of which the peer has not been told.
+#[derive(Debug)]
+pub(super) struct Filled {
+    memory: Arc<RegionMemory>,
+    fd: OwnedFd,
+    again: Option<Kept>,
+    len: usize,
+}
+
+impl Filled {
+    /// Makes a region, and copies a payload of `len` bytes into it. Takes about a millisecond for each megabyte.
+    pub(super) fn new(wanted: Wanted, pieces: &[&[u8]], len: usize) -> io::Result<Self> {
+        let Wanted { size, again } = wanted;
+        let (mapping, fd) = Mapping::create(NAME, size, true)?;
+        let memory = RegionMemory::new(mapping);
+        write(&memory, pieces);
+        Ok(Self { memory, fd, again, len })
+    }
+}
+
+/// Copies a payload into a region, which is not free from then on.
+fn write(memory: &RegionMemory, pieces: &[&[u8]]) {
+    memory.head().take();
+    let mut at = REGION_HEAD;
+    for piece in pieces {
+        memory.mapping().write(at, piece);
+        at += piece.len();
+    }
+}
+
 /// The sender's regions.
 #[derive(Debug)]
 pub(super) struct SentRegions {
@@ -169,6 +212,15 @@ impl SentRegions {
         if let Some(at) = self.free(need) {
             return Ok(Spot { at, fresh: self.kept[at].fd.is_some() });
         }
+        let wanted = self.wanted(len);
+        let (mapping, fd) = Mapping::create(NAME, wanted.size, true)?;
+        let id = self.fresh_id();
+        Ok(self.add(id, RegionMemory::new(mapping), Some(fd), wanted.again))
+    }
+
+    /// The new region that a payload of `len` bytes gets.
+    fn wanted(&self, len: usize) -> Wanted {
+        let need = len + REGION_HEAD;
         // A payload of 2^n bytes needs a page more for the head, not twice the memory.
         let beside = (len.next_power_of_two() + REGION_HEAD).next_multiple_of(PAGE);
         let mut size = need.next_power_of_two().min(beside).max(SMALLEST);
@@ -179,15 +231,41 @@ impl SentRegions {
             // The size need not suit later messages.
             size = need.next_multiple_of(PAGE);
         }
-        let (mapping, fd) = Mapping::create("nearcall-message", size, true)?;
-        let id = self.fresh_id();
-        let memory = RegionMemory::new(mapping);
+        Wanted { size, again }
+    }
+
+    fn add(&mut self, id: u32, memory: Arc<RegionMemory>, fd: Option<OwnedFd>, again: Option<Kept>) -> Spot {
         if again.is_some() {
-            self.kept_bytes += size;
+            self.kept_bytes += memory.mapping().len();
             self.own.0.lock().insert(id, Arc::downgrade(&memory));
         }
-        self.kept.push(OwnRegion { id, memory, fd: Some(fd), again });
-        Ok(Spot { at: self.kept.len() - 1, fresh: true })
+        self.kept.push(OwnRegion { id, memory, fd, again });
+        Spot { at: self.kept.len() - 1, fresh: true }
+    }
+
+    /// The new region that the next payload of `len` bytes gets, if it is worth to [fill](Filled::new) it before. The reader has
+    /// consumed the ring up to `consumed`.
+    pub(super) fn wanted_ahead(&mut self, len: usize, consumed: u64) -> Option<Wanted> {
+        let may = !self.must_wait(len, consumed) && self.free(len + REGION_HEAD).is_none();
+        may.then(|| self.wanted(len))
+    }
+
+    /// Tells the peer of a filled region, which is one of these then. `None` if there is no room in the socket now. What is
+    /// returned is as for [`fill`](SentRegions::fill).
+    pub(super) fn adopt(
+        &mut self,
+        filled: &mut Option<Filled>,
+        socket: &PeerSocket,
+    ) -> Result<Option<(Spot, Note)>, LinkError> {
+        let id = self.fresh_id();
+        match filled {
+            Some(Filled { memory, fd, .. }) if announce(socket, id, memory.mapping().len() as u64, fd)? => {}
+            _ => return Ok(None),
+        }
+        Ok(filled.take().map(|Filled { memory, again, len, .. }| {
+            let note = Note { id, len: len as u64, last_use: again.is_none(), rest: Rest::InRegion, names: false };
+            (self.add(id, memory, None, again), note)
+        }))
     }
 
     /// Tells the peer of a region that it does not know yet. `false` if there is no room in the socket now.
@@ -204,13 +282,7 @@ impl SentRegions {
     /// Copies a payload of `len` bytes, in pieces, into its region. Returns the note for the ring.
     pub(super) fn fill(&self, place: Spot, pieces: &[&[u8]], len: usize) -> Note {
         let region = &self.kept[place.at];
-        let mapping = region.memory.mapping();
-        region.memory.head().take();
-        let mut at = REGION_HEAD;
-        for piece in pieces {
-            mapping.write(at, piece);
-            at += piece.len();
-        }
+        write(&region.memory, pieces);
         Note { id: region.id, len: len as u64, last_use: region.again.is_none(), rest: Rest::InRegion, names: false }
     }
 
@@ -345,6 +417,21 @@ mod tests {
         drop(connections.remove(0));
         put(&mut connections[2], 100_000, 2);
         assert_eq!(kept(&connections), [1, 0, 1], "there is room for one again");
+    }
+
+    #[test]
+    fn a_filled_region_that_is_not_used_is_kept_nowhere() {
+        let budget = Budget::new(usize::MAX);
+        let mut regions = regions_of(&budget);
+        let wanted = regions.wanted_ahead(AHEAD, 0).expect("a new one");
+        let size = wanted.size;
+        drop(Filled::new(wanted, &[&vec![7; AHEAD]], AHEAD).expect("memory"));
+        assert!(regions.kept.is_empty() && regions.kept_bytes == 0);
+        put(&mut regions, AHEAD, 1);
+        assert_eq!(regions.kept[0].memory.mapping().len(), size);
+        assert!(regions.wanted_ahead(AHEAD, 1).is_some(), "the first one is at the peer");
+        regions.kept[0].memory.head().give_back();
+        assert!(regions.wanted_ahead(AHEAD, 1).is_none(), "the first one is free");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::handover::Handover;
 use super::reference;
-use super::regions::{Note, OwnRegions, SentRegions, Spot};
+use super::regions::{Filled, Note, OwnRegions, SentRegions, Spot, Wanted};
 use super::shared::Shared;
 use crate::budget::Account;
 use crate::errors::LinkError;
@@ -23,6 +23,9 @@ pub(super) struct Sender {
     handover: Handover,
     /// The reader was told that there was no room.
     starved: bool,
+    /// The payload of a frame whose sender fills a region before it has the turn, by the address of its list of pieces; and
+    /// the region. One at a time: a filled region takes memory while its frame waits.
+    ahead: Option<(usize, Option<Filled>)>,
 }
 
 impl Sink for Sender {
@@ -61,7 +64,7 @@ impl Sender {
         handover: Handover,
         account: Arc<Account>,
     ) -> Self {
-        Self { shared, producer, regions: SentRegions::new(account), handover, starved: false }
+        Self { shared, producer, regions: SentRegions::new(account), handover, starved: false, ahead: None }
     }
 
     /// Regions that the peer may hand back.
@@ -81,6 +84,27 @@ impl Sender {
         {
             self.handover.let_go(consumed);
         }
+    }
+
+    /// The region that the sender of this frame is to fill before it has the turn, if that takes long. The sender says what
+    /// has become of that, and takes back what is [left](Self::take_ahead) before its payload is gone.
+    pub(super) fn begin_ahead(&mut self, frame: &Frame<'_>) -> Option<Wanted> {
+        if self.ahead.is_some() || self.handover.may_plan(frame.payload) {
+            return None;
+        }
+        let wanted = self.regions.wanted_ahead(frame.payload_len, self.producer.consumed().ok()?)?;
+        self.ahead = Some((key(frame.payload), None));
+        Some(wanted)
+    }
+
+    pub(super) fn filled_ahead(&mut self, filled: Option<Filled>) {
+        if let Some((_, place)) = &mut self.ahead {
+            *place = filled;
+        }
+    }
+
+    pub(super) fn take_ahead(&mut self) -> Option<Filled> {
+        self.ahead.take().and_then(|(_, filled)| filled)
     }
 
     /// Writes a frame if there is room for all of it.
@@ -111,7 +135,7 @@ impl Sender {
     /// Writes a frame that is too long for the ring: parts of the payload that can be handed over stay in their
     /// buffers, the rest goes into a region, or into the ring if it is short.
     fn try_put_beside(&mut self, head: &[u8], payload: &[&[u8]], len: usize) -> Result<bool, LinkError> {
-        let Self { shared, producer, regions, handover, .. } = self;
+        let Self { shared, producer, regions, handover, ahead, .. } = self;
         let shortest = Note::LEN + head.len();
         if shortest > producer.longest() {
             let limit = producer.longest() - Note::LEN;
@@ -119,6 +143,17 @@ impl Sender {
         }
         if !producer.fits(shortest)? {
             return Ok(false);
+        }
+        if let Some((of, filled @ Some(_))) = ahead
+            && *of == key(payload)
+        {
+            if regions.must_wait(len, producer.consumed()?) {
+                return Ok(false);
+            }
+            return match regions.adopt(filled, &shared.socket)? {
+                None => Ok(false),
+                Some((place, note)) => Self::write_note(producer, regions, place, &[&note.encode(), head]),
+            };
         }
         let room = producer.longest() - shortest;
         let Some(plan) = handover.plan(payload, room, &shared.socket)? else {
@@ -184,4 +219,9 @@ impl Sender {
         regions.sent(place, producer.written());
         Ok(true)
     }
+}
+
+/// Tells the list of a payload's pieces from all others, while it lives.
+fn key(payload: &[&[u8]]) -> usize {
+    payload.as_ptr().addr()
 }
