@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import Queue
 
@@ -115,7 +116,10 @@ def wake_ups_of_others() -> int:
     """How often threads of this process have slept, without the calling one."""
     own = threading.get_native_id()
     tasks = [task for task in Path("/proc/self/task").iterdir() if int(task.name) != own]
-    lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
+    lines: list[str] = []
+    for task in tasks:
+        with suppress(OSError):  # a thread that has ended meanwhile
+            lines += (task / "status").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
