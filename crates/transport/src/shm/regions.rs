@@ -263,8 +263,8 @@ impl SentRegions {
             _ => return Ok(None),
         }
         Ok(filled.take().map(|Filled { memory, again, len, .. }| {
-            let note = Note { id, len: len as u64, last_use: again.is_none(), rest: Rest::InRegion, names: false };
-            (self.add(id, memory, None, again), note)
+            let place = self.add(id, memory, None, again);
+            (place, self.note(place, len))
         }))
     }
 
@@ -281,8 +281,13 @@ impl SentRegions {
 
     /// Copies a payload of `len` bytes, in pieces, into its region. Returns the note for the ring.
     pub(super) fn fill(&self, place: Spot, pieces: &[&[u8]], len: usize) -> Note {
+        write(&self.kept[place.at].memory, pieces);
+        self.note(place, len)
+    }
+
+    /// The note of a region with a payload of `len` bytes.
+    fn note(&self, place: Spot, len: usize) -> Note {
         let region = &self.kept[place.at];
-        write(&region.memory, pieces);
         Note { id: region.id, len: len as u64, last_use: region.again.is_none(), rest: Rest::InRegion, names: false }
     }
 
