@@ -99,24 +99,38 @@ def test_a_ring_does_not_go_before_sockets(transport: str, runtime_dir: Path) ->
     urls = [TRANSPORTS[name](f"turns-{transport}-{os.getpid()}", runtime_dir) for name in ("shm", transport)]
     with ServerProcess(*urls, services="tests.hostile.services:target") as server:
         ring, sockets = server.urls
-        with nearcall.connect(sockets, Target) as other, connect(ring) as peer:
-            calls = [frame(CALL, encode([NAP]), method=peer.methods["nap"], call=call) for call in range(CALLS)]
-            alone = min(connecting(sockets) for _ in range(3))
-            peer.send(*calls)
-            begin, seen = time.perf_counter(), [other.naps_and_notes()[0]]
-            while seen[-1] < CALLS // 2:
-                time.sleep(2 * NAP)
-                with nearcall.connect(sockets, Target) as newcomer:
-                    seen.append(newcomer.naps_and_notes()[0])
-                time.sleep(2 * NAP)
-                seen.append(other.naps_and_notes()[0])
-            begun = [after - before for before, after in itertools.pairwise(seen)]
-            assert begun, "the whole batch went before"
-            by_newcomers, by_other = begun[::2], begun[1::2]
-            assert sorted(by_other)[len(by_other) // 2] <= 16, begun
-            # A handshake takes several turns, and an encrypted one some more. Naps go by while either side computes.
-            pace = (time.perf_counter() - begin) / (seen[-1] - seen[0])
-            assert sorted(by_newcomers)[len(by_newcomers) // 2] <= 64 + 2 * alone / pace, (begun, alone, pace)
+        # A client that waits for the CPU sees more go by, and one batch is short: on a machine with four busy processes
+        # a core, one of eight had a median above 16. A server that is unfair is so each time: then it is above 300.
+        unfair = [seen for _ in range(5) if (seen := unfair_batch(ring, sockets))]
+        assert len(unfair) < 5, unfair
+
+
+def unfair_batch(ring: str, sockets: str) -> str:
+    """Sends a batch over the ring, and calls over sockets meanwhile: what went by between two calls if that was more
+    than their turn, and otherwise nothing.
+    """
+    with nearcall.connect(sockets, Target) as other, connect(ring) as peer:
+        calls = [frame(CALL, encode([NAP]), method=peer.methods["nap"], call=call) for call in range(CALLS)]
+        alone = min(connecting(sockets) for _ in range(3))
+        seen = [other.naps_and_notes()[0]]
+        end = seen[0] + CALLS // 2
+        peer.send(*calls)
+        begin = time.perf_counter()
+        while seen[-1] < end:
+            time.sleep(2 * NAP)
+            with nearcall.connect(sockets, Target) as newcomer:
+                seen.append(newcomer.naps_and_notes()[0])
+            time.sleep(2 * NAP)
+            seen.append(other.naps_and_notes()[0])
+        begun = [after - before for before, after in itertools.pairwise(seen)]
+        by_newcomers, by_other = begun[::2], begun[1::2]
+        # A handshake takes several turns, and an encrypted one some more. Naps go by while either side computes.
+        pace = (time.perf_counter() - begin) / (seen[-1] - seen[0])
+        fair = (
+            sorted(by_other)[len(by_other) // 2] <= 16
+            and sorted(by_newcomers)[len(by_newcomers) // 2] <= 64 + 2 * alone / pace
+        )
+        return "" if fair else f"{begun}, {alone=}, {pace=}"
 
 
 @pytest.mark.parametrize("transport", ALL)
