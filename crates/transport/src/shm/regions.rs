@@ -19,8 +19,8 @@ use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 /// only.
 const KEPT: usize = 32 << 20;
 const PAGE: usize = 4096;
-/// A new region for a payload of so many bytes is made and filled before its sender has the turn: others wait for that, and the
-/// thread that receives may be among them.
+/// A region is filled before its sender has the turn if the payload has so many bytes: others wait for the turn, and the thread
+/// that receives may be among them.
 pub(super) const AHEAD: usize = 1 << 20;
 /// The name of the memory, for people.
 const NAME: &str = "nearcall-message";
@@ -118,40 +118,62 @@ impl OwnRegions {
     }
 }
 
-/// A region that a message needs, and that does not exist yet.
+/// A region for a message whose sender fills it before it has the turn.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) enum Wanted {
+    /// One that does not exist yet.
+    New(New),
+    /// One that is used again. The pin keeps it for this message.
+    Again(u32, Pin),
+}
+
+/// A region that does not exist yet.
+#[derive(Debug)]
+pub(super) struct New {
     size: usize,
     /// As in [`OwnRegion`].
     again: Option<Kept>,
 }
 
-/// A region with a message, of which the peer has not been told.
+/// A region with a payload of so many bytes, of which the peer has not been told.
 #[derive(Debug)]
-pub(super) struct Filled {
-    memory: Arc<RegionMemory>,
-    fd: OwnedFd,
-    again: Option<Kept>,
-    len: usize,
+pub(super) struct Filled(Where, usize);
+
+#[derive(Debug)]
+enum Where {
+    New { memory: Arc<RegionMemory>, fd: OwnedFd, again: Option<Kept> },
+    Again(u32, Pin),
 }
 
 impl Filled {
-    /// Makes a region, and copies a payload of `len` bytes into it. Takes about a millisecond for each megabyte.
+    /// Copies a payload of `len` bytes into a region, which is made if need be. Takes about a millisecond for each megabyte of a
+    /// new region.
     pub(super) fn new(wanted: Wanted, pieces: &[&[u8]], len: usize) -> io::Result<Self> {
-        let Wanted { size, again } = wanted;
-        let (mapping, fd) = Mapping::create(NAME, size, true)?;
-        let memory = RegionMemory::new(mapping);
-        write(&memory, pieces);
-        Ok(Self { memory, fd, again, len })
+        let place = match wanted {
+            Wanted::New(New { size, again }) => {
+                let (mapping, fd) = Mapping::create(NAME, size, true)?;
+                write(&mapping, pieces);
+                Where::New { memory: RegionMemory::new(mapping), fd, again }
+            }
+            Wanted::Again(id, pin) => {
+                write(pin.mapping(), pieces);
+                Where::Again(id, pin)
+            }
+        };
+        Ok(Self(place, len))
+    }
+
+    /// Whether the peer does not know the region.
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self.0, Where::New { .. })
     }
 }
 
-/// Copies a payload into a region, which is not free from then on.
-fn write(memory: &RegionMemory, pieces: &[&[u8]]) {
-    memory.head().take();
+/// Copies a payload into a region.
+fn write(mapping: &Mapping, pieces: &[&[u8]]) {
     let mut at = REGION_HEAD;
     for piece in pieces {
-        memory.mapping().write(at, piece);
+        mapping.write(at, piece);
         at += piece.len();
     }
 }
@@ -219,7 +241,7 @@ impl SentRegions {
     }
 
     /// The new region that a payload of `len` bytes gets.
-    fn wanted(&self, len: usize) -> Wanted {
+    fn wanted(&self, len: usize) -> New {
         let need = len + REGION_HEAD;
         // A payload of 2^n bytes needs a page more for the head, not twice the memory.
         let beside = (len.next_power_of_two() + REGION_HEAD).next_multiple_of(PAGE);
@@ -231,7 +253,7 @@ impl SentRegions {
             // The size need not suit later messages.
             size = need.next_multiple_of(PAGE);
         }
-        Wanted { size, again }
+        New { size, again }
     }
 
     fn add(&mut self, id: u32, memory: Arc<RegionMemory>, fd: Option<OwnedFd>, again: Option<Kept>) -> Spot {
@@ -243,14 +265,21 @@ impl SentRegions {
         Spot { at: self.kept.len() - 1, fresh: true }
     }
 
-    /// The new region that the next payload of `len` bytes gets, if it is worth to [fill](Filled::new) it before. The reader has
-    /// consumed the ring up to `consumed`.
+    /// The region that the next payload of `len` bytes gets, unless it has to wait. The reader has consumed the ring up to
+    /// `consumed`.
     pub(super) fn wanted_ahead(&mut self, len: usize, consumed: u64) -> Option<Wanted> {
-        let may = !self.must_wait(len, consumed) && self.free(len + REGION_HEAD).is_none();
-        may.then(|| self.wanted(len))
+        if self.must_wait(len, consumed) {
+            return None;
+        }
+        Some(match self.free(len + REGION_HEAD) {
+            // One that could not be announced is left to a sender who has the turn.
+            Some(at) if self.kept[at].fd.is_some() => return None,
+            Some(at) => Wanted::Again(self.kept[at].id, Pin::new(Arc::clone(&self.kept[at].memory))),
+            None => Wanted::New(self.wanted(len)),
+        })
     }
 
-    /// Tells the peer of a filled region, which is one of these then. `None` if there is no room in the socket now. What is
+    /// Tells the peer of a filled region if it is new, and takes it over. `None` if there is no room in the socket now. What is
     /// returned is as for [`fill`](SentRegions::fill).
     pub(super) fn adopt(
         &mut self,
@@ -258,14 +287,21 @@ impl SentRegions {
         socket: &PeerSocket,
     ) -> Result<Option<(Spot, Note)>, LinkError> {
         let id = self.fresh_id();
-        match filled {
-            Some(Filled { memory, fd, .. }) if announce(socket, id, memory.mapping().len() as u64, fd)? => {}
-            _ => return Ok(None),
+        if let Some(Filled(Where::New { memory, fd, .. }, _)) = filled
+            && !announce(socket, id, memory.mapping().len() as u64, fd)?
+        {
+            return Ok(None);
         }
-        Ok(filled.take().map(|Filled { memory, again, len, .. }| {
-            let place = self.add(id, memory, None, again);
-            (place, self.note(place, len))
-        }))
+        let Some(Filled(place, len)) = filled.take() else { return Ok(None) };
+        let (place, _until_it_is_taken) = match place {
+            Where::New { memory, again, .. } => (Some(self.add(id, memory, None, again)), None),
+            Where::Again(id, pin) => {
+                // It is missing only after the end of the connection.
+                let at = self.kept.iter().position(|region| region.id == id);
+                (at.map(|at| Spot { at, fresh: false }), Some(pin))
+            }
+        };
+        Ok(place.map(|place| (place, self.take(place, len))))
     }
 
     /// Tells the peer of a region that it does not know yet. `false` if there is no room in the socket now.
@@ -281,13 +317,14 @@ impl SentRegions {
 
     /// Copies a payload of `len` bytes, in pieces, into its region. Returns the note for the ring.
     pub(super) fn fill(&self, place: Spot, pieces: &[&[u8]], len: usize) -> Note {
-        write(&self.kept[place.at].memory, pieces);
-        self.note(place, len)
+        write(self.kept[place.at].memory.mapping(), pieces);
+        self.take(place, len)
     }
 
-    /// The note of a region with a payload of `len` bytes.
-    fn note(&self, place: Spot, len: usize) -> Note {
+    /// A region has a payload of `len` bytes, and is not free from now on. Returns its note.
+    fn take(&self, place: Spot, len: usize) -> Note {
         let region = &self.kept[place.at];
+        region.memory.head().take();
         Note { id: region.id, len: len as u64, last_use: region.again.is_none(), rest: Rest::InRegion, names: false }
     }
 
@@ -429,14 +466,33 @@ mod tests {
         let budget = Budget::new(usize::MAX);
         let mut regions = regions_of(&budget);
         let wanted = regions.wanted_ahead(AHEAD, 0).expect("a new one");
-        let size = wanted.size;
-        drop(Filled::new(wanted, &[&vec![7; AHEAD]], AHEAD).expect("memory"));
+        let filled = Filled::new(wanted, &[&vec![7; AHEAD]], AHEAD).expect("memory");
+        assert!(filled.is_new());
+        drop(filled);
         assert!(regions.kept.is_empty() && regions.kept_bytes == 0);
         put(&mut regions, AHEAD, 1);
-        assert_eq!(regions.kept[0].memory.mapping().len(), size);
-        assert!(regions.wanted_ahead(AHEAD, 1).is_some(), "the first one is at the peer");
+        assert!(matches!(regions.wanted_ahead(AHEAD, 1), Some(Wanted::New(_))), "the first one is at the peer");
+    }
+
+    #[test]
+    fn a_region_that_is_filled_again_is_one_messages_until_that_is_given_up() {
+        let mut regions = regions_of(&Budget::new(usize::MAX));
+        let first = put(&mut regions, AHEAD, 1);
         regions.kept[0].memory.head().give_back();
-        assert!(regions.wanted_ahead(AHEAD, 1).is_none(), "the first one is free");
+        let wanted = regions.wanted_ahead(AHEAD, 1).expect("the first one");
+        assert!(matches!(&wanted, Wanted::Again(id, _) if *id == first));
+        let mut filled = Some(Filled::new(wanted, &[&vec![7; AHEAD]], AHEAD).expect("memory"));
+        // The peer says that it is free once more.
+        regions.kept[0].memory.head().give_back();
+        assert_ne!(put(&mut regions, AHEAD, 2), first);
+        let (end, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let (place, note) = regions.adopt(&mut filled, &PeerSocket::new(end.into())).expect("open").expect("room");
+        regions.sent(place, 3);
+        assert_eq!((note.id, note.len, place.fresh), (first, AHEAD as u64, false));
+        assert!(!regions.kept[0].memory.is_free(), "at the peer");
+        regions.kept[0].memory.head().give_back();
+        drop(regions.wanted_ahead(AHEAD, 3));
+        assert!(regions.kept[0].memory.is_free(), "given up");
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Sender {
         if let Some((of, filled @ Some(_))) = ahead
             && *of == key(payload)
         {
-            if regions.must_wait(len, producer.consumed()?) {
+            if filled.as_ref().is_some_and(Filled::is_new) && regions.must_wait(len, producer.consumed()?) {
                 return Ok(false);
             }
             return match regions.adopt(filled, &shared.socket)? {
