@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -149,17 +147,6 @@ def test_a_class_that_cannot_cross_is_refused_in_words(server: ServerProcess) ->
             await nearcall.aio.connect(server.urls[0], Watched)
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("command", [["list"], ["call"], ["ping"], ["top", "--once"]], ids=lambda command: command[0])
-def test_commands_that_need_a_description_say_so(server: ServerProcess, command: list[str]) -> None:
-    name, *flags = command
-    arguments = [name, server.urls[0], *(["price"] if name == "call" else []), *flags]
-    done = subprocess.run([sys.executable, "-m", "nearcall", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"nearcall: {server.urls[0]}: a server does not describe itself over gRPC: give another of its URLs\n"
-    )
 
 
 def test_a_service_over_grpc_in_an_event_loop(server: ServerProcess) -> None:

@@ -79,6 +79,16 @@ class FakeClient:
     def __exit__(self, *_: object) -> None:
         self.open = False
 
+
+class FakeChannel(FakeClient):
+    def __init__(self, url: str, **_: Any) -> None:
+        super().__init__()
+        assert url == "shm://calc"
+
+    def __enter__(self) -> FakeChannel:
+        super().__enter__()
+        return self
+
     def ping(self) -> float:
         assert self.open
         return 4.2e-6
@@ -97,6 +107,7 @@ def _no_transport(monkeypatch: pytest.MonkeyPatch) -> None:
         yield
 
     monkeypatch.setattr(nearcall, "connect", connect, raising=False)
+    monkeypatch.setattr(nearcall, "Channel", FakeChannel)
     monkeypatch.setattr(nearcall, "timeout", timeout, raising=False)
 
 
@@ -361,7 +372,12 @@ def test_the_flags_of_clients(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_pat
         chosen.append(options)
         return FakeClient()
 
+    def channel(url: str, **options: Any) -> FakeChannel:
+        chosen.append(options)
+        return FakeChannel(url)
+
     monkeypatch.setattr(nearcall, "connect", connect)
+    monkeypatch.setattr(nearcall, "Channel", channel)
     token = tmp_path / "token"
     token.write_text("secret\n")
     flags = "--allow-plaintext --allow-user ada --allow-group 5 --max-message-size 1000 --tls-ca a.pem"

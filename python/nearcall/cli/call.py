@@ -37,7 +37,7 @@ def add_to(commands: Any) -> None:
         epilog=(
             'example: nearcall call shm://calc Calculator.add \'{"a": 1, "b": 2}\'. A stream to the server is read '
             "from standard input, one JSON value per line, unless it is among the arguments as a list. Bytes are "
-            'written as a string, or as {"base64": "..."}.'
+            'written as a string, or as {"base64": "..."}. At a URL of gRPC the JSON is the message, or a list of them.'
         ),
     )
     parser.add_argument("url", metavar="URL", help="where the server is")
@@ -68,7 +68,9 @@ def run(options: argparse.Namespace) -> None:
     metadata = read_metadata(options.metadata)
     with connected(options) as (client, description):
         service, method = find_method(description, options.method)
-        args, kwargs = _convert(arguments, service, method)
+        # A client of gRPC knows its messages by itself.
+        dynamic = not hasattr(client, "arguments")
+        args, kwargs = (_convert if dynamic else client.arguments)(arguments, service, method)
         function = remote_method(client, service, method)
         limit: Any = contextlib.nullcontext()
         if options.timeout is not None:
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
                 result = function(*args, **kwargs)
             except nearcall.InvalidArgument as error:
                 # What the handler itself refuses is no matter of the shape.
-                if (hint := _shape(service, method)) and f"{method.name}(): " in error.message:
+                if dynamic and (hint := _shape(service, method)) and f"{method.name}(): " in error.message:
                     raise nearcall.InvalidArgument(f"{error.message}; {hint}", details=error.details) from error
                 raise
             if method.kind in (SERVER_STREAM, BIDI_STREAM):

@@ -43,11 +43,14 @@ def run(options: argparse.Namespace) -> None:
     if options.url is None:
         _print_servers(options)
         return
-    with connected(options) as (_, description):
+    with connected(options) as (client, description):
+        for problem in getattr(client, "problems", ()):
+            print(f"nearcall: {options.url}: {problem}", file=sys.stderr)
         if options.json:
             print(shown_json(msgspec.json.format(msgspec.json.encode(description)).decode()))
         else:
-            print("\n".join(shown(line) for line in listing(description)))
+            for line in listing(description):
+                print(shown(line))
 
 
 def _print_servers(options: argparse.Namespace) -> None:

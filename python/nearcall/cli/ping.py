@@ -9,7 +9,7 @@ from typing import Any
 
 from . import UsageError
 from .flags import add_client_options
-from .remote import connect
+from .remote import channel
 
 __all__ = ["add_to", "run"]
 
@@ -39,13 +39,12 @@ def run(options: argparse.Namespace) -> None:
     if options.interval < 0:
         raise UsageError(f"-i {options.interval}: the interval cannot be negative")
     times: list[float] = []
-    client = connect(options)
     try:
-        with client:
+        with channel(options) as opened:
             for number in range(options.count):
                 if number:
                     time.sleep(options.interval)
-                seconds = float(client.ping())
+                seconds = float(opened.ping())
                 times.append(seconds)
                 print(f"{number + 1}: {duration(seconds)}", flush=True)
     finally:  # also after Ctrl-C, as ping does

@@ -8,7 +8,7 @@ that the server passes is shown as ``{"reference": "..."}`` with its class's nam
 from __future__ import annotations
 
 import base64
-import binascii
+import enum
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -18,6 +18,8 @@ import msgspec
 from ..references.reference import Reference
 from ..types.declared import name_of
 from ..types.guards import is_dict, is_list
+from .messages import fields_of
+from .written_bytes import to_bytes
 
 __all__ = ["example", "from_json", "has_fields", "to_json"]
 
@@ -49,7 +51,7 @@ def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
         ValueError: a base64 text is malformed.
     """
     if schema == "bytes":
-        return _to_bytes(value)
+        return to_bytes(value)
     if not is_dict(schema):
         return value
     (kind, inner), *_ = schema.items()
@@ -124,19 +126,6 @@ def to_json(value: Any) -> bytes:
     return msgspec.json.encode(_plain(value))
 
 
-def _to_bytes(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode()
-    if is_dict(value):
-        given = value
-        if given.keys() == {"base64"} and isinstance(given["base64"], str):
-            try:
-                return base64.b64decode(given["base64"], validate=True)
-            except binascii.Error as error:
-                raise ValueError(f"malformed base64: {error}") from None
-    return value
-
-
 def _to_array(value: Any, dtype: str | None) -> Any:
     if not (is_list(value) or type(value) in (int, float)):
         return value
@@ -183,7 +172,7 @@ def _to_key(key: str, schema: Any) -> Any:
             return int(key) if schema == "int" else float(key)
         except ValueError:
             return key
-    return _to_bytes(key) if schema == "bytes" else key
+    return to_bytes(key) if schema == "bytes" else key
 
 
 def _plain(value: Any) -> Any:
@@ -202,6 +191,10 @@ def _plain(value: Any) -> Any:
         return {"reference": name_of(value._nearcall_cls)}
     if type(value) is float and not math.isfinite(value):
         return str(value)
+    if isinstance(value, enum.Enum):
+        return value.name
+    if (fields := fields_of(value)) is not None:
+        return {name: _plain(each) for name, each in fields}
     to_list = getattr(value, "tolist", None)  # a numpy array or scalar
     return value if to_list is None else _plain(to_list())
 

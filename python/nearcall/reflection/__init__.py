@@ -3,6 +3,8 @@
 Every server answers at its gRPC URLs, unless ``Server(reflection=False)``. It is a service like the user's:
 interceptors are around it, so that a server which demands a token for calls demands it here as well.
 
+:mod:`.asking` is for clients: it asks a server.
+
 By the project's own description: https://github.com/grpc/grpc/blob/master/doc/server-reflection.md
 """
 

@@ -153,8 +153,8 @@ def idempotent() -> Callable[[F], F]: ...
 def idempotent(method: Any = None) -> Any:
     """Marks a method that may be called twice with the effect of once, so that a broken call can be repeated.
 
-    Calls with streams are not repeated, since items have come or gone by then. For them the mark says so only to others: it
-    is the ``idempotency_level`` of a ``.proto`` file.
+    Calls with streams are not repeated, since items have come or gone by then. For them the mark says so only to
+    others: it is the ``idempotency_level`` of a ``.proto`` file.
     """
     return _marked("idempotent", method, IDEMPOTENT_MARK)
 

@@ -9,11 +9,11 @@ hide it.
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from .names import camel_case, title, upper_snake
+from .names import method_name, title, upper_snake
+from .sound import CannotBeWritten, check_sources
 from .sources import EnumSource, FieldSource, FileSource, MessageSource, MethodSource, Place
 
 __all__ = ["CannotBeWritten", "module_text"]
@@ -49,12 +49,7 @@ _TAKEN: Final = frozenset(
     {"bool", "bytes", "collections", "dataclasses", "datetime", "dict", "enum", "float", "int", "list", "msgspec"}
     | {"nearcall", "self", "str", "typing"}
 )
-"""Names that annotations need, and that a field of the same name would hide."""
-_MIXED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-
-
-class CannotBeWritten(ValueError):
-    """Something in a file has no counterpart in Python; the message says where, what, and what to do."""
+"""Names that annotations need, and that a field or a class of the same name would hide."""
 
 
 class _Type(NamedTuple):
@@ -83,7 +78,7 @@ class _Writer:
 
     def _collect(self, file: FileSource) -> None:
         scope = f".{file.package}" if file.package else ""
-        taken = {each.name for each in self._types.values()} | set(_services(self._files))
+        taken = {each.name for each in self._types.values()} | set(_services(self._files)) | _TAKEN
 
         def name(parts: tuple[str, ...]) -> str:
             found = "".join(parts)
@@ -355,7 +350,7 @@ class _Writer:
             raise self._refusal(file, (6, index), f"the service {service.name} has no methods")
 
     def _method(self, file: FileSource, path: tuple[int, ...], method: MethodSource) -> Iterator[str]:
-        name = _method_name(method.name)
+        name = method_name(method.name)
         if name is None:
             raise self._refusal(file, path, f"the method '{method.name}' must be written in CamelCase")
         types: list[str] = []
@@ -401,15 +396,6 @@ def _member(source: EnumSource, name: str) -> str:
     return f"{found}_" if keyword.iskeyword(found) else found
 
 
-def _method_name(name: str) -> str | None:
-    """``"get_feature"`` of ``"GetFeature"``; ``None`` if :func:`camel_case` makes this name of no Python name."""
-    mixed = _MIXED.sub("_", name)
-    for each in (mixed.lower(), mixed, name):
-        if camel_case(each) == name and not keyword.iskeyword(each) and not each.startswith("_"):
-            return each
-    return None
-
-
 def module_text(files: Sequence[FileSource], asked: Iterable[str]) -> str:
     """The text of a module for some files, and for the types that they need from imported files.
 
@@ -419,5 +405,7 @@ def module_text(files: Sequence[FileSource], asked: Iterable[str]) -> str:
 
     Raises:
         CannotBeWritten: something has no counterpart; the message is one line, which begins with file and line number.
+            Or protoc would have refused the files.
     """
+    check_sources(files)
     return "\n".join(_Writer(files, asked).write()) + "\n"

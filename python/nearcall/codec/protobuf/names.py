@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 
 from ..inspection import UnsupportedTypeError
 
-__all__ = ["camel_case", "check_name", "json_name", "title", "upper_snake"]
+__all__ = ["camel_case", "check_name", "json_name", "method_name", "title", "upper_snake"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -16,6 +17,15 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 def camel_case(name: str) -> str:
     """``"scale_all"`` becomes ``"ScaleAll"``: a method's name."""
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) or name
+
+
+def method_name(name: str) -> str | None:
+    """``"get_feature"`` of ``"GetFeature"``; ``None`` if :func:`camel_case` makes this name of no Python name."""
+    mixed = _BOUNDARY.sub("_", name)
+    for each in (mixed.lower(), mixed, name):
+        if camel_case(each) == name and not keyword.iskeyword(each) and not each.startswith("_"):
+            return each
+    return None
 
 
 def upper_snake(name: str) -> str:

@@ -1,4 +1,5 @@
-"""``.proto`` files as protoc has read them: ``google.protobuf.FileDescriptorSet``, with comments and places.
+"""``.proto`` files as protoc has read them: ``google.protobuf.FileDescriptorSet``, with comments and places. Or as a
+server describes them.
 
 :mod:`.descriptor` writes nearcall's own files. This module reads any file, so it knows more of descriptor.proto.
 """
@@ -12,7 +13,17 @@ import msgspec
 from ...types.numbers import field as numbered  # DescriptorProto's fields include one called field
 from .descriptor import codec_of
 
-__all__ = ["EnumSource", "FieldSource", "FileSource", "MessageSource", "MethodSource", "Place", "read_sources"]
+__all__ = [
+    "EnumSource",
+    "FieldSource",
+    "FileSource",
+    "MessageSource",
+    "MethodSource",
+    "Place",
+    "ServiceSource",
+    "read_source",
+    "read_sources",
+]
 
 _MOST_VALUES = 10_000_000
 
@@ -144,6 +155,8 @@ class FileSource(msgspec.Struct):
 
     name: Annotated[str, numbered(1)] = ""
     package: Annotated[str, numbered(2)] = ""
+    dependency: Annotated[list[str], numbered(3)] = []
+    """The names of the files that it imports."""
     message_type: Annotated[list[MessageSource], numbered(4)] = []
     enum_type: Annotated[list[EnumSource], numbered(5)] = []
     service: Annotated[list[ServiceSource], numbered(6)] = []
@@ -165,3 +178,13 @@ def read_sources(encoded: bytes) -> list[FileSource]:
     """
     found: _Files = codec_of(_Files).decode(encoded, _MOST_VALUES)
     return found.file
+
+
+def read_source(encoded: bytes) -> FileSource:
+    """One file: a ``google.protobuf.FileDescriptorProto``.
+
+    Raises:
+        ValueError: ``encoded`` is none.
+    """
+    found: FileSource = codec_of(FileSource).decode(encoded, _MOST_VALUES)
+    return found
