@@ -31,7 +31,9 @@ from nearcall.codec.protobuf.descriptor import (
     ServiceDescriptorProto,
     codec_of,
 )
+from nearcall.codec.protobuf.sources import FileSource
 from nearcall.reflection import ReflectionRequest, ReflectionResponse, ServerReflection
+from nearcall.reflection.asking import Described
 from nearcall.reflection.service import ErrorResponse, FileDescriptorResponse, ListServiceResponse, ServiceResponse
 
 
@@ -362,6 +364,18 @@ def test_answers_that_are_none(run: Any, hostile: tuple[Hostile, str], files: li
     status, out, err = run("list", url)
     assert (status, out) == (1, "")
     assert words in err
+
+
+def test_a_file_is_made_of_what_it_imports_alone() -> None:
+    files = [
+        FileSource(name="c"),
+        FileSource(name="wrong"),
+        FileSource(name="b", dependency=["c"]),
+        FileSource(name="a", dependency=["b"]),
+    ]
+    described = Described({"A": "a", "W": "wrong"}, files)
+    assert [file.name for file in described.with_imports("a")] == ["c", "b", "a"]
+    assert [file.name for file in described.with_imports("wrong")] == ["wrong"]
 
 
 def test_files_that_import_each_other_end(run: Any, hostile: tuple[Hostile, str]) -> None:

@@ -61,7 +61,7 @@ class Reflected:
         for file in dict.fromkeys(described.services.values()):
             asked = [service for service, declared_in in described.services.items() if declared_in == file]
             try:
-                module = _module(module_text(described.files, [file]))
+                module = _module(module_text(described.with_imports(file), [file]))
             except CannotBeWritten as error:
                 self.problems.append(f"{', '.join(map(shown, asked))} left out: {error}")
                 continue

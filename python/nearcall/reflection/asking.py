@@ -29,6 +29,14 @@ class Described(NamedTuple):
     files: list[FileSource]
     """These files and all that they import, each after the files that it imports."""
 
+    def with_imports(self, name: str) -> list[FileSource]:
+        """One file and all that it imports, in the same order."""
+        wanted = {name}
+        for file in reversed(self.files):
+            if file.name in wanted:
+                wanted.update(file.dependency)
+        return [file for file in self.files if file.name in wanted]
+
 
 def ask(client_of: Callable[[type], Any]) -> Described:
     """Asks a server for its services, and for the files that declare them.
