@@ -387,6 +387,13 @@ def test_what_a_page_names_exists(page: Path) -> None:
         assert command in commands, command
 
 
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    listed = re.findall(
+        r"^\| \[\d{4}\]\((.+?)\)", (ROOT / "docs/adr/README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert listed == sorted(page.name for page in (ROOT / "docs/adr").glob("0*.md"))
+
+
 def test_the_architecture_names_what_is_there() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:crates|python)/[\w./-]+): (\w+)`", text)
