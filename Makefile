@@ -42,14 +42,19 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-builds test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMPS)/build $(STAMPS)/lab  ## make .venv with nearcall (release build), nearcall-lab, its peers and all tools
 
-demo: setup  ## call one typed service over every local transport, beside its peers; results in out/
+profiled: $(STAMPS)/profiled $(STAMPS)/lab  ## the same with nearcall built as it is published: the compiler knows what usual work runs
+
+wheel: $(STAMPS)/tools  ## build the wheel as it is published; in dist/
+	@$(PY) tools/profiled_build.py dist
+
+demo: profiled  ## call one typed service over every local transport, beside its peers; results in out/
 	@$(PY) -m nearcall_lab demo $(ARGS)
 
 test: test-rust test-python  ## run all tests, Rust and Python
@@ -89,9 +94,13 @@ fmt: setup  ## format all code and apply the safe fixes
 	@$(VENV)/bin/ruff format $(wildcard $(PYTHON_CODE)) $(PAGES)
 	@cargo fmt --all
 
-bench: setup  ## measure nearcall against its targets, beside the ring alone; results in out/
+bench: profiled  ## measure nearcall against its targets, beside the ring alone; results in out/
 	@cargo build -q --release -p nearcall-ring --example ring_floor
 	@$(PY) -m nearcall_lab runtime --floor-binary target/release/examples/ring_floor $(ARGS)
+
+instructions: setup  ## count what a call costs in instructions and misses of the caches (valgrind); the same on a noisy machine
+	@if command -v valgrind >/dev/null; then $(PY) tools/count_instructions.py $(ARGS); \
+	else echo "instructions: skipped, valgrind is missing"; fi
 
 readme: setup  ## put the numbers of the last demo and bench into the README
 	@$(PY) tools/update_readme.py $(ARGS)
@@ -210,6 +219,11 @@ $(STAMPS)/build: $(RUST_SOURCES) pyproject.toml $(STAMPS)/tools
 	@echo "setup: building nearcall"
 	@CARGO_TERM_QUIET=true PIP_QUIET=1 $(VENV)/bin/maturin develop -q --release
 	@touch $@
+
+# Touches the other stamp, too: what it was made from is in place, and is not to be built once more.
+$(STAMPS)/profiled: $(RUST_SOURCES) pyproject.toml tools/profiled_build.py tools/usual_work.py $(STAMPS)/tools
+	@$(PY) tools/profiled_build.py
+	@touch $(STAMPS)/build $@
 
 # A peer without a wheel for this Python must not stop the others: the lab reports the ones it cannot import.
 $(STAMPS)/lab: lab/pyproject.toml $(STAMPS)/tools | $(STAMPS)/build

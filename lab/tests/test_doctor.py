@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -164,6 +165,12 @@ def test_a_build_without_optimisation_is_found(tmp_path: Path, monkeypatch: pyte
     assert [f.level for f in doctor.builds(Machine())] == ["bad"]
     library.write_bytes(b"\x7fELF")
     assert list(doctor.builds(Machine())) == []
+
+
+@pytest.mark.parametrize("profiled", [True, False])
+def test_a_build_without_a_profile_is_found(profiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nearcall._core", SimpleNamespace(PROFILED=profiled))
+    assert [f.level for f in doctor.profile(Machine())] == ([] if profiled else ["note"])
 
 
 def test_missing_peers_are_listed() -> None:

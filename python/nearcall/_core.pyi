@@ -18,6 +18,7 @@ from .service.plan import MethodPlan
 
 __all__ = [
     "COMEBACK",
+    "PROFILED",
     "VERSION",
     "AsyncUnary",
     "Attributes",
@@ -79,6 +80,8 @@ _R = TypeVar("_R")
 
 COMEBACK: Final[float]
 """Seconds that a call waits for the successor of its server, if that is expected or the call may be repeated."""
+PROFILED: Final[bool]
+"""Whether the compiler knew what usual work runs (``make profiled``). Other builds are slower."""
 VERSION: Final[str]
 """Version of the library, which is Cargo's."""
 

@@ -134,6 +134,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         nearcall_core::lock::set_around_sleep(super::interpreter::detached);
         module.add("COMEBACK", nearcall_core::client::COMEBACK.as_secs_f64())?;
+        module.add("PROFILED", cfg!(profiled))?;
         module.add("VERSION", nearcall_core::VERSION)
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
@@ -216,6 +217,15 @@ def builds(machine: Machine) -> Iterator[Finding]:
             yield Finding("bad", f"nearcall was built without optimisation ({library.name})", mend)
 
 
+def profile(machine: Machine) -> Iterator[Finding]:
+    try:
+        core = importlib.import_module("nearcall._core")
+    except ImportError:
+        return
+    if not getattr(core, "PROFILED", False):
+        yield Finding("note", "nearcall was built without a profile: it is slower than published ones", "make profiled")
+
+
 def tools(machine: Machine) -> Iterator[Finding]:
     if shutil.which("strace") is None and shutil.which("perf") is None:
         text = "neither strace nor perf is here: system calls per call stay unknown"
@@ -292,7 +302,7 @@ def _ticks(machine: Machine) -> _Ticks:
 
 
 CHECKS: tuple[Callable[[Machine], Iterator[Finding]], ...] = (
-    *(cpus, frequency, virtual, clock, limits, memory, python, builds, tools, quiet),
+    *(cpus, frequency, virtual, clock, limits, memory, python, builds, profile, tools, quiet),
 )
 
 

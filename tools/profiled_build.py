@@ -1,0 +1,90 @@
+"""Builds nearcall as it is published: the compiler lays out the code by what usual work runs.
+
+Three steps: a build that counts what runs, :mod:`usual_work` with it, and the build proper, which knows the counts::
+
+    python tools/profiled_build.py              # into this environment, as `maturin develop` does
+    python tools/profiled_build.py dist         # a wheel, into dist/
+
+The counts are merged by LLVM's own tool, which must be of rustc's version: rustup's component llvm-tools. Without it,
+an ordinary release build is made; `nearcall._core.PROFILED` says which it was. See docs/adr/0111.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "target" / "profiling"
+COUNTS = FOLDER / "counts"
+QUICK = "-Clto=off -Clinker-plugin-lto=no -Cdebuginfo=0"
+"""Spares the build that counts what takes longest. Cargo's own settings would change the names of all functions."""
+MATURIN = Path(sys.executable).with_name("maturin")
+
+
+def merger() -> Path | None:
+    """LLVM's tool that merges counts, of the version that rustc has. Installs it if rustup is there and can."""
+    host = next(line for line in _said("rustc", "-vV").splitlines() if line.startswith("host: "))[len("host: ") :]
+    tool = Path(_said("rustc", "--print", "sysroot").strip(), "lib", "rustlib", host, "bin", "llvm-profdata")
+    if not tool.exists() and shutil.which("rustup"):
+        say("installing LLVM's tools (rustup component add llvm-tools)")
+        subprocess.run(["rustup", "-q", "component", "add", "llvm-tools"], check=False, cwd=ROOT)
+    return tool if tool.exists() else None
+
+
+def maturin(command: str, *arguments: str | Path, flags: str = "") -> None:
+    """Runs maturin, with flags for rustc after those of the environment."""
+    environment = dict(os.environ, CARGO_TERM_QUIET="true", PIP_QUIET="1")
+    if flags:
+        environment["RUSTFLAGS"] = f"{environment.get('RUSTFLAGS', '')} {flags}".strip()
+    subprocess.run([MATURIN, command, "-q", "--release", *arguments], check=True, cwd=ROOT, env=environment)
+
+
+def counted(tool: Path) -> Path:
+    """The counts of what usual work runs."""
+    for old in (COUNTS, FOLDER / "wheels", FOLDER / "site"):
+        shutil.rmtree(old, ignore_errors=True)
+    say("building what counts, 1 of 3")
+    places = ("--target-dir", FOLDER, "--out", FOLDER / "wheels")
+    maturin("build", "--interpreter", sys.executable, *places, flags=f"{QUICK} -Cprofile-generate={COUNTS}")
+    # Beside the environment, in which a build that counts shall never be left.
+    pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--target", FOLDER / "site")
+    subprocess.run([*pip, *(FOLDER / "wheels").glob("*.whl")], check=True)
+    say("counting what usual work runs, 2 of 3")
+    environment = dict(os.environ, PYTHONPATH=str(FOLDER / "site"), LLVM_PROFILE_FILE=f"{COUNTS}/%m-%p.profraw")
+    subprocess.run([sys.executable, ROOT / "tools" / "usual_work.py"], check=True, env=environment)
+    merged = FOLDER / "merged.profdata"
+    subprocess.run([tool, "merge", "-o", merged, *COUNTS.glob("*.profraw")], check=True)
+    # Cargo sees only the name of the file, and would not build again for other counts.
+    return merged.rename(FOLDER / f"{hashlib.sha256(merged.read_bytes()).hexdigest()[:16]}.profdata")
+
+
+def main() -> None:
+    """The three steps."""
+    out = sys.argv[1:2]
+    command = ("build", "--strip", "--interpreter", sys.executable, "--out", *out) if out else ("develop",)
+    tool = merger()
+    if tool is None:
+        say("LLVM's tools for this rustc are missing: an ordinary release build is made, which is slower")
+        maturin(*command)
+        return
+    counts = counted(tool)
+    say("building nearcall with the counts, 3 of 3")
+    maturin(*command, "--target-dir", ROOT / "target" / "profiled", flags=f"-Cprofile-use={counts}")
+
+
+def say(what: str) -> None:
+    """Shows how far it is."""
+    print(f"profiled build: {what}", flush=True)
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+
+
+if __name__ == "__main__":
+    main()
