@@ -20,6 +20,8 @@ from pathlib import Path
 
 import nearcall
 
+SPIN = 0.01
+"""Seconds. A peer that slept would be waited for, and what is run while waiting would be counted."""
 SHORT, LONG = 2_000, 8_000
 """Calls of the two runs."""
 EVENTS = {"instructions": r"I\s+refs", "misses of instructions": r"I1\s+misses", "misses of data": r"D1\s+misses"}
@@ -59,7 +61,7 @@ VALUES = {"raw": b"fifteen bytes..", "text": "hello there", "dataclass": Quote("
 
 def call(url: str, name: str, times: int) -> None:
     """The client's process."""
-    with nearcall.connect(url, Counted) as client:
+    with nearcall.connect(url, Counted, spin=SPIN) as client:
         method, value = getattr(client, name), VALUES[name]
         for _ in range(times):
             method(value)
@@ -67,7 +69,7 @@ def call(url: str, name: str, times: int) -> None:
 
 def serve(url: str) -> None:
     """The server's process: until its input ends."""
-    with nearcall.Server(Counted(), url):
+    with nearcall.Server(Counted(), url, spin=SPIN):
         print("ready", flush=True)
         sys.stdin.read()
 
