@@ -21,7 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "target" / "profiling"
 COUNTS = FOLDER / "counts"
-QUICK = "-Clto=off -Clinker-plugin-lto=no -Cdebuginfo=0"
+LAST = ROOT / "target" / "profiled"
+"""Of the last step. Nothing in it serves again: no two counts are alike."""
+LONGEST = 900.0
+"""Seconds that the work may take. It takes 15."""
+QUICK = ("-Clto=off", "-Clinker-plugin-lto=no", "-Cdebuginfo=0")
 """Spares the build that counts what takes longest. Cargo's own settings would change the names of all functions."""
 MATURIN = Path(sys.executable).with_name("maturin")
 
@@ -36,27 +40,30 @@ def merger() -> Path | None:
     return tool if tool.exists() else None
 
 
-def maturin(command: str, *arguments: str | Path, flags: str = "") -> None:
+def maturin(command: str, *arguments: str | Path, flags: tuple[str, ...] = ()) -> None:
     """Runs maturin, with flags for rustc after those of the environment."""
     environment = dict(os.environ, CARGO_TERM_QUIET="true", PIP_QUIET="1")
     if flags:
-        environment["RUSTFLAGS"] = f"{environment.get('RUSTFLAGS', '')} {flags}".strip()
+        flags = (*environment.pop("RUSTFLAGS", "").split(), *flags)
+        environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(flags)  # a folder's name may have spaces
     subprocess.run([MATURIN, command, "-q", "--release", *arguments], check=True, cwd=ROOT, env=environment)
 
 
 def counted(tool: Path) -> Path:
     """The counts of what usual work runs."""
-    for old in (COUNTS, FOLDER / "wheels", FOLDER / "site"):
+    for old in (COUNTS, FOLDER / "wheels", FOLDER / "site", LAST):
         shutil.rmtree(old, ignore_errors=True)
+    for profile in FOLDER.glob("*.profdata"):
+        profile.unlink()
     say("building what counts, 1 of 3")
     places = ("--target-dir", FOLDER, "--out", FOLDER / "wheels")
-    maturin("build", "--interpreter", sys.executable, *places, flags=f"{QUICK} -Cprofile-generate={COUNTS}")
+    maturin("build", "--interpreter", sys.executable, *places, flags=(*QUICK, f"-Cprofile-generate={COUNTS}"))
     # Beside the environment, in which a build that counts shall never be left.
     pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--target", FOLDER / "site")
     subprocess.run([*pip, *(FOLDER / "wheels").glob("*.whl")], check=True)
     say("counting what usual work runs, 2 of 3")
     environment = dict(os.environ, PYTHONPATH=str(FOLDER / "site"), LLVM_PROFILE_FILE=f"{COUNTS}/%m-%p.profraw")
-    subprocess.run([sys.executable, ROOT / "tools" / "usual_work.py"], check=True, env=environment)
+    subprocess.run([sys.executable, ROOT / "tools" / "usual_work.py"], check=True, env=environment, timeout=LONGEST)
     merged = FOLDER / "merged.profdata"
     subprocess.run([tool, "merge", "-o", merged, *COUNTS.glob("*.profraw")], check=True)
     # Cargo sees only the name of the file, and would not build again for other counts.
@@ -74,7 +81,7 @@ def main() -> None:
         return
     counts = counted(tool)
     say("building nearcall with the counts, 3 of 3")
-    maturin(*command, "--target-dir", ROOT / "target" / "profiled", flags=f"-Cprofile-use={counts}")
+    maturin(*command, "--target-dir", LAST, flags=(f"-Cprofile-use={counts}",))
 
 
 def say(what: str) -> None:
