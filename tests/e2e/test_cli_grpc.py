@@ -261,7 +261,9 @@ def described(**changes: Any) -> FileDescriptorProto:
     message = DescriptorProto(
         name=name["Ask"],
         field=[
-            FieldDescriptorProto(name=name["text"], number=1, type=9, oneof_index=changes.get("oneof", 0)),
+            FieldDescriptorProto(
+                name=name["text"], number=changes.get("number", 1), type=9, oneof_index=changes.get("oneof", 0)
+            ),
             FieldDescriptorProto(
                 name="kind", number=2, type=changes.get("type", 14), type_name=changes.get("named", ".harm.Kind")
             ),
@@ -315,6 +317,7 @@ def encoded(file: FileDescriptorProto) -> bytes:
         ({"Kind": "K: pass"}, "a type in the file is called 'K: pass', which is no name"),
         ({"NONE": "A = 1; B"}, "a value of Kind is called 'A = 1; B', which is no name"),
         ({"text": "a: int\n    b"}, "a field of Ask is called 'a: int"),
+        ({"NONE": "_ignore_", "text": "__class__", "Ask": "__init__", "Kind": "sum", "named": ".harm.sum"}, None),
         ({"text": "kind"}, "a field of Ask is called 'kind', and so is another one"),
         ({"text": "ﬁeld"}, "which is no name"),
         ({"group": HARM}, "a oneof of Ask is called"),
@@ -327,7 +330,9 @@ def encoded(file: FileDescriptorProto) -> bytes:
         ({"type": 11}, "Ask.kind names a type '.harm.Kind', which is missing"),
         ({"asked": ".harm.No\x1b"}, "Harm.Do names a message '.harm.No\\x1b', which is missing"),
         ({"times": 2}, "a type in the file is called 'Ask', and so is another one"),
-        ({"NONE": "_ignore_"}, "what the server says cannot be said in Python"),
+        ({"number": 19_000}, "Ask.text has the number 19000, which no field may have"),
+        ({"number": -1}, "Ask.text has the number -1, which no field may have"),
+        ({"number": 2}, "two fields of Ask have the number 2"),
     ],
 )
 def test_names_that_are_none(
@@ -338,16 +343,16 @@ def test_names_that_are_none(
     status, out, err = run("list", url)
     assert status == 0
     if words is None:
-        assert (out.startswith("harm.Harm\n  do(request: Ask) -> Ask"), err) == (True, "")
+        ask = changes.get("Ask", "Ask").replace("__init__", "Harm__init__")  # after its package
+        assert (out.startswith(f"harm.Harm\n  do(request: {ask}) -> {ask}"), err) == (True, "")
         return
     assert out == ""
     assert words in err
     assert err.startswith(f"nearcall: {url}: harm.Harm left out: ")
     assert err.count("\n") == 1
     assert "\x1b" not in err
-    if "NONE" not in changes or changes["NONE"] != "_ignore_":
-        status, out, err = run("stub", url)
-        assert (status, out, words in err) == (1, "", True)
+    status, out, err = run("stub", url)
+    assert (status, out, words in err) == (1, "", True)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 import nearcall
@@ -109,6 +110,31 @@ message Request {
   string text = 3;
 }
 service New { rpc Ask(Request) returns (Request); }
+"""
+NAMES = """
+syntax = "proto2";
+package names;
+enum Odd { mro = 0; None = 1; _missing_ = 2; __hidden = 3; value = 4; _order = 5; }
+message sum { optional int32 a = 1; }
+message ValueError { optional int32 a = 1; }
+message __debug__ { message None { optional int32 a = 1; } optional None none = 1; }
+message _ { message _x { optional Odd odd = 1 [default = mro]; } optional _x _ = 1; }
+message int_ { optional int32 a = 1; }
+message Request {
+  optional int32 int = 1;
+  optional int32 class = 3;
+  optional int32 __dict__ = 5;
+  optional int32 __private = 6;
+  optional int32 _ = 7;
+  oneof choice { int32 __post_init__ = 8; string __doc__ = 9; }
+  optional sum total = 10;
+  optional ValueError error = 11;
+  optional __debug__ debug = 12;
+  optional _._x x = 13;
+  optional Odd odd = 14;
+  optional int_ other = 15;
+}
+service Names { rpc Ask(Request) returns (Request); }
 """
 _numbers = itertools.count()
 
@@ -242,9 +268,38 @@ def test_files_of_proto2_and_of_editions(
     assert codec.decode(message.SerializeToString(), 100) == value
 
 
+def test_names_that_python_has_a_use_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = stub(NAMES, tmp_path, capsys)
+    found: Any = compiled(NAMES).FindMessageTypeByName("names.Request")  # type: ignore[no-untyped-call]
+    theirs: Any = message_factory.GetMessageClass(found)
+    message = theirs()
+    for number, field in enumerate(found.fields):
+        if field.message_type is not None:
+            getattr(message, field.name).SetInParent()
+        elif field.name != "__doc__":  # of the oneof one is set
+            setattr(message, field.name, 1 + number % 5)
+    codec = codec_of(module.Request)
+    request = codec.decode(message.SerializeToString(), 1000)
+    assert theirs.FromString(codec.encode(request)) == message
+    names = [(field.encode_name, field.name) for field in msgspec.structs.fields(module.Request)]
+    assert names == [
+        *(("int", "int__"), ("class", "class_")),
+        *(("__dict__", "field__dict__"), ("__private", "field__private"), ("_", "field_")),
+        *(("__post_init__", "field__post_init__"), ("__doc__", "field__doc__"), ("total", "total")),
+        *(("error", "error"), ("debug", "debug"), ("x", "x"), ("odd", "odd"), ("other", "other")),
+    ]
+    assert [*module.Odd.__members__] == ["mro_", "None_", "value_missing_", "value__hidden", "value", "_order"]
+    with pytest.raises(ValueError, match="Request: more than one of choice is set"):
+        module.Request(field__post_init__=1, field__doc__="")
+
+
 @pytest.mark.parametrize(
     ("proto", "problem"),
     [
+        (
+            'syntax = "proto3";\nmessage A {}\nservice int { rpc Get(A) returns (A); }',
+            "file.proto:3: Python needs the name of the service 'int': rename it",
+        ),
         (
             'syntax = "proto2";\nmessage A {\n  optional group B = 1 { optional int32 c = 1; }\n}',
             "file.proto:3: the group 'b' has no counterpart: make it a message",

@@ -62,6 +62,8 @@ class _Questions:
     def __init__(self, server: ServerReflection | ServerReflectionAlpha) -> None:
         self._server = server
         self._files: dict[str, FileSource] = {}
+        self._declared_in: dict[str, str] = {}
+        """Files by the full names of their services."""
         self._bytes = 0
 
     def ask(self) -> Described:
@@ -75,32 +77,27 @@ class _Questions:
         return Described(services, list(self._in_order(services.values())))
 
     def _declaring(self, service: str) -> str:
-        for file in self._files.values():
-            if service in _names(file):
-                return file.name
-        answered = self._take_in(ReflectionRequest(file_containing_symbol=service))
-        found = next((file.name for file in answered if service in _names(file)), None)
-        if found is None:
+        if service not in self._declared_in:
+            self._take_in(ReflectionRequest(file_containing_symbol=service))
+        if (file := self._declared_in.get(service)) is None:
             raise FailedPrecondition("the server's reflection lists a service that it does not describe")
-        return found
+        return file
 
-    def _take_in(self, question: ReflectionRequest) -> list[FileSource]:
-        """The files of an answer."""
+    def _take_in(self, question: ReflectionRequest) -> None:
+        """Keeps the files of an answer."""
         answer = self._answer(question).file_descriptor_response
-        taken: list[FileSource] = []
         for encoded in answer.file_descriptor_proto if answer is not None else ():
             self._bytes += len(encoded)
             try:
                 file = read_source(encoded)
             except ValueError as error:
                 raise FailedPrecondition(f"the server's reflection describes a file that is none: {error}") from None
-            self._files.setdefault(file.name, file)
-            taken.append(file)
+            if self._files.setdefault(file.name, file) is file:
+                self._declared_in |= dict.fromkeys(_names(file), file.name)
             if len(self._files) > _MOST_FILES or self._bytes > _MOST_BYTES:
                 raise FailedPrecondition(
                     f"the server's reflection describes more than {_MOST_FILES:,} files, or {_MOST_BYTES >> 20} MiB"
                 )
-        return taken
 
     def _answer(self, question: ReflectionRequest) -> ReflectionResponse:
         # A stream for each question: a server may close it after an answer.

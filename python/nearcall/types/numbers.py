@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, get_args, get_origin
 
-__all__ = ["FieldOptions", "field", "field_options"]
+__all__ = ["FieldOptions", "field", "field_options", "is_field_number"]
 
 INTEGERS: Final = frozenset(
     {"int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"}
@@ -12,6 +12,11 @@ INTEGERS: Final = frozenset(
 FLOATS: Final = frozenset({"float", "double"})
 _GREATEST: Final = (1 << 29) - 1
 _RESERVED: Final = range(19_000, 20_000)
+
+
+def is_field_number(number: int) -> bool:
+    """Whether a field of Protobuf can have the number."""
+    return 1 <= number <= _GREATEST and number not in _RESERVED
 
 
 class FieldOptions:
@@ -62,7 +67,7 @@ def field(number: int | None = None, *, type: str | None = None, implicit: bool 
     if number is not None:
         if isinstance(number, bool) or not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the number of a field is an int, not {number!r}")
-        if not 1 <= number <= _GREATEST or number in _RESERVED:
+        if not is_field_number(number):
             raise ValueError(f"{number} cannot be the number of a field: take one from 1 to 18,999")
     if type is not None and type not in INTEGERS | FLOATS:
         raise ValueError(f"{type!r} is no number type of Protobuf: write one of {', '.join(sorted(INTEGERS | FLOATS))}")

@@ -8,11 +8,11 @@ hide it.
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from .names import method_name, title, upper_snake
+from .names import method_name, title
+from .python_names import attributes, class_name, is_class_name, members
 from .sound import CannotBeWritten, check_sources
 from .sources import EnumSource, FieldSource, FileSource, MessageSource, MethodSource, Place
 
@@ -45,11 +45,6 @@ _KNOWN: Final = {
     ".google.protobuf.Duration": "datetime.timedelta",
     ".google.protobuf.Value": "typing.Any",
 }
-_TAKEN: Final = frozenset(
-    {"bool", "bytes", "collections", "dataclasses", "datetime", "dict", "enum", "float", "int", "list", "msgspec"}
-    | {"nearcall", "self", "str", "typing"}
-)
-"""Names that annotations need, and that a field or a class of the same name would hide."""
 
 
 class _Type(NamedTuple):
@@ -78,16 +73,11 @@ class _Writer:
 
     def _collect(self, file: FileSource) -> None:
         scope = f".{file.package}" if file.package else ""
-        taken = {each.name for each in self._types.values()} | set(_services(self._files)) | _TAKEN
+        package = "".join(map(title, file.package.split(".")))
+        taken = {each.name for each in self._types.values()} | set(_services(self._files))
 
         def name(parts: tuple[str, ...]) -> str:
-            found = "".join(parts)
-            if found in taken and len(parts) > 1:
-                found = "_".join(parts)
-            if found in taken or keyword.iskeyword(found):
-                found = f"{''.join(map(title, file.package.split('.')))}{found}"
-            while found in taken:
-                found += "_"
+            found = class_name(parts, package, taken)
             taken.add(found)
             return found
 
@@ -161,6 +151,11 @@ class _Writer:
         yield from interfaces
 
     def _check(self, file: FileSource) -> None:
+        for index, service in enumerate(file.service):
+            if not is_class_name(service.name):
+                raise self._refusal(
+                    file, (6, index), f"Python needs the name of the service '{service.name}': rename it"
+                )
         for index, extension in enumerate(file.extension):
             raise self._refusal(file, (7, index), f"the extension '{extension.name}' has no counterpart: remove it")
 
@@ -201,12 +196,13 @@ class _Writer:
 
     def _enum(self, each: _Type) -> Iterator[str]:
         source: EnumSource = each.source
+        named = _members(source)
         yield f"class {each.name}(enum.IntEnum):"
         doc = list(self._doc(each.file, each.path, "    "))
         if doc:
             yield from (*doc, "")
         for index, value in enumerate(source.value):
-            yield f"    {_member(source, value.name)} = {value.number}"
+            yield f"    {named[value.name]} = {value.number}"
             yield from self._doc(each.file, (*each.path, 2, index), "    ")
 
     def _message(self, each: _Type) -> Iterator[str]:
@@ -214,7 +210,8 @@ class _Writer:
         for index, extension in enumerate(source.extension):
             problem = f"the extension '{extension.name}' has no counterpart: remove it"
             raise self._refusal(each.file, (*each.path, 6, index), problem)
-        renamed = any(self._attribute(field.name) != field.name for field in source.field)
+        named = attributes([field.name for field in source.field], self._names)
+        renamed = any(attribute != name for name, attribute in named.items())
         if renamed:
             yield f"class {each.name}(msgspec.Struct, kw_only=True):"
         else:
@@ -228,12 +225,12 @@ class _Writer:
         if doc and source.field:
             yield ""
         for index, field in enumerate(source.field):
-            yield from self._field(each, index, field, renamed)
-        yield from self._oneofs(source)
+            yield from self._field(each, index, field, named[field.name], renamed)
+        yield from self._oneofs(source, named)
         if not doc and not source.field:
             yield "    pass"
 
-    def _field(self, each: _Type, index: int, field: FieldSource, renamed: bool) -> Iterator[str]:
+    def _field(self, each: _Type, index: int, field: FieldSource, attribute: str, renamed: bool) -> Iterator[str]:
         path = (*each.path, 2, index)
         features = field.options.features if field.options is not None else None
         of_file = each.file.options.features if each.file.options is not None else None
@@ -274,7 +271,6 @@ class _Writer:
                 more.append(f"Where it is not set, peers take {field.default_value}.")
             if (oneof := _oneof(each.source, field)) is not None:
                 more.append(f"One of {oneof}: at most one of those is set.")
-        attribute = self._attribute(field.name)
         given = [f"default_factory={factory}"] if factory else [f"default={default}"] if default is not None else []
         if attribute != field.name:
             value = f" = msgspec.field({', '.join([*given, f'name={field.name!r}'])})".replace("'", '"')
@@ -304,7 +300,7 @@ class _Writer:
             name = self._use(field.type_name)
             source: EnumSource = self._types[field.type_name].source
             zero = next((value.name for value in source.value if value.number == 0), None)
-            return name, None if zero is None else f"{name}.{_member(source, zero)}"
+            return name, None if zero is None else f"{name}.{_members(source)[zero]}"
         kind, _, zero = _SCALARS[field.type]
         return kind, zero
 
@@ -319,22 +315,17 @@ class _Writer:
         own = _SCALARS.get(field.type, (None, None))[1]
         return kind if own is None else f'typing.Annotated[{kind}, nearcall.field(type="{own}")]'
 
-    def _attribute(self, name: str) -> str:
-        """The name of a field in Python."""
-        hides = name in _TAKEN or name in self._names or name.startswith("__")
-        return f"{name}_" if hides or keyword.iskeyword(name) else name
-
-    def _oneofs(self, source: MessageSource) -> Iterator[str]:
+    def _oneofs(self, source: MessageSource, named: dict[str, str]) -> Iterator[str]:
         groups: dict[str, list[str]] = {}
         for field in source.field:
             if (oneof := _oneof(source, field)) is not None:
-                groups.setdefault(oneof, []).append(f"self.{self._attribute(field.name)}")
+                groups.setdefault(oneof, []).append(f"self.{named[field.name]}")
         if not groups:
             return
         yield ""
         yield "    def __post_init__(self) -> None:"
-        for oneof, members in groups.items():
-            yield f"        if sum(each is not None for each in [{', '.join(members)}]) > 1:"
+        for oneof, choices in groups.items():
+            yield f"        if sum(each is not None for each in [{', '.join(choices)}]) > 1:"
             yield f'            raise ValueError("{source.name}: more than one of {oneof} is set")'
 
     def _service(self, file: FileSource, index: int, service: Any) -> Iterator[str]:
@@ -384,16 +375,8 @@ def _oneof(source: MessageSource, field: FieldSource) -> str | None:
     return source.oneof_decl[field.oneof_index].name
 
 
-def _member(source: EnumSource, name: str) -> str:
-    """The name of an enum's value in Python: without the enum's name, if all values begin with it."""
-    prefix = f"{upper_snake(source.name)}_"
-    short = [value.name.removeprefix(prefix) for value in source.value]
-    fits = all(
-        value.name.startswith(prefix) and each.isidentifier() and not keyword.iskeyword(each) and each != "mro"
-        for value, each in zip(source.value, short, strict=True)
-    )
-    found = name.removeprefix(prefix) if fits else name
-    return f"{found}_" if keyword.iskeyword(found) else found
+def _members(source: EnumSource) -> dict[str, str]:
+    return members(source.name, [value.name for value in source.value])
 
 
 def module_text(files: Sequence[FileSource], asked: Iterable[str]) -> str:

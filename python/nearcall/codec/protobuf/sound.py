@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
+from ...types.numbers import is_field_number
 from ...types.shown import shown
 from .sources import EnumSource, FieldSource, FileSource, MessageSource, ServiceSource
 
 __all__ = ["CannotBeWritten", "check_sources"]
 
+_T = TypeVar("_T")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_./ +@-]+", re.ASCII)
 _SCALARS: Final = frozenset(range(1, 19)) - {10, 11, 14}
@@ -101,6 +103,8 @@ class _References:
             waiting += message.nested_type
             for field in message.field:
                 self._field(message, field)
+            if twice := _twice(field.number for field in message.field):
+                raise _wrong(self._file, f"two fields of {message.name} have the number {twice}")
             if message.options is not None and message.options.map_entry:
                 self._entry(message)
         for service in self._file.service:
@@ -115,6 +119,8 @@ class _References:
 
     def _field(self, message: MessageSource, field: FieldSource) -> None:
         where = f"{message.name}.{field.name}"
+        if not is_field_number(field.number):
+            raise _wrong(self._file, f"{where} has the number {field.number}, which no field may have")
         if field.type in (_GROUP, _MESSAGE, _ENUM):
             kind = EnumSource if field.type == _ENUM else MessageSource
             if not isinstance(self._types.get(field.type_name), kind):
@@ -134,8 +140,8 @@ def _wrong(file: FileSource, problem: str) -> CannotBeWritten:
     return CannotBeWritten(f"{file.name}: {problem}")
 
 
-def _twice(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
+def _twice(names: Iterable[_T]) -> _T | None:
+    seen: set[_T] = set()
     for name in names:
         if name in seen:
             return name
