@@ -27,15 +27,11 @@ def attributes(fields: Sequence[str], classes: Container[str]) -> dict[str, str]
         classes: The names of all classes of the module.
     """
 
-    def hides(name: str) -> bool:
-        return name in _TAKEN or name in classes or keyword.iskeyword(name)
-
-    def usable(name: str) -> str:
+    def usable(name: str) -> bool:
         # Python takes names with two underscores for its own, or adds the class's name to them.
-        wrong = hides(name) or name.startswith("__")
-        return name if not wrong else f"field{name}" if name.startswith("_") else f"{name}_"
+        return not (name in _TAKEN or name in classes or keyword.iskeyword(name) or name.startswith("__"))
 
-    return _each(fields, usable, hides)
+    return _each(fields, usable, "field")
 
 
 def members(enum: str, values: Sequence[str]) -> dict[str, str]:
@@ -45,10 +41,7 @@ def members(enum: str, values: Sequence[str]) -> dict[str, str]:
     if all(value.startswith(prefix) and _is_member(each) for value, each in short.items()):
         return short
 
-    def usable(name: str) -> str:
-        return name if _is_member(name) else f"value{name}" if name.startswith("_") else f"{name}_"
-
-    return _each(values, usable, lambda _: False)
+    return _each(values, _is_member, "value")
 
 
 def is_class_name(name: str) -> bool:
@@ -85,14 +78,14 @@ def _is_member(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name) and not reserved
 
 
-def _each(names: Sequence[str], usable: Callable[[str], str], wrong: Callable[[str], bool]) -> dict[str, str]:
-    """Names made usable. Those that are so already stay as they are."""
-    found = {name: made for name in names if (made := usable(name)) == name}
+def _each(names: Sequence[str], usable: Callable[[str], bool], before: str) -> dict[str, str]:
+    """Names made usable, no two alike. Those that are so already stay as they are."""
+    found = {name: name for name in names if usable(name)}
     taken = set(found)
     for name in names:
         if name not in found:
-            made = usable(name)
-            while made in taken or wrong(made):
+            made = f"{before}{name}" if name.startswith("_") else f"{name}_"
+            while made in taken or not usable(made):
                 made += "_"
             found[name] = made
             taken.add(made)
