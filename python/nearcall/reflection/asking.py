@@ -93,7 +93,8 @@ class _Questions:
             except ValueError as error:
                 raise FailedPrecondition(f"the server's reflection describes a file that is none: {error}") from None
             if self._files.setdefault(file.name, file) is file:
-                self._declared_in |= dict.fromkeys(_names(file), file.name)
+                for service in _names(file):
+                    self._declared_in.setdefault(service, file.name)
             if len(self._files) > _MOST_FILES or self._bytes > _MOST_BYTES:
                 raise FailedPrecondition(
                     f"the server's reflection describes more than {_MOST_FILES:,} files, or {_MOST_BYTES >> 20} MiB"
