@@ -84,7 +84,9 @@ def counted(side: str, name: str, times: int) -> list[int]:
             role: [*(valgrind if role == side else []), sys.executable, __file__, role, "shm://counted"]
             for role in ("serve", "call")
         }
-        with subprocess.Popen(programs["serve"], stdin=-1, stdout=-1, env=environment) as server:
+        with subprocess.Popen(
+            programs["serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        ) as server:
             assert server.stdout is not None
             server.stdout.readline()
             subprocess.run([*programs["call"], name, str(times)], check=True, env=environment)

@@ -11,7 +11,6 @@ an ordinary release build is made; `nearcall._core.PROFILED` says which it was. 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "target" / "profiling"
 COUNTS = FOLDER / "counts"
 LAST = ROOT / "target" / "profiled"
-"""Of the last step. Nothing in it serves again: no two counts are alike."""
+"""Of the last step. Nothing in it serves again: no two counts are alike, and Cargo sees only the name of their file."""
 LONGEST = 900.0
 """Seconds that the work may take. It takes 15."""
 QUICK = ("-Clto=off", "-Clinker-plugin-lto=no", "-Cdebuginfo=0")
@@ -51,10 +50,8 @@ def maturin(command: str, *arguments: str | Path, flags: tuple[str, ...] = ()) -
 
 def counted(tool: Path) -> Path:
     """The counts of what usual work runs."""
-    for old in (COUNTS, FOLDER / "wheels", FOLDER / "site", LAST):
+    for old in (COUNTS, FOLDER / "wheels", FOLDER / "site"):
         shutil.rmtree(old, ignore_errors=True)
-    for profile in FOLDER.glob("*.profdata"):
-        profile.unlink()
     say("building what counts, 1 of 3")
     places = ("--target-dir", FOLDER, "--out", FOLDER / "wheels")
     maturin("build", "--interpreter", sys.executable, *places, flags=(*QUICK, f"-Cprofile-generate={COUNTS}"))
@@ -66,8 +63,7 @@ def counted(tool: Path) -> Path:
     subprocess.run([sys.executable, ROOT / "tools" / "usual_work.py"], check=True, env=environment, timeout=LONGEST)
     merged = FOLDER / "merged.profdata"
     subprocess.run([tool, "merge", "-o", merged, *COUNTS.glob("*.profraw")], check=True)
-    # Cargo sees only the name of the file, and would not build again for other counts.
-    return merged.rename(FOLDER / f"{hashlib.sha256(merged.read_bytes()).hexdigest()[:16]}.profdata")
+    return merged
 
 
 def main() -> None:
@@ -81,6 +77,7 @@ def main() -> None:
         return
     counts = counted(tool)
     say("building nearcall with the counts, 3 of 3")
+    shutil.rmtree(LAST, ignore_errors=True)
     maturin(*command, "--target-dir", LAST, flags=(f"-Cprofile-use={counts}",))
 
 
