@@ -185,17 +185,17 @@ def test_help(url: str, connected: Any, cls: type | None) -> None:
 def test_help_of_a_client_that_was_kept(url: str) -> None:
     client = nearcall.connect(url, Calc)
     assert client.__doc__ == client.service.__doc__
-    assert client.__doc__ is not None and client.__doc__.startswith("A calculator.")
-    assert nearcall.Client.__doc__ is not None and nearcall.Client.__doc__.startswith("A service at the other end")
+    assert str(client.__doc__).startswith("A calculator.")
+    assert str(nearcall.Client.__doc__).startswith("A service at the other end")
     assert inspect.signature(client.add).parameters["b"].default == 2
     client.close()
 
     async def main() -> None:
         client = nearcall.aio.connect(url, Calc)
-        assert client.__doc__ is not None and client.__doc__.startswith("A service at the other end")
+        assert str(client.__doc__).startswith("A service at the other end")
         assert "add" not in dir(client), "nothing is known yet"
         await client
-        assert client.__doc__ is not None and client.__doc__.startswith("A calculator.")
+        assert str(client.__doc__).startswith("A calculator.")
         assert "add" in dir(client)
         await client.close()
 
@@ -225,9 +225,9 @@ def _look_at_reference(counter: Any) -> None:
     assert "count(by: int = ...) -> int" in pydoc.plain(pydoc.render_doc(counter))
     with pytest.raises(AttributeError, match=r"^Counter at .* has no method 'x', and attributes are not sent"):
         counter.x = 1
-    with pytest.raises(TypeError, match=r"is not used in 'with': it ends when nothing refers to it, or with nearcall"):
-        with counter:
-            pass
+    refused = pytest.raises(TypeError, match=r"is not used in 'with': it ends when nothing refers to it, or with near")
+    with refused, counter:
+        pass
     for lost in (pickle.dumps, copy.copy):
         with pytest.raises(TypeError, match=r"^a reference cannot be pickled or copied: .* pass it as an argument of"):
             lost(counter)
@@ -328,8 +328,8 @@ def test_a_stream_has_no_index(url: str) -> None:
             with pytest.raises(TypeError) as caught:
                 wrong[0]
             assert str(caught.value) == (
-                f"Calc.{name} gives a stream, which has no index: take its items in order, with 'for item in stream' or "
-                "next(stream), or write list(stream)[...]"
+                f"Calc.{name} gives a stream, which has no index: take its items in order, with 'for item in stream' "
+                "or next(stream), or write list(stream)[...]"
             )
         assert list(calc.countdown(2)) == [2, 1]
 
@@ -344,6 +344,6 @@ def test_a_stream_has_no_index(url: str) -> None:
 def test_the_service_is_not_used_in_with(url: str) -> None:
     with nearcall.connect(url, Calc) as calc:
         wrong: Any = calc
-        with pytest.raises(TypeError, match=rf"^<Calc at {url}> is not used in 'with': write 'with nearcall\.connect"):
-            with wrong:
-                pass
+        refused = pytest.raises(TypeError, match=rf"^<Calc at {url}> is not used in 'with': write 'with nearcall\.con")
+        with refused, wrong:
+            pass

@@ -13,6 +13,7 @@ from ..options.tls import TLS
 from ..server.listening import make_listeners
 from ..server.server import Server as Nearcall
 from .addresses import url_of
+from .credentials import tls_of_server
 from .handlers import Methods, collect, services
 from .peer import grpc
 from .settings import compression_of, options_of
@@ -80,17 +81,25 @@ class ServerBase:
         return self._listen(url_of(address))
 
     def add_secure_port(self, address: str, server_credentials: object = None) -> int:
-        """Listens with encryption, by the ``tls`` that the server was made with.
+        """Listens with encryption.
+
+        Args:
+            address: ``"[::]:50051"``.
+            server_credentials: What :func:`nearcall.grpcio.ssl_server_credentials` has made, or a
+                :class:`nearcall.TLS`; ``None``: the ``tls`` that the server was made with. A server has one.
 
         Raises:
-            TypeError: credentials were given, which cannot be read.
+            TypeError: the credentials are grpcio's own, which cannot be read, or there are none.
+            ValueError: the server has other ones, or listens without encryption already.
             RuntimeError: the server cannot listen there; the message says why.
         """
         if server_credentials is not None or self._tls is None:
-            raise TypeError(
-                "grpcio's credentials cannot be read: give certificate and key to server(tls=nearcall.TLS(cert=..., "
-                "key=...)), and only the address to add_secure_port()"
-            )
+            tls = tls_of_server(server_credentials)
+            if self._tls is None and self._listeners is not None:
+                raise ValueError("call add_secure_port() before the other ports are added, or give tls= to server()")
+            if self._tls not in (None, tls):
+                raise ValueError("a server has one certificate: give the same credentials to each add_secure_port()")
+            self._tls = tls
         return self._listen(url_of(address, encrypted=True))
 
     def add_url(self, url: str) -> str:

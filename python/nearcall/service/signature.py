@@ -79,6 +79,7 @@ def read_method(
     where = f"{service}.{name}()"
     hints = resolve(function, namespace)
     written = list(inspect.signature(function).parameters.values())
+    _check_decorated(where, function, written, hints)
     if not written or written[0].kind not in POSITIONAL_KINDS:
         raise TypeError(f"{where}: has no self parameter; make it a method, or begin its name with an underscore")
     first = written[0]
@@ -214,6 +215,22 @@ def _complete(
             f"{where}: parameter '{parameter.name}' has no type annotation; write one (Any takes every value)"
         )
     return inspect.Parameter(parameter.name, parameter.kind, default=default, annotation=_none_type(annotation))
+
+
+def _check_decorated(
+    where: str, function: Callable[..., Any], written: Sequence[inspect.Parameter], hints: Mapping[str, Any]
+) -> None:
+    """A decorator without ``functools.wraps`` hides the method's own parameters."""
+    place, _, inner = getattr(function, "__qualname__", "").rpartition(".")
+    if not place.endswith("<locals>"):  # written in the class, or named like the method by wraps()
+        return
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if any(each.kind in stars or each.name not in hints for each in written[1:] or written):
+        decorator = place.removesuffix(".<locals>").rpartition(".")[2]
+        raise TypeError(
+            f"{where}: the decorator '{decorator}' has put '{inner}' in its place, which hides its parameters: write "
+            f"@functools.wraps(function) right above 'def {inner}' in '{decorator}'"
+        )
 
 
 def _check_dependency(
