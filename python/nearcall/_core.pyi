@@ -690,6 +690,7 @@ class References:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+@disjoint_base
 class BoundMethod:
     """The base of the callables of methods. To ``inspect`` and ``help`` they look like methods."""
 

@@ -141,3 +141,104 @@ def test_interceptors_of_clients(handlers: Any) -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     with server, ported.insecure_channel(f"127.0.0.1:{port}") as channel:
         assert _say(ported.intercept_channel(channel, Louder()))("hello") == "hello!"
+
+
+class _Sees(grpc.ServerInterceptor):  # type: ignore[misc]
+    """Notes each call, and has a handler for one method that the server does not have."""
+
+    def __init__(self, made: Callable[..., Any] = lambda request, _context: request + b"!") -> None:
+        self._made = grpc.unary_unary_rpc_method_handler(made)
+        self.seen: list[tuple[str, bool, dict[str, str]]] = []
+
+    def intercept_service(self, continuation: Callable[..., Any], details: Any) -> Any:
+        handler = continuation(details)
+        self._note(details, handler)
+        return self._made if details.method == "/example.Echo/Made" else handler
+
+    def _note(self, details: Any, handler: Any) -> None:
+        self.seen.append((details.method, handler is not None, dict(details.invocation_metadata)))
+
+
+class _SeesInLoop(_Sees, grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    async def intercept_service(self, continuation: Callable[..., Any], details: Any) -> Any:  # type: ignore[override]
+        handler = await continuation(details)
+        self._note(details, handler)
+        return self._made if details.method == "/example.Echo/Made" else handler
+
+
+def _call_unknown(port: int, sees: _Sees) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert _say(channel)("hello", timeout=20) == "hello"
+        for kind in ("unary_unary", "unary_stream"):
+            with pytest.raises(grpc.RpcError) as caught:
+                list(getattr(channel, kind)("/example.Echo/Nothing")(b"", timeout=20, metadata=[("who", "ada")]))
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        for kind in ("stream_unary", "stream_stream"):
+            with pytest.raises(grpc.RpcError) as caught:
+                list(getattr(channel, kind)("/other.Service/Method")(iter([b"a", b"b"]), timeout=20))
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert channel.unary_unary("/example.Echo/Made")(b"made", timeout=20) == b"made!"
+    known = [(method, known) for method, known, _ in sees.seen]
+    assert known == [
+        ("/example.Echo/Say", True),
+        ("/example.Echo/Nothing", False),
+        ("/example.Echo/Nothing", False),
+        ("/other.Service/Method", False),
+        ("/other.Service/Method", False),
+        ("/example.Echo/Made", False),
+    ]
+    metadata = sees.seen[1][2]
+    assert metadata["who"] == "ada"
+    assert not any(key.startswith(":") for key in metadata)
+
+
+@pytest.mark.parametrize("module", [grpc, nearcall.grpcio], ids=["grpcio", "nearcall"])
+def test_interceptors_see_unknown_methods(handlers: Any, module: Any) -> None:
+    sees = _Sees()
+    server = module.server(ThreadPoolExecutor(max_workers=2), handlers, interceptors=[sees])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        _call_unknown(port, sees)
+    finally:
+        server.stop(None).wait(20)
+
+
+@pytest.mark.parametrize("module", [grpc.aio, nearcall.grpcio.aio], ids=["grpcio", "nearcall"])
+def test_interceptors_in_a_loop_see_unknown_methods(module: Any) -> None:
+    async def echo(request: bytes, _context: Any) -> bytes:
+        return request
+
+    async def made(request: bytes, _context: Any) -> bytes:
+        return request + b"!"
+
+    method = grpc.unary_unary_rpc_method_handler(echo)
+    handlers = [grpc.method_handlers_generic_handler("example.Echo", {"Say": method})]
+
+    async def main() -> None:
+        sees = _SeesInLoop(made)
+        server = module.server(interceptors=[sees])
+        server.add_generic_rpc_handlers(handlers)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            await asyncio.to_thread(_call_unknown, port, sees)
+        finally:
+            await server.stop(None)
+
+    asyncio.run(main())
+
+
+def test_unknown_methods_without_interceptors_and_in_the_description(handlers: Any, key: str) -> None:
+    for interceptors in ([], [_Sees()]):
+        server = ported.server(None, handlers, interceptors=interceptors)
+        port = server.add_insecure_port("127.0.0.1:0")
+        url = server.add_url(f"inproc://{key}-{len(interceptors)}")
+        with server, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary("/example.Echo/Sai")(b"", timeout=20)
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+            assert caught.value.details().startswith("the server has no method /example.Echo/Sai")
+            with nearcall.Channel(url) as own:
+                described = own.description
+            assert [each["name"] for each in described["services"]] == ["example.Echo"]

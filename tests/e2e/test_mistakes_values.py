@@ -63,7 +63,7 @@ class Values:
     def date(self, day: datetime.date) -> None: ...
     def dates(self, days: list[datetime.date]) -> None: ...
     def moments(self, moments: list[datetime.datetime]) -> None: ...
-    def times(self, times: list[datetime.time], spans: list[datetime.timedelta] = []) -> None: ...
+    def times(self, times: list[datetime.time], spans: list[datetime.timedelta]) -> None: ...
     def anything(self, what: Any) -> None: ...
     def listen(self, listener: Listener) -> None: ...
     def wrong(self, how: str) -> dict[str, list[int]]:
@@ -194,7 +194,7 @@ def test_dates_and_times(values: Any) -> None:
             lambda: values.moments([NOW, TODAY]),
             "'moments' at [1]: expected datetime, got date: write datetime.combine(value, time())",
         ),
-        (lambda: values.times([NOW]), "'times' at [0]: expected time, got datetime: write value.timetz()"),
+        (lambda: values.times([NOW], []), "'times' at [0]: expected time, got datetime: write value.timetz()"),
         (lambda: values.times([], ["x"]), "'spans' at [0]: expected timedelta, got a str that is no timedelta"),
     ):
         with pytest.raises(nearcall.InvalidArgument) as caught:
@@ -342,8 +342,8 @@ def test_a_decorator_without_wraps() -> None:
             nearcall.service(Decorated)
         name = decorator.__name__
         assert str(caught.value) == (
-            f"Decorated.add(): the decorator '{name}' has put '{inner}' in its place, which hides its parameters: write "
-            f"@functools.wraps(function) right above 'def {inner}' in '{name}'"
+            f"Decorated.add(): the decorator '{name}' has put '{inner}' in its place, which hides its parameters: "
+            f"write @functools.wraps(function) right above 'def {inner}' in '{name}'"
         )
 
     @nearcall.service

@@ -49,6 +49,9 @@ pub struct MethodPath {
     pub is_safe: bool,
 }
 
+/// The path of a method that takes calls of gRPC to all paths that are not known. It is no client's.
+const UNKNOWN: &str = "/nearcall.Unknown/Method";
+
 /// Which methods paths such as `/package.Service/Method` name, in each codec.
 #[derive(Debug, Clone, Default)]
 pub struct Paths(HashMap<Codec, HashMap<String, Path>>);
@@ -64,6 +67,12 @@ impl Paths {
     #[must_use]
     pub fn get(&self, codec: Codec, path: &str) -> Option<Path> {
         self.0.get(&codec)?.get(path).copied()
+    }
+
+    /// The method that takes calls of methods that there are not, if the server has one.
+    #[must_use]
+    pub fn of_unknown(&self) -> Option<Path> {
+        self.get(Codec::Proto, UNKNOWN)
     }
 
     /// The known path that an unknown one probably means: `/shop.Shop/FindAll` for `/shop.Shop/find_all`,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
 
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan
@@ -11,15 +11,16 @@ from ..service.plan import MethodPlan
 __all__ = [
     "Around",
     "HasService",
-    "OwnText",
     "Proxy",
     "no_context_manager",
     "no_such_attribute",
     "no_such_method",
+    "with_own_text",
 ]
 
 MOST_COMPARED = 100
 """Names of methods that are compared with a misspelt one, to propose the nearest; a server may have thousands."""
+T = TypeVar("T")
 Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
 """Wraps the handler of a method."""
 
@@ -40,6 +41,17 @@ class OwnText:
         return self._of_class if instance is None else self._tell(instance)
 
 
+def with_own_text(tell: Callable[[Any], str | None]) -> Callable[[type[T]], type[T]]:
+    """Gives the objects of a class docstrings of their own."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        cls.__doc__ = cast(Any, OwnText(cls.__dict__.get("__doc__"), tell))
+        return cls
+
+    return decorate
+
+
+@with_own_text(lambda proxy: proxy._nearcall_tell())
 class Proxy:
     """A service at the other end of a connection. Its attributes are the service's methods.
 
@@ -54,8 +66,6 @@ class Proxy:
             for threads.
         tell: Makes the text that is the proxy's docstring.
     """
-
-    __doc__: Any = OwnText(__doc__, lambda proxy: proxy._nearcall_tell())
 
     def __init__(
         self,

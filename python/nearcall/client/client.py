@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import _core
-from ..call.proxy import HasService, OwnText, Proxy, no_such_attribute
+from ..call.proxy import HasService, Proxy, no_such_attribute, with_own_text
 from ..errors import Cancelled
 from .connected import Connected, ForThreads
 from .proxy import make_proxy
@@ -37,7 +37,7 @@ class ClientBase(Connected, HasService):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.__doc__ = cast(Any, OwnText(cls.__dict__.get("__doc__"), ClientBase._text))
+        with_own_text(ClientBase._text)(cls)
 
     def _text(self) -> str | None:
         """The docstring of this client: what it calls."""

@@ -168,5 +168,6 @@ def secure_channel(
         TypeError: the credentials are grpcio's own, which cannot be read.
     """
     pairs = list(options or ())
-    found: Any = channel_options(pairs, compression)
-    return Channel(url_of(target, encrypted=True), {**found, "tls": tls_of_channel(credentials, pairs)})
+    made: Any = channel_options(pairs, compression)
+    made["tls"] = tls_of_channel(credentials, pairs)
+    return Channel(url_of(target, encrypted=True), made)

@@ -14,7 +14,7 @@ from ..server.listening import make_listeners
 from ..server.server import Server as Nearcall
 from .addresses import url_of
 from .credentials import tls_of_server
-from .handlers import Methods, collect, services
+from .handlers import Methods, collect, services, unknown_methods
 from .peer import grpc
 from .settings import compression_of, options_of
 
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["Server", "ServerBase", "server", "server_options"]
+
+
+class _Serving(Nearcall):
+    """A server with services that are in no description."""
+
+    def __init__(self, unseen: Sequence[object], *services_and_urls: object, **options: Any) -> None:
+        self._unseen = unseen
+        super().__init__(*services_and_urls, **options)
 
 
 class ServerBase:
@@ -133,7 +141,7 @@ class ServerBase:
         port = bound.rpartition(":")[2]
         return int(port) if port.isdigit() else 1
 
-    def _start(self, made: Sequence[object], loop: AbstractEventLoop | None = None) -> None:
+    def _start(self, made: Sequence[object], unseen: Sequence[object], loop: AbstractEventLoop | None = None) -> None:
         if self._server is not None:
             raise ValueError("the server has started already")
         if self._listeners is None:
@@ -141,7 +149,7 @@ class ServerBase:
         options: dict[str, Any] = {**self._options}
         if self._tls is not None:
             options["tls"] = self._tls
-        self._server = Nearcall(*made, *self._besides, *self._urls, allow_plaintext=True, **options)
+        self._server = _Serving(unseen, *made, *self._besides, *self._urls, allow_plaintext=True, **options)
         self._server._host_loop = loop
         self._server.serve_at(self._listeners, self._urls)
 
@@ -175,7 +183,7 @@ class Server(ServerBase, grpc.Server):
             TypeError: a servicer's method is a coroutine function.
             ValueError: the server has started already, or has no address.
         """
-        self._start(services(self._methods, self._interceptors))
+        self._start(services(self._methods, self._interceptors), unknown_methods(self._interceptors))
 
     def stop(self, grace: float | None) -> threading.Event:
         """Takes no more calls, and finishes those under way for ``grace`` seconds; ``None`` cuts them off.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .. import _core
-from ..call.proxy import OwnText, no_context_manager, no_such_attribute, no_such_method
+from ..call.proxy import no_context_manager, no_such_attribute, no_such_method, with_own_text
 from ..codec.references import Received
 from ..errors import FailedPrecondition
 from ..service.outward import text_of_service
@@ -104,13 +104,12 @@ class Handle(Received):
         return self.passage.reference(self, cls, for_loop)
 
 
+@with_own_text(lambda reference: reference._nearcall_text())
 class Reference:
     """An object at the other end of a connection. Its attributes are the methods of its service.
 
     ``isinstance`` takes it for an instance of the service's class.
     """
-
-    __doc__: Any = OwnText(__doc__, lambda reference: reference._nearcall_text())
 
     # No service method can have these names: they begin with an underscore.
     _nearcall_handle: Handle

@@ -44,10 +44,10 @@ def called_as(plan: MethodPlan, for_loop: bool) -> Signature:
         for_loop: Whether it is called in an event loop, where its streams are asynchronous. A result that is awaited is
             annotated as that of an ``async def``.
     """
-    kept = plan.__dict__
+    kept = cast("dict[Any, Signature]", plan.__dict__)
     if (known := kept.get(for_loop)) is None:
         known = kept[for_loop] = _made(plan, for_loop)
-    return cast(Signature, known)
+    return known
 
 
 def _made(plan: MethodPlan, for_loop: bool) -> Signature:
@@ -65,9 +65,10 @@ def _made(plan: MethodPlan, for_loop: bool) -> Signature:
     abc = collections.abc
     if plan.stream_position >= 0:
         stream = parameters[plan.stream_position]
-        items: Any = abc.Iterable[stream.annotation]
+        item: Any = stream.annotation
+        items: Any = abc.Iterable[item]
         if for_loop:
-            items = items | abc.AsyncIterable[stream.annotation]
+            items = items | abc.AsyncIterable[item]
         parameters[plan.stream_position] = stream.replace(annotation=items)
     result: Any = types["return"]
     if plan.kind in (SERVER_STREAM, BIDI_STREAM):

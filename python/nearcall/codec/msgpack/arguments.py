@@ -59,7 +59,7 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
         encode_error=lambda error, values: explain.explain_encode_error(
             method, coded if len(values) == len(coded) else names, error, values, data
         ),
-        decode_error=lambda error, body=None: explain.explain_decode_error(method, coded, error, body, alone),
+        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=alone),
         hashed=together(crossing.hashed for crossing in crossings),
         weights=weights.together(crossing.weights for crossing in crossings),
         references=references,

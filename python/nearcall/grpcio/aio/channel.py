@@ -176,8 +176,9 @@ def secure_channel(
     """
     _check_interceptors(interceptors)
     pairs = list(options or ())
-    found: Any = channel_options(pairs, compression)
-    return Channel(url_of(target, encrypted=True), {**found, "tls": tls_of_channel(credentials, pairs)})
+    made: Any = channel_options(pairs, compression)
+    made["tls"] = tls_of_channel(credentials, pairs)
+    return Channel(url_of(target, encrypted=True), made)
 
 
 def _check_interceptors(interceptors: object) -> None:
