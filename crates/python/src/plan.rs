@@ -332,12 +332,12 @@ fn outward(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 impl Method {
     /// The signature by which callers see the method.
     pub(crate) fn signature<'py>(&self, py: Python<'py>, for_loop: bool) -> PyResult<Bound<'py, PyAny>> {
-        outward(py)?.call_method1("called_as", (&self.plan, for_loop))
+        outward(py)?.getattr("called_as")?.run_with((&self.plan, for_loop))
     }
 
     /// The docstring of the method.
     pub(crate) fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        outward(py)?.call_method1("text_of", (&self.plan,))
+        outward(py)?.getattr("text_of")?.run([self.plan.bind(py)])
     }
 
     /// The method that has taken this one's place, if any. To be asked after the connection was chosen: then the result

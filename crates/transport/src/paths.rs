@@ -164,6 +164,14 @@ mod tests {
     }
 
     #[test]
+    fn unknown_paths_may_have_a_method() {
+        assert_eq!(paths().of_unknown(), None);
+        let path = Path { entry: 7, messages: Messages::Stream, streams_out: true, is_safe: false };
+        let known = Paths::new(HashMap::from([(Codec::Proto, HashMap::from([(UNKNOWN.to_owned(), path)]))]));
+        assert_eq!(known.of_unknown(), Some(path));
+    }
+
+    #[test]
     fn a_path_is_known_without_its_package() {
         let paths = paths();
         for short in

@@ -22,7 +22,11 @@ from .hashed import ANYTHING
 __all__ = ["LONGEST_KEY", "Culprit", "find_culprit", "kind_of_text"]
 
 _LONGEST = 64 * 1024
-"""Bytes of a message in which this looks: it may have been sent to keep this process busy."""
+"""Bytes of a message in which this looks. A peer may send such messages to keep this process busy, so this must cost no
+more than as many bytes of short calls.
+"""
+_LONGEST_SEARCHED = 8 * 1024
+"""The same where the key of a dict is to be found: that decodes the message a dozen times."""
 LONGEST_KEY = 80
 """Characters of a key that are shown."""
 _STEP = r"\[(\d+|\.\.\.)\]|\.([^.\[]+)"
@@ -51,7 +55,7 @@ def find_culprit(body: bytes, path: str, *, is_key: bool, decode: Callable[[byte
     try:
         check_keys(body, ANYTHING)  # building the dicts of a message may be made to take long
         root = msgspec.msgpack.Decoder(ext_hook=lambda code, data: msgspec.msgpack.Ext(code, bytes(data))).decode(body)
-        return _walk(root, path, is_key, decode)
+        return _walk(root, path, is_key, decode if len(body) <= _LONGEST_SEARCHED else None)
     except Exception:  # whatever a peer has sent: the error is told without this
         return None
 

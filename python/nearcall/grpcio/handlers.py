@@ -203,8 +203,7 @@ def no_method(path: str, *, known: bool) -> Unimplemented:
 
 def path_of_unknown(call: _core.Call) -> str:
     """The path of a call, which is none that the server knows."""
-    found = dict(call.metadata).get(":path", b"")
-    return found if isinstance(found, str) else found.decode(errors="replace")
+    return dict(call.metadata).get(":path", b"").decode(errors="replace")
 
 
 def unknown_methods(interceptors: Sequence[Any]) -> list[object]:
