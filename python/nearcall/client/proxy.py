@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -59,6 +58,8 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Ar
 
 def _text(agreement: Agreement, services: Iterable[str]) -> str:
     """The text of a proxy for all services of a server."""
+    import textwrap  # only for who asks
+
     names = list(services)
     if len(names) == 1:
         return agreement.text(names[0])
