@@ -4,6 +4,7 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import ContextVar
+from inspect import Signature
 from types import FrameType
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
 
@@ -23,6 +24,7 @@ __all__ = [
     "AsyncUnary",
     "Attributes",
     "Begun",
+    "BoundMethod",
     "Buffer",
     "Call",
     "Connection",
@@ -688,8 +690,20 @@ class References:
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+@disjoint_base
+class BoundMethod:
+    """The base of the callables of methods. To ``inspect`` and ``help`` they look like methods."""
+
+    @property
+    def __name__(self) -> str: ...
+    @property
+    def __qualname__(self) -> str: ...
+    @property
+    def __signature__(self) -> Signature: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Self: ...
+
 @final
-class Unary:
+class Unary(BoundMethod):
     """A method without streams, bound to a connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -752,7 +766,7 @@ def wait_for_started(calls: list[StartedCall[Any]], timeout: float | None = None
     """
 
 @final
-class Oneway:
+class Oneway(BoundMethod):
     """A method that sends no reply, bound to a connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
@@ -766,7 +780,7 @@ class Oneway:
         """For an event loop: the exception for a call that found no room until its deadline."""
 
 @final
-class AsyncUnary:
+class AsyncUnary(BoundMethod):
     """A method without streams, bound to an event loop's connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PendingCall: ...

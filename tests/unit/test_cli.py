@@ -207,7 +207,7 @@ def test_options_may_stand_anywhere(capfdbinary: pytest.CaptureFixture[bytes], a
         (
             ["call", "shm://calc", "move", '[[{"x": 1, "y": 2}]]'],
             1,
-            "INVALID_ARGUMENT: Calculator.move(): argument 'points' at [...]: Point has no field 'y', which",
+            "INVALID_ARGUMENT: Calculator.move(): argument 'points' at [0]: Point has no field 'y', which",
         ),
         (["call", "shm://calc", "fail"], 1, "NOT_FOUND: no user 17 (details: {'id': 17})"),
         (["call", "shm://calc", "add", "3"], 2, "the arguments are neither an object nor an array: write [3] for a "),

@@ -264,7 +264,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     (Color, "red", "must be Color, got str"),
     (Literal["a", 1], "b", "must be Literal['a', 1], got 'b'"),
     (Literal["a", 1], True, "must be Literal['a', 1], got True"),
-    (dt.date, dt.datetime(2020, 1, 1), "must be date, got datetime.datetime"),
+    (dt.date, dt.datetime(2020, 1, 1), "must be date, got datetime.datetime: write value.date()"),
     (dt.datetime, dt.date(2020, 1, 1), "must be datetime, got datetime.date"),
     (decimal.Decimal, 1, "must be Decimal, got int"),
     (uuid.UUID, "x", "must be UUID, got str"),

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
+use crate::bound::BoundMethod;
 use crate::callback::Callback;
 use crate::calling::{Again, Calling, counted};
 use crate::coroutine::{Step, thrown};
@@ -28,16 +29,17 @@ use crate::plan::Method;
 use crate::reply_future::ReplyFuture;
 use crate::waiting::Owner;
 
-/// A method without streams, bound to an event loop's connection.
-#[pyclass(frozen, module = "nearcall._core")]
+// A method without streams, bound to an event loop's connection. No docstring: each object has its method's.
+#[pyclass(frozen, extends = BoundMethod, module = "nearcall._core")]
 pub(crate) struct AsyncUnary {
     calling: Calling,
     method: Py<Method>,
 }
 
 impl AsyncUnary {
-    pub(crate) fn new(calling: Calling, method: Py<Method>) -> Self {
-        Self { calling, method }
+    pub(crate) fn new(py: Python<'_>, calling: Calling, method: Py<Method>) -> PyResult<Py<Self>> {
+        let base = BoundMethod::new(py, &method, &calling, true);
+        Py::new(py, PyClassInitializer::from(base).add_subclass(Self { calling, method }))
     }
 }
 
@@ -63,8 +65,13 @@ impl AsyncUnary {
     }
 
     /// The same method, with a timeout of `seconds` for each call instead of the client's.
-    fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
-        Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
+    fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Py<Self>> {
+        Self::new(py, self.calling.within(py, seconds)?, self.method.clone_ref(py))
+    }
+
+    #[getter(__doc__)]
+    fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.method.get().doc(py)
     }
 
     fn __repr__(&self) -> String {

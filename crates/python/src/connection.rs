@@ -318,19 +318,19 @@ impl Connection {
     }
 
     /// A callable for a method without streams.
-    fn unary(&self, method: Py<Method>) -> Unary {
-        Unary::new(self.calling.clone(), method)
+    fn unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<Unary>> {
+        Unary::new(py, self.calling.clone(), method)
     }
 
     /// A callable for a method that sends no reply. With `for_loop` it never waits for a connection.
     #[pyo3(signature = (method, *, for_loop))]
-    fn oneway(&self, method: Py<Method>, for_loop: bool) -> Oneway {
-        Oneway::new(self.calling.clone(), method, for_loop)
+    fn oneway(&self, py: Python<'_>, method: Py<Method>, for_loop: bool) -> PyResult<Py<Oneway>> {
+        Oneway::new(py, self.calling.clone(), method, for_loop)
     }
 
     /// A callable for a method without streams that returns an awaitable.
-    fn async_unary(&self, method: Py<Method>) -> AsyncUnary {
-        AsyncUnary::new(self.calling.clone(), method)
+    fn async_unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<AsyncUnary>> {
+        AsyncUnary::new(py, self.calling.clone(), method)
     }
 
     /// Begins a call with streams. `arguments` is what the plan's `split` returned.

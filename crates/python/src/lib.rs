@@ -5,6 +5,7 @@
 //! Event loops use the same parts, but do not wait ([`aio`], [`handler_turn`]).
 
 mod aio;
+mod bound;
 mod buffer;
 mod callback;
 mod calling;
@@ -65,6 +66,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::aio::{AsyncUnary, PendingCall};
+    #[pymodule_export]
+    use super::bound::BoundMethod;
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]

@@ -8,6 +8,7 @@ use nearcall_core::{Failure, Kind, Metadata, Outgoing, is_past, seconds_left};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::bound::BoundMethod;
 use crate::calling::Calling;
 use crate::crossing::encoding;
 use crate::deadline::Surroundings;
@@ -16,8 +17,8 @@ use crate::outcome::name_failure;
 use crate::plan::Method;
 use crate::when_full::Policy;
 
-/// A method that sends no reply, bound to a connection.
-#[pyclass(frozen, module = "nearcall._core")]
+// A method that sends no reply, bound to a connection. No docstring: each object has its method's.
+#[pyclass(frozen, extends = BoundMethod, module = "nearcall._core")]
 pub(crate) struct Oneway {
     calling: Calling,
     method: Py<Method>,
@@ -68,14 +69,20 @@ impl Oneway {
         raise(py, &self.too_late()).into_value(py).into_any()
     }
 
+    #[getter(__doc__)]
+    fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.method.get().doc(py)
+    }
+
     fn __repr__(&self) -> String {
         format!("<one-way {} at {}>", self.method.get().name, self.calling.place())
     }
 }
 
 impl Oneway {
-    pub(crate) fn new(calling: Calling, method: Py<Method>, for_loop: bool) -> Self {
-        Self { calling, method, for_loop }
+    pub(crate) fn new(py: Python<'_>, calling: Calling, method: Py<Method>, for_loop: bool) -> PyResult<Py<Self>> {
+        let base = BoundMethod::new(py, &method, &calling, for_loop);
+        Py::new(py, PyClassInitializer::from(base).add_subclass(Self { calling, method, for_loop }))
     }
 
     fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {

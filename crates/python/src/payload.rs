@@ -66,10 +66,17 @@ impl Value {
 
 /// Asks Python for the exception that explains an error of the codec.
 fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
-    match explainer.bind(py).run([error.value(py).as_any()]) {
-        Ok(explained) => PyErr::from_value(explained),
-        Err(_) => error,
-    }
+    explained(explainer.bind(py).run([error.value(py).as_any()]), error)
+}
+
+/// The same for a message in msgpack that was refused: what is wrong in it is looked for there.
+#[cold]
+fn explain_body(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr, body: &Bound<'_, PyBytes>) -> PyErr {
+    explained(explainer.bind(py).run([error.value(py).as_any(), body.as_any()]), error)
+}
+
+fn explained(explained: PyResult<Bound<'_, PyAny>>, error: PyErr) -> PyErr {
+    explained.map_or(error, PyErr::from_value)
 }
 
 /// The whole payload as the buffer type that a form names.
@@ -187,7 +194,8 @@ impl Limit {
         let decoded = match decoder {
             Decoder::Function(decode) => {
                 let body = self.body(py, payload, len, explainer, budget)?;
-                decode.bind(py).run([body.as_any()])
+                let decoded = decode.bind(py).run([body.as_any()]);
+                return decoded.map_err(|error| explain_body(py, explainer, error, &body));
             }
             Decoder::Protobuf(codec) => {
                 let budget = budget.filter(|budget| budget.counts(len));
@@ -218,7 +226,7 @@ impl Limit {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (body, buffers) = self.divide(py, event, explainer, budget)?;
         let decoded = decoder.function(py)?.run([body.as_any(), buffers.as_any()]);
-        decoded.map_err(|error| explain(py, explainer, error))
+        decoded.map_err(|error| explain_body(py, explainer, error, &body))
     }
 
     /// Whether a message of this length can hold too many values: every value takes at least one byte, and a reference
@@ -396,7 +404,8 @@ impl Arguments {
                 return Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, message)));
             };
             let (body, buffers) = self.limit.divide(py, event, &self.decode_error, budget)?;
-            return self.decoded(py, decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
+            let decoded = decode_named.bind(py).run([body.as_any(), buffers.as_any()]);
+            return self.decoded(py, decoded, &body);
         }
         if self.forms.is_empty() && self.decode.has_empty() {
             return Ok(PyTuple::empty(py));
@@ -442,7 +451,7 @@ impl Arguments {
             } else {
                 self.decode.function(py)?.run([body.as_any()])
             };
-            Some(self.decoded(py, decoded)?.into_iter())
+            Some(self.decoded(py, decoded, &body)?.into_iter())
         };
         let mut direct = ranges.into_iter();
         let mut values: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
@@ -463,8 +472,13 @@ impl Arguments {
         PyTuple::new(py, values)
     }
 
-    fn decoded<'py>(&self, py: Python<'py>, decoded: PyResult<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyTuple>> {
-        let decoded = decoded.map_err(|error| explain(py, &self.decode_error, error))?;
+    fn decoded<'py>(
+        &self,
+        py: Python<'py>,
+        decoded: PyResult<Bound<'py, PyAny>>,
+        body: &Bound<'py, PyBytes>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let decoded = decoded.map_err(|error| explain_body(py, &self.decode_error, error, body))?;
         Ok(decoded.cast_into::<PyTuple>()?)
     }
 }

@@ -216,6 +216,8 @@ impl Kind {
 /// A method, as the core uses it: everything a call needs, taken from a `MethodPlan` once.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Method {
+    /// What it was taken from: the rest is for people who ask.
+    plan: Py<PyAny>,
     pub(crate) name: String,
     /// The method's number on the wire, for calls to a server and for calls of objects.
     pub(crate) number: u16,
@@ -267,6 +269,7 @@ impl Method {
         let (streams_in, streams_out) = (kind.client_streams(), kind.server_streams());
         let is_safe = plan.getattr("no_side_effects")?.extract()?;
         Ok(Self {
+            plan: plan.clone().unbind(),
             number,
             kind,
             request_item: if request_item.is_none() {
@@ -314,13 +317,29 @@ impl Method {
         format!("<nearcall method {}>", self.name)
     }
 
-    // No `__clear__`: the object in `keeps` belongs to Python, which clears it.
+    // No `__clear__`: the objects here belong to Python, which clears them.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.plan)?;
         visit.call(&self.keeps)
     }
 }
 
+/// What knows how a method is shown; few ask.
+fn outward(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("nearcall.service.outward")
+}
+
 impl Method {
+    /// The signature by which callers see the method.
+    pub(crate) fn signature<'py>(&self, py: Python<'py>, for_loop: bool) -> PyResult<Bound<'py, PyAny>> {
+        outward(py)?.getattr("called_as")?.run_with((&self.plan, for_loop))
+    }
+
+    /// The docstring of the method.
+    pub(crate) fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        outward(py)?.getattr("text_of")?.run([self.plan.bind(py)])
+    }
+
     /// The method that has taken this one's place, if any. To be asked after the connection was chosen: then the result
     /// fits that connection, or a later one; in the second case nothing can be sent on the chosen connection any more.
     #[inline]

@@ -124,8 +124,8 @@ impl References {
     /// A callable for a method without streams of the other side's object with the number `target`. `keeps` lives as
     /// long as the callable and its calls.
     #[pyo3(signature = (method, target, *, keeps))]
-    fn unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<Unary> {
-        Ok(Unary::new(self.calling(py, target, keeps)?, method))
+    fn unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<Py<Unary>> {
+        Unary::new(py, self.calling(py, target, keeps)?, method)
     }
 
     /// A callable for a method of that object that sends no reply.
@@ -137,14 +137,20 @@ impl References {
         target: u64,
         for_loop: bool,
         keeps: Py<PyAny>,
-    ) -> PyResult<Oneway> {
-        Ok(Oneway::new(self.calling(py, target, keeps)?, method, for_loop))
+    ) -> PyResult<Py<Oneway>> {
+        Oneway::new(py, self.calling(py, target, keeps)?, method, for_loop)
     }
 
     /// A callable for a method of that object without streams. It returns an awaitable.
     #[pyo3(signature = (method, target, *, keeps))]
-    fn async_unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<AsyncUnary> {
-        Ok(AsyncUnary::new(self.calling(py, target, keeps)?, method))
+    fn async_unary(
+        &self,
+        py: Python<'_>,
+        method: Py<Method>,
+        target: u64,
+        keeps: Py<PyAny>,
+    ) -> PyResult<Py<AsyncUnary>> {
+        AsyncUnary::new(py, self.calling(py, target, keeps)?, method)
     }
 
     /// Begins a call with streams of that object. `arguments` is what the plan's `split` returned.

@@ -395,6 +395,16 @@ impl Stream {
         self.cancel(py)
     }
 
+    /// Says what to write instead: a stream's items come in order, each once.
+    fn __getitem__(&self, _index: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let text = format!(
+            "{} gives a stream, which has no index: take its items in order, with 'for item in stream' or next(stream), \
+             or write list(stream)[...]",
+            self.name()
+        );
+        Err(PyTypeError::new_err(text))
+    }
+
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

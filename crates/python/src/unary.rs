@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::bound::BoundMethod;
 use crate::calling::{Again, Calling, counted, pause, seconds_of};
 use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
@@ -20,16 +21,17 @@ use crate::interpreter::{SIGNAL_CHECK, detach, is_alone};
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
 
-/// A method without streams, bound to a connection.
-#[pyclass(frozen, module = "nearcall._core")]
+// A method without streams, bound to a connection. No docstring: each object has its method's.
+#[pyclass(frozen, extends = BoundMethod, module = "nearcall._core")]
 pub(crate) struct Unary {
     calling: Calling,
     method: Py<Method>,
 }
 
 impl Unary {
-    pub(crate) fn new(calling: Calling, method: Py<Method>) -> Self {
-        Self { calling, method }
+    pub(crate) fn new(py: Python<'_>, calling: Calling, method: Py<Method>) -> PyResult<Py<Self>> {
+        let base = BoundMethod::new(py, &method, &calling, false);
+        Py::new(py, PyClassInitializer::from(base).add_subclass(Self { calling, method }))
     }
 }
 
@@ -116,8 +118,13 @@ impl Unary {
     }
 
     /// The same method, with a timeout of `seconds` for each call instead of the client's.
-    fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
-        Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
+    fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Py<Self>> {
+        Self::new(py, self.calling.within(py, seconds)?, self.method.clone_ref(py))
+    }
+
+    #[getter(__doc__)]
+    fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.method.get().doc(py)
     }
 
     fn __repr__(&self) -> String {

@@ -49,6 +49,9 @@ pub struct MethodPath {
     pub is_safe: bool,
 }
 
+/// The path of a method that takes calls of gRPC to all paths that are not known. It is no client's.
+const UNKNOWN: &str = "/nearcall.Unknown/Method";
+
 /// Which methods paths such as `/package.Service/Method` name, in each codec.
 #[derive(Debug, Clone, Default)]
 pub struct Paths(HashMap<Codec, HashMap<String, Path>>);
@@ -64,6 +67,12 @@ impl Paths {
     #[must_use]
     pub fn get(&self, codec: Codec, path: &str) -> Option<Path> {
         self.0.get(&codec)?.get(path).copied()
+    }
+
+    /// The method that takes calls of methods that there are not, if the server has one.
+    #[must_use]
+    pub fn of_unknown(&self) -> Option<Path> {
+        self.get(Codec::Proto, UNKNOWN)
     }
 
     /// The known path that an unknown one probably means: `/shop.Shop/FindAll` for `/shop.Shop/find_all`,
@@ -152,6 +161,14 @@ mod tests {
             assert_eq!(paths.meant(Codec::Proto, spelled), Some("/shop.v1.Shop/FindAll"), "{spelled}");
         }
         assert_eq!(paths.meant(Codec::Json, "/shop.v1.Shop/find_all"), None);
+    }
+
+    #[test]
+    fn unknown_paths_may_have_a_method() {
+        assert_eq!(paths().of_unknown(), None);
+        let path = Path { entry: 7, messages: Messages::Stream, streams_out: true, is_safe: false };
+        let known = Paths::new(HashMap::from([(Codec::Proto, HashMap::from([(UNKNOWN.to_owned(), path)]))]));
+        assert_eq!(known.of_unknown(), Some(path));
     }
 
     #[test]

@@ -46,6 +46,9 @@ class AsyncClient(ClientBase, ForLoops):
         self._service = service = super()._begin()
         return service
 
+    def _proxy(self) -> Proxy | None:
+        return cast("Proxy | None", self._service)
+
     async def __aenter__(self) -> Any:
         await self._open()
         return self._service

@@ -14,6 +14,7 @@ from .. import _core
 from ..call.deadline import timeout
 from ..errors import RpcError, Unavailable
 from ..references.target import Calls
+from ..service.outward import dressed
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .room import RoomQueue
 from .streams import AsyncReplies, call_client_stream
@@ -122,7 +123,7 @@ class Caller:
                     await send_once(args, kwargs)
             connection.sent()
 
-        return _named(oneway, plan)
+        return dressed(oneway, plan, for_loop=True)
 
     def _server_stream(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         bind = plan.arguments.bind
@@ -130,7 +131,7 @@ class Caller:
         def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
             return self._replies(method, bind(args, kwargs))
 
-        return server_stream
+        return dressed(server_stream, plan, for_loop=True)
 
     def _client_stream(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         connection = self._opened()
@@ -146,22 +147,16 @@ class Caller:
                     stream = self._open_stream(method, arguments)
             return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
-        return _named(client_stream, plan)
+        return dressed(client_stream, plan, for_loop=True)
 
     def _bidi_stream(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
             arguments, items = plan.split(args, kwargs)
             return self._replies(method, arguments, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
-        return bidi_stream
+        return dressed(bidi_stream, plan, for_loop=True)
 
 
 def within(left: float | None) -> AbstractContextManager[object]:
     """A deadline for a call that had to connect first, so that it keeps the deadline that it began with."""
     return nullcontext() if left is None else timeout(left)
-
-
-def _named(function: Callable[..., Any], plan: MethodPlan) -> Callable[..., Any]:
-    """Lets the warning about a coroutine that was never awaited name the method."""
-    function.__name__, function.__qualname__ = plan.name, plan.full_name
-    return function

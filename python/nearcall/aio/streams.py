@@ -107,6 +107,9 @@ class AsyncReplies:
         def __await__(self) -> Any:
             raise TypeError("a stream is not awaited: write 'async for item in ...'")
 
+        def __getitem__(self, _index: object) -> Any:
+            raise TypeError("a stream has no index: take its items in order, with 'async for item in ...'")
+
     async def __anext__(self) -> Any:
         stream = self._stream
         if stream is None:

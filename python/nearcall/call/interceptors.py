@@ -15,6 +15,7 @@ from ..codec.explain import explain_no_stream
 from ..errors import Internal, RpcError
 from ..options.checked import with_option
 from ..service.implementing import by_position
+from ..service.outward import dressed
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, UNARY, MethodPlan
 from ..types.hints import describe_value
 from .context import Context, context
@@ -187,7 +188,7 @@ def intercept_client(
     def intercepted(*args: Any, **kwargs: Any) -> Any:
         return kept(ClientCall(plan.full_name, plan.kind, args, kwargs))
 
-    intercepted.__name__, intercepted.__qualname__ = plan.name, plan.full_name
+    dressed(intercepted, plan, for_loop=for_loop)
     if not for_loop and plan.kind == UNARY:
         setattr(intercepted, _NAMES, _names_of(interceptors))
     return intercepted

@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
 
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan
 
-__all__ = ["Around", "HasService", "Proxy", "no_such_attribute", "no_such_method"]
+__all__ = [
+    "Around",
+    "HasService",
+    "Proxy",
+    "no_context_manager",
+    "no_such_attribute",
+    "no_such_method",
+    "with_own_text",
+]
 
 MOST_COMPARED = 100
 """Names of methods that are compared with a misspelt one, to propose the nearest; a server may have thousands."""
+T = TypeVar("T")
 Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
 """Wraps the handler of a method."""
 
 
+class OwnText:
+    """A docstring that each object of a class has of its own, beside that of the class.
+
+    Args:
+        of_class: The docstring of the class.
+        tell: Makes that of an object, when it is asked for.
+    """
+
+    def __init__(self, of_class: str | None, tell: Callable[[Any], str | None]) -> None:
+        self._of_class = of_class
+        self._tell = tell
+
+    def __get__(self, instance: object, owner: type | None = None) -> str | None:
+        return self._of_class if instance is None else self._tell(instance)
+
+
+def with_own_text(tell: Callable[[Any], str | None]) -> Callable[[type[T]], type[T]]:
+    """Gives the objects of a class docstrings of their own."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        cls.__doc__ = cast(Any, OwnText(cls.__dict__.get("__doc__"), tell))
+        return cls
+
+    return decorate
+
+
+@with_own_text(lambda proxy: proxy._nearcall_tell())
 class Proxy:
     """A service at the other end of a connection. Its attributes are the service's methods.
 
@@ -28,6 +64,7 @@ class Proxy:
         cls: The service's class.
         home: Wraps its methods when they are called in another event loop than the proxy's own; ``None`` if they are
             for threads.
+        tell: Makes the text that is the proxy's docstring.
     """
 
     def __init__(
@@ -37,6 +74,8 @@ class Proxy:
         methods: Mapping[str, Callable[[], object]],
         cls: type | None = None,
         home: Around | None = None,
+        *,
+        tell: Callable[[], str],
     ) -> None:
         # No service method can have these names: they begin with an underscore.
         self._nearcall_methods = methods
@@ -44,6 +83,7 @@ class Proxy:
         self._nearcall_url = url
         self._nearcall_cls = cls
         self._nearcall_home = home
+        self._nearcall_tell = tell
 
     @property
     def __class__(self) -> Any:
@@ -64,11 +104,10 @@ class Proxy:
             return self.__dict__.setdefault(name, self._nearcall_methods[name]())
         if (kind := _unserved(self._nearcall_cls, name)) is not None:
             raise AttributeError(f"{self._nearcall_name}.{name} is {kind}, which is not served: make it a method")
-        known = dict.fromkeys(name for name in (*self._nearcall_methods, *self.__dict__) if not name.startswith("_"))
-        raise no_such_method(self._nearcall_name, self._nearcall_url, name, known)
+        raise no_such_method(self._nearcall_name, self._nearcall_url, name, self.__dir__())
 
-    def __dir__(self) -> list[str]:
-        return sorted({*self.__dict__, *self._nearcall_methods, *object.__dir__(self)})
+    def __dir__(self) -> Iterable[str]:
+        return dict.fromkeys(name for name in (*self._nearcall_methods, *self.__dict__) if not name.startswith("_"))
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and name not in self.__dict__ and name not in self._nearcall_methods:
@@ -77,8 +116,16 @@ class Proxy:
 
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:
         raise TypeError(
-            f"{self!r} cannot be pickled or copied: it belongs to its connection; connect where it is needed"
+            f"{self!r} cannot be pickled or copied: it belongs to its connection; "
+            "pass the URL, and connect where it is needed"
         )
+
+    if not TYPE_CHECKING:  # a type checker refuses them by itself
+
+        def __enter__(self) -> Any:
+            raise no_context_manager(self, "write 'with nearcall.connect(...) as service', which closes the connection")
+
+        __exit__ = __aenter__ = __aexit__ = __enter__
 
     def __repr__(self) -> str:
         return f"<{self._nearcall_name} at {self._nearcall_url}>"
@@ -103,6 +150,11 @@ class HasService:
     """A client: something whose attribute ``service`` is a proxy."""
 
     service: Any
+
+
+def no_context_manager(what: object, advice: str) -> TypeError:
+    """The error for a proxy or a reference in a ``with`` statement."""
+    return TypeError(f"{what!r} is not used in 'with': {advice}")
 
 
 def no_such_attribute(service: str, url: str, name: str) -> AttributeError:

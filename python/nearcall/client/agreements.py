@@ -17,6 +17,7 @@ from ..service.agreement import MALFORMED, Agreed, agree, refused
 from ..service.description import Description
 from ..service.dynamic import DescribedService, described_services
 from ..service.making import in_codec
+from ..service.outward import text_of_service
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.reading import read_of_server
 from ..service.references import passed_in, passed_with
@@ -93,6 +94,22 @@ class Agreement:
         """
         found = self._methods[service].get(name)
         return _checked(self._url, lambda: self._late(service, name)) if found is None else found
+
+    def text(self, service: str) -> str:
+        """The docstring of a client of one of the services: the service's own, and the methods."""
+        if (plan := self._plans.get(service)) is not None:
+            return text_of_service(plan.doc, plan.methods, len(plan.methods), for_loop=self._for_loop)
+        described = self._described[service]
+        names, doc = list(described.names), described.doc
+        methods = (self._sound(described, name) for name in names)
+        found = (method for method in methods if method is not None)
+        return text_of_service(doc and shown(doc, keep="\n"), found, len(names), for_loop=self._for_loop)
+
+    def _sound(self, described: DescribedService, name: str) -> MethodPlan | None:
+        try:
+            return _checked(self._url, lambda: described.method(name))
+        except FailedPrecondition:
+            return None  # whoever calls it is told
 
     def begin(self, description: Description | None) -> None:
         """Agrees with the first server.

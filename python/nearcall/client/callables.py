@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import _core
 from ..references.target import Calls
+from ..service.outward import dressed
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .streams import call_bidi_stream, call_client_stream, call_server_stream
 
@@ -24,6 +25,4 @@ def make_callable(calls: Calls, plan: MethodPlan, method: _core.Method) -> Any:
     make = makers.get(plan.kind)
     if make is None:
         return calls.unary(method)
-    call = make(calls, plan, method)
-    call.__qualname__ = plan.full_name  # as errors and debuggers name it
-    return call
+    return dressed(make(calls, plan, method), plan, for_loop=False)

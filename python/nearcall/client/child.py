@@ -53,14 +53,15 @@ class ChildBase(ClientBase):
     _for_threads = "with nearcall.spawn(...)"
     _for_loops = "async with nearcall.aio.spawn(...)"
 
-    process: subprocess.Popen[bytes]
-    """The process: its ``pid``, its ``returncode``."""
-
     def __init__(self, channel: ChannelBase, cls: type | None, child: ChildProcess, grace: float) -> None:
         super().__init__(channel, cls, owns_channel=True)
-        self.process = child.process
         self._child = child
         self._grace = grace
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process: its ``pid``, its ``returncode``."""
+        return self._child.process
 
     @classmethod
     def _spawn(  # noqa: PLR0913 - options have names

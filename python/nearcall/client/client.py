@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import _core
-from ..call.proxy import HasService, Proxy
+from ..call.proxy import HasService, Proxy, no_such_attribute, with_own_text
 from ..errors import Cancelled
 from .connected import Connected, ForThreads
 from .proxy import make_proxy
@@ -33,6 +35,15 @@ class ClientBase(Connected, HasService):
         self._agreement: Agreement | None = None
         self._closed = False
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        with_own_text(ClientBase._text)(cls)
+
+    def _text(self) -> str | None:
+        """The docstring of this client: what it calls."""
+        proxy = self._proxy()
+        return type(self).__doc__ if proxy is None else proxy.__doc__
+
     def _begin(self) -> Proxy:
         """Makes sure that the server serves what the class says, and returns the service's proxy."""
         channel = self._channel
@@ -40,6 +51,10 @@ class ClientBase(Connected, HasService):
         service = make_proxy(channel._shown, agreement, channel._make_method, channel._around)
         self._agreement = agreement
         return service
+
+    @abstractmethod
+    def _proxy(self) -> Proxy | None:
+        """The service's proxy, if there is one yet."""
 
     def _opened(self) -> _core.Connection:
         return self._channel._opened()
@@ -60,6 +75,18 @@ class ClientBase(Connected, HasService):
     def closed(self) -> bool:
         """Whether :meth:`close` was called, or the channel closed."""
         return self._closed or self._channel.closed
+
+    def __dir__(self) -> Iterable[str]:
+        own = (name for name in dir(type(self)) if not name.startswith("_"))
+        proxy = self._proxy()
+        return sorted({*own, "service", *(() if proxy is None else dir(proxy))})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and name != "service" and name not in dir(self):
+            proxy = self._proxy()
+            shown = type(self).__name__ if proxy is None else proxy._nearcall_name
+            raise no_such_attribute(shown, self._channel._shown, name)
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name == "service":  # not set yet: the client is still being made
@@ -83,6 +110,9 @@ class Client(ClientBase, ForThreads, Generic[T]):
     def __init__(self, channel: Channel, cls: type | None, *, owns_channel: bool) -> None:
         super().__init__(channel, cls, owns_channel=owns_channel)
         self.service = cast("T", self._begin())
+
+    def _proxy(self) -> Proxy | None:
+        return cast("Proxy | None", self.__dict__.get("service"))
 
     def __enter__(self) -> T:
         if self.closed:

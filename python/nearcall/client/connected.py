@@ -38,7 +38,7 @@ class Connected(ABC):
 
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:
         raise TypeError(
-            f"{self!r} cannot be pickled or copied: it has a connection; make another one where it is needed"
+            f"{self!r} cannot be pickled or copied: it has a connection; pass the URL, and connect where it is needed"
         )
 
     @property

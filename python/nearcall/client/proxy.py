@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from .. import _core
 from ..call.proxy import Around, Proxy
+from ..service.outward import MOST_LISTED
 from ..service.plan import MethodPlan
 from .agreements import Agreement
 
@@ -29,7 +30,14 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Ar
         return lambda: make_method(*agreement.method(service, name))
 
     services = {
-        service: Proxy(service, url, {name: maker(service, name) for name in names}, agreement.cls, home)
+        service: Proxy(
+            service,
+            url,
+            {name: maker(service, name) for name in names},
+            agreement.cls,
+            home,
+            tell=partial(agreement.text, service),
+        )
         for service, names in agreement.names.items()
     }
     if not agreement.is_dynamic:
@@ -43,6 +51,17 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Ar
         for name in names
         if owners[name] == 1 and name not in services
     }
-    proxy = Proxy(" and ".join(services), url, together)
+    proxy = Proxy(" and ".join(services), url, together, tell=lambda: _text(agreement, services))
     proxy.__dict__.update(services)
     return proxy
+
+
+def _text(agreement: Agreement, services: Iterable[str]) -> str:
+    """The text of a proxy for all services of a server."""
+    import textwrap  # only for who asks
+
+    names = list(services)
+    if len(names) == 1:
+        return agreement.text(names[0])
+    texts = (f"The service {name}:\n\n{textwrap.indent(agreement.text(name), '    ')}" for name in names[:MOST_LISTED])
+    return "\n\n".join(texts)

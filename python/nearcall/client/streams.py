@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..references.target import Calls
@@ -26,7 +26,6 @@ def call_server_stream(connection: Calls, plan: MethodPlan, method: _core.Method
     def call(*args: Any, **kwargs: Any) -> _core.Stream:
         return connection.open(method, bind(args, kwargs), for_loop=False)
 
-    call.__name__ = plan.name
     return call
 
 
@@ -44,7 +43,6 @@ def call_client_stream(connection: Calls, plan: MethodPlan, method: _core.Method
             stream.cancel()
             raise
 
-    call.__name__ = plan.name
     return call
 
 
@@ -56,7 +54,6 @@ def call_bidi_stream(connection: Calls, plan: MethodPlan, method: _core.Method) 
         iterator = _iterator(plan, items)
         return BidiStream(connection.open(method, arguments, for_loop=False), iterator, plan.full_name)
 
-    call.__name__ = plan.name
     return call
 
 
@@ -120,6 +117,11 @@ class BidiStream:
     def close(self) -> None:
         """Gives the call up; the server stops. Harmless when it has ended."""
         self._stream.cancel()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __getitem__(self, index: object) -> Any:
+            return self._stream[index]  # says what to write instead
 
     def __enter__(self) -> BidiStream:
         return self

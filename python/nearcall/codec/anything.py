@@ -20,6 +20,7 @@ import msgspec
 from ..types.hints import describe_value
 from ..types.shown import shown
 from . import dtypes
+from .remedies import conversion
 
 __all__ = ["ENVELOPE", "EXTENSIONS", "OWN_EXTENSIONS", "Packed", "pack", "pack_plainly", "unknown", "unpack"]
 
@@ -155,7 +156,10 @@ def _refusal(value: Any) -> str:
         if isinstance(value, base) and not hasattr(value, "_fields"):
             plain = base.__name__
             return f"{name} would arrive as {plain} where Any is declared: declare {name}, or send {plain}(...)"
-    if type(value).__module__ != "builtins":
+    kind = cast(Any, type(value))
+    if (instead := conversion(kind)) is not None:
+        return f"{name} is not a type that can be sent: {instead}"
+    if kind.__module__ != "builtins":
         return (
             f"{name} is a class that the receiver does not know where Any is declared: declare it, or send plain data"
         )

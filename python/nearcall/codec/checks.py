@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from ..types.declared import is_service
-from ..types.hints import UNION_ORIGINS, describe_value, short_repr, type_name, unwrap
+from ..types.hints import UNION_ORIGINS, describe_value, namesake, short_repr, type_name, unwrap
 from .arrays import dtype_of_annotation, is_array_type, wrong_dtype
 from .senders import is_record, loss
 
@@ -66,9 +66,12 @@ def problem_with(value: Any, annotation: Any) -> str:
     bare = unwrap(annotation)
     if get_origin(bare) is Literal:
         got = short_repr(value)
-    cls: Any = get_origin(bare) or bare
-    if isinstance(cls, type) and _has_fields(cls):
-        got += loss(value, cls)
+    for member in get_args(bare) if get_origin(bare) in UNION_ORIGINS else (bare,):
+        cls: Any = get_origin(member) or member
+        if isinstance(cls, type):
+            got += loss(value, cls) if _has_fields(cls) else namesake(value, cls)
+    if bare is datetime.date and isinstance(value, datetime.datetime):
+        got += ": write value.date()"
     elif bare is float and not isinstance(value, bool) and isinstance(value, numbers.Real):
         got += f" {short_repr(value)}, which no float equals"
     return f"must be {type_name(annotation)}, got {got}"

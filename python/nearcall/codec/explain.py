@@ -10,6 +10,8 @@ import msgspec
 
 from ..errors import Internal, InvalidArgument, ResourceExhausted, RpcError
 from ..types.hints import describe_value
+from ..types.shown import shown
+from .culprit import LONGEST_KEY, find_culprit, kind_of_text
 from .msgpack.functions import encode_parts
 from .senders import MisfitError
 
@@ -22,7 +24,7 @@ __all__ = [
 ]
 
 # Compiled where they are used, because compiling takes longer than importing this file.
-_PATH = r" - at `(?:key in )?\$(?P<path>.*)`$"
+_PATH = r" - at (?P<key>`key` in |`key in )?`?\$(?P<path>.*)`$"
 _QUOTED = r"`([^`]*)`"
 _NULL = r"\bnull\b"
 _INDEX = r"^\[(\d+)\](.*)$"
@@ -30,21 +32,36 @@ _FIELD = r"^\.([^.\[]+)(.*)$"
 _WRONG_COUNT = r"^Expected `array` of (?:at least )?length (\d+)(?: to \d+)?, got (\d+)$"
 _MISSING = r"^Object missing required field `(.+)`$"
 _UNKNOWN = r"(?s)^Object contains unknown field `(.*)`$"
+_NO_SUCH_TEXT = r"^Invalid (?:RFC3339 encoded |ISO8601 )?(date|datetime|time|duration|UUID|decimal string)$"
+_TYPES = {"duration": "timedelta", "decimal string": "Decimal"}
+_CONVERSIONS = {
+    ("date", "datetime"): ": write value.date()",
+    ("datetime", "date"): ": write datetime.combine(value, time())",
+    ("time", "datetime"): ": write value.timetz()",
+}
 
 
-def explain_decode_error(method: str, names: Sequence[str], error: BaseException) -> RpcError:
+def explain_decode_error(
+    method: str,
+    names: Sequence[str],
+    error: BaseException,
+    body: bytes | None = None,
+    decode: Callable[[bytes], Any] | None = None,
+) -> RpcError:
     """The error to report when the arguments of a call could not be decoded.
 
     Args:
         method: The method's full name.
         names: The parameters in the coded group, in order.
         error: What the decoder raised.
+        body: The message.
+        decode: The decoder, if it takes nothing but the message.
     """
     if isinstance(error, RpcError):
         return error
     if isinstance(error, MemoryError):
         return ResourceExhausted(f"{method}(): there is no memory for the arguments")
-    message, path = _split(error)
+    message, path = _located(error, body, decode)
     if not isinstance(error, msgspec.ValidationError):
         return InvalidArgument(f"{method}(): the arguments cannot be decoded: {message}")
     if path == "":
@@ -112,16 +129,16 @@ def explain_value_encode_error(what: str, failure: type[RpcError]) -> Callable[[
 
 
 def explain_value_decode_error(
-    what: str, type_name: str, failure: type[RpcError]
-) -> Callable[[BaseException], RpcError]:
-    """Makes the ``decode_error`` of a value's plan."""
+    what: str, type_name: str, failure: type[RpcError], decode: Callable[[bytes], Any] | None
+) -> Callable[..., RpcError]:
+    """Makes the ``decode_error`` of a value's plan; ``decode`` as for :func:`explain_decode_error`."""
 
-    def explain(error: BaseException) -> RpcError:
+    def explain(error: BaseException, body: bytes | None = None) -> RpcError:
         if isinstance(error, RpcError):
             return error
         if isinstance(error, MemoryError):
             return ResourceExhausted(f"{what}: there is no memory for it")
-        message, path = _split(error)
+        message, path = _located(error, body, decode)
         where = f" at {path}" if path else ""
         return failure(f"{what} must be {type_name}{where}: {message}")
 
@@ -162,14 +179,40 @@ def reason(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _split(error: BaseException) -> tuple[str, str]:
-    """An error's message in lower case, and the path in it, if any."""
-    path = ""
+def _located(error: BaseException, body: bytes | None, decode: Callable[[bytes], Any] | None) -> tuple[str, str]:
+    """An error's message, and the path in it, if any; both with what only the message that was refused can say."""
+    message, path, is_key = _split(error)
+    if not isinstance(error, msgspec.ValidationError):
+        return message, path
+    culprit = None if body is None else find_culprit(body, path, is_key=is_key, decode=decode)
+    given = "another text" if culprit is None else kind_of_text(culprit.value)
+    if found := re.match(_NO_SUCH_TEXT, str(error).split(" - at")[0]):
+        wanted = _TYPES.get(found[1], found[1])
+        if given == "str":
+            given = f"a str that is no {wanted}"
+        message = f"expected {wanted}, got {given}{_CONVERSIONS.get((wanted, given), '')}"
+    elif given == "datetime" and message.endswith("got ext"):
+        wanted = message.removeprefix("expected ").removesuffix(", got ext")
+        message = f"expected {wanted}, got datetime{_CONVERSIONS.get((wanted, given), '')}"
+    if culprit is not None:
+        path = culprit.path
+    if is_key:
+        message = "a key: " + message if culprit is None else f"the key {_shown_key(culprit.value)}: {message}"
+    return message, path
+
+
+def _shown_key(key: object) -> str:
+    return shown(repr(key), LONGEST_KEY)
+
+
+def _split(error: BaseException) -> tuple[str, str, bool]:
+    """An error's message in lower case, the path in it, if any, and whether it is a key of what is there."""
+    path, is_key = "", False
     if found := re.search(_PATH, str(error)):
-        path = found["path"]
+        path, is_key = found["path"], found["key"] is not None
     message = reason(error)
-    if path:
+    if found:
         message = message.rpartition(" - at ")[0]
     if isinstance(error, msgspec.MsgspecError) and not message.startswith("MessagePack"):
         message = message[:1].lower() + message[1:]
-    return message, path
+    return message, path, is_key

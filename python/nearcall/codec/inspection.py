@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import typing
 from collections.abc import Iterator
@@ -13,8 +14,12 @@ from msgspec import inspect as shapes
 from ..types.declared import is_service, service_class
 from ..types.hints import type_name
 from .arrays import is_array_type
+from .remedies import remedy
 
 __all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type", "services_in"]
+
+
+_ALIKE = r"Type unions may not contain more than one (?P<kind>.+?) - type (?P<union>.+) is not supported"
 
 
 class UnsupportedTypeError(TypeError):
@@ -100,8 +105,8 @@ def _class_of(node: shapes.CustomType) -> Any:
 
 def _one_line(problem: Exception) -> str:
     text = " ".join(str(problem).replace("`", "").split()) or type(problem).__name__
-    if any(f"more than one {kind}" in text for kind in ("dataclass", "TypedDict", "dict-like")):
-        return f"{text}; make each of them a msgspec.Struct with tag=True, which tells them apart"
+    if found := re.match(_ALIKE, text):
+        return _alike(found["kind"], re.sub(r"\b(?:\w+\.)+(?=\w)", "", found["union"]))
     if "unions containing a custom type" in text:
         kind = text.rpartition(" - type ")[2].removesuffix(" is not supported")
         return f"{kind} may not be a union: beside a service or an array only None may stand; take them as two"
@@ -110,6 +115,19 @@ def _one_line(problem: Exception) -> str:
     if text == f"Type '{any!r}' is not supported":
         return "any is a function; write Any, from typing"
     return text
+
+
+def _alike(kind: str, union: str) -> str:
+    """Why a union is refused whose members look alike in a message, and what to do."""
+    kinds = {
+        "str-like": ("as text or bytes", "take one of them, or two parameters of which one is None"),
+        "int-like": ("as whole numbers", "take one of them"),
+        "array-like": ("as arrays", "take one of them, such as list"),
+        "enum": ("by their values", "take one of them, or an enum with the members of both"),
+    }
+    maps = ("as maps", "make each of them a msgspec.Struct with tag=True, which tells them apart")
+    form, advice = next((told for word, told in kinds.items() if word in kind), maps)
+    return f"the members of {union} are sent {form}, and could not be told apart: {advice}"
 
 
 def _advice(cls: Any) -> str:
@@ -123,6 +141,8 @@ def _advice(cls: Any) -> str:
         return "object cannot be encoded; write Any for a value of any type"
     if module.partition(".")[0] == "numpy":
         return f"numpy's {name} cannot be an annotation; write int, float, bool or str (its values may still be passed)"
+    if (instead := remedy(cls)) is not None:
+        return f"{name} cannot be encoded; {instead}"
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return f"{name} cannot be encoded; use a type that msgspec supports, such as list, dict or a dataclass"
     return (

@@ -157,8 +157,8 @@ class ValueCoding(msgspec.Struct, frozen=True, eq=False):
     """From bytes, or from bytes and a list of memoryview."""
     encode_error: Callable[[BaseException], RpcError]
     """Turns what ``encode`` raised into the error to report."""
-    decode_error: Callable[[BaseException], RpcError]
-    """Turns what ``decode`` raised into the error to report."""
+    decode_error: Callable[..., RpcError]
+    """Turns what ``decode`` raised into the error to report. In msgpack it takes the message as well."""
     hashed: HashedKeys | None = None
     """The keys to check before ``decode``, so that none collide; ``None`` if they cannot collide, or ``decode`` checks
     them.
@@ -199,7 +199,7 @@ class ArgumentsCoding(msgspec.Struct, frozen=True, eq=False):
     """Turns what ``encode`` or ``encode_named`` raised into the error to report; takes the values that were to be
     encoded, too.
     """
-    decode_error: Callable[[BaseException], RpcError]
+    decode_error: Callable[..., RpcError]
     """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
     encode_named: Callable[[dict[str, Any]], Parts] | None = None
     """Encodes the given arguments by name, buffers included. ``None``: ``encode`` takes a dict as well."""

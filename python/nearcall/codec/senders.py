@@ -10,13 +10,14 @@ import collections.abc
 import dataclasses
 import datetime
 from collections.abc import Iterable
+from itertools import count
 from typing import Any, cast
 
 import msgspec
 from msgspec import inspect as shapes
 
 from .._core import Attributes, all_of_kinds, is_native
-from ..types.hints import describe_value, type_name
+from ..types.hints import describe_value, namesake, short_repr, type_name
 from . import anything
 
 __all__ = [
@@ -173,9 +174,9 @@ def is_record(value: Any) -> bool:
 
 
 def loss(value: Any, cls: type) -> str:
-    """The end of an error message if the value is of a subclass."""
+    """The end of an error message if the value is of a subclass, or of another class of that name."""
     if not isinstance(value, cls):
-        return ""
+        return namesake(value, cls)
     return ", a subclass, which would arrive without what is its own: declare it, or a union of tagged Structs"
 
 
@@ -198,7 +199,7 @@ class ItemsSender(Sender):
         items: Any = value
         if self.cls is None and not _is_collection(value):
             return False
-        return _look_at_all(self.item, items)
+        return _look_at_all(self.item, items, count() if isinstance(items, collections.abc.Sequence) else None)
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
@@ -210,7 +211,8 @@ def _is_collection(value: Any) -> bool:
     return isinstance(value, (collections.abc.Sequence, collections.abc.Set)) and not isinstance(value, (str, bytes))
 
 
-def _look_at_all(item: Sender, values: Iterable[Any]) -> bool:
+def _look_at_all(item: Sender, values: Iterable[Any], names: Iterable[Any] | None) -> bool:
+    """``names``: indices or keys of the values, for messages; ``None`` if they have none."""
     kinds = item.kinds
     try:
         if kinds is not None and not all_of_kinds(values, kinds):
@@ -224,8 +226,18 @@ def _look_at_all(item: Sender, values: Iterable[Any]) -> bool:
             if look(value):
                 found = True
     except MisfitError as problem:
-        raise problem.within("[...]") from None
+        raise problem.within(_place_of(item, values, names)) from None
     return found
+
+
+def _place_of(item: Sender, values: Iterable[Any], names: Iterable[Any] | None) -> str:
+    """Where the first value is that must not be sent. It is looked for once more: only an error needs to know."""
+    for name, value in zip(names or (), values, strict=False):
+        try:
+            item.check(value)
+        except MisfitError:
+            return f"[{short_repr(name)}]"
+    return "[...]"
 
 
 class TupleSender(_Exact):
@@ -271,8 +283,8 @@ class DictSender(Sender):
         mapping: Any = value
         if not isinstance(value, collections.abc.Mapping):
             return False
-        keys = _look_at_all(self.key, mapping)
-        return _look_at_all(self.item, mapping.values()) or keys
+        keys = _look_at_all(self.key, mapping, mapping)
+        return _look_at_all(self.item, mapping.values(), mapping) or keys
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""

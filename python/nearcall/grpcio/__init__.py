@@ -8,12 +8,15 @@ Code that protoc has generated, and code written for it, stays; only the lines t
     channel = nearcall.grpcio.insecure_channel("localhost:50051")
     stub = helloworld_pb2_grpc.GreeterStub(channel)
 
+The other names of the module ``grpc``, such as ``StatusCode`` and ``intercept_channel``, can be had from here, too.
 :mod:`nearcall.grpcio.aio` does the same for ``grpc.aio``. ``docs/grpcio.md`` says what is different.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from .channel import Channel, channel, insecure_channel
+from .channel import Channel, channel, insecure_channel, secure_channel
+from .credentials import name_of_grpc, ssl_channel_credentials, ssl_server_credentials
+from .peer import grpc
 from .server import Server, server
 
 if TYPE_CHECKING:
@@ -25,7 +28,17 @@ else:
             from importlib import import_module
 
             return import_module(f".{name}", __name__)
-        raise AttributeError(f"module 'nearcall.grpcio' has no attribute '{name}'")
+        return name_of_grpc(name, __name__, grpc)
 
 
-__all__ = ["Channel", "Server", "aio", "channel", "insecure_channel", "server"]
+__all__ = [
+    "Channel",
+    "Server",
+    "aio",
+    "channel",
+    "insecure_channel",
+    "secure_channel",
+    "server",
+    "ssl_channel_credentials",
+    "ssl_server_credentials",
+]

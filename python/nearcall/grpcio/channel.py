@@ -16,14 +16,15 @@ from ..options.names import check_names
 from ..service.encoded import EncodedMethod, encoded_class
 from .addresses import url_of
 from .calls import MultiCallable, StreamMultiCallable
+from .credentials import tls_of_channel
 from .peer import grpc
-from .settings import insecure_options
+from .settings import channel_options, insecure_options
 from .stubs import StubMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["Channel", "channel", "insecure_channel"]
+__all__ = ["Channel", "channel", "insecure_channel", "secure_channel"]
 
 _PAUSE = 0.1
 """Seconds between two attempts to connect while a caller waits for a server."""
@@ -145,3 +146,28 @@ def insecure_channel(target: str, options: Iterable[tuple[str, Any]] | None = No
         ValueError: an argument has no counterpart; the message says which.
     """
     return Channel(url_of(target), insecure_options(options, compression))
+
+
+def secure_channel(
+    target: str,
+    credentials: object,
+    options: Iterable[tuple[str, Any]] | None = None,
+    compression: Any = None,
+) -> Channel:
+    """A channel to one of grpcio's addresses, with encryption: the arguments are those of ``grpc.secure_channel``.
+
+    Args:
+        target: ``localhost:50051``, ``dns:///host:50051``.
+        credentials: What :func:`nearcall.grpcio.ssl_channel_credentials` has made, or a :class:`nearcall.TLS`.
+        options: Pairs of a name and a value: ``grpc.max_receive_message_length`` and ``grpc.ssl_target_name_override``
+            have an effect.
+        compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
+
+    Raises:
+        ValueError: an argument has no counterpart; the message says which.
+        TypeError: the credentials are grpcio's own, which cannot be read.
+    """
+    pairs = list(options or ())
+    made: Any = channel_options(pairs, compression)
+    made["tls"] = tls_of_channel(credentials, pairs)
+    return Channel(url_of(target, encrypted=True), made)

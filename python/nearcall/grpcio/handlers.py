@@ -19,6 +19,8 @@ from .context import ServicerContext
 from .outcome import Metadatum, Outcome
 
 __all__ = [
+    "METHOD",
+    "UNKNOWN",
     "HandlerCallDetails",
     "Methods",
     "ThreadMethod",
@@ -27,9 +29,14 @@ __all__ = [
     "decoded",
     "encoded",
     "is_coroutine",
+    "no_method",
+    "path_of_unknown",
     "services",
+    "unknown_methods",
 ]
 
+UNKNOWN, METHOD = "nearcall.Unknown", "Method"
+"""The service and the method that the core gives calls to unknown paths."""
 Methods = dict[str, dict[str, Any]]
 """The handlers of methods, by the names of service and method."""
 
@@ -157,9 +164,7 @@ class ThreadMethod:
                     responses.close()  # type: ignore[union-attr]
 
     def _begin(self) -> Outcome:
-        call = _core.current_call()
-        assert call is not None, "a handler runs where its call is served"
-        return Outcome(call, self._path, _watch)
+        return Outcome(_served_now(), self._path, _watch)
 
     def _called(self, message: Any, outcome: Outcome) -> tuple[Any, Any]:
         """The handler that serves the call, and what it returned."""
@@ -168,7 +173,7 @@ class ThreadMethod:
             details = HandlerCallDetails(self._path, outcome.invocation_metadata)
             handler = _continuation(self._interceptors, self._handler)(details)
             if handler is None:
-                raise Unimplemented(f"{self._path}: an interceptor says that there is no such method")
+                raise no_method(self._path, known=self._handler is not None)
         streamed = not isinstance(message, bytes)
         if handler.request_streaming:
             messages: Iterable[bytes] = message if streamed else (message,)
@@ -176,6 +181,41 @@ class ThreadMethod:
         else:  # a stream may arrive all the same, if the handler is an interceptor's
             request = decoded(handler, next(iter(message), b"") if streamed else message, self._path)
         return handler, behavior_of(handler)(request, ServicerContext(outcome))
+
+
+def _served_now() -> _core.Call:
+    call = _core.current_call()
+    assert call is not None, "a handler runs where its call is served"
+    return call
+
+
+def no_method(path: str, *, known: bool) -> Unimplemented:
+    """The error when no interceptor has a handler for a call.
+
+    Args:
+        path: The path that was called.
+        known: Whether the server has that method.
+    """
+    if known:
+        return Unimplemented(f"{path}: an interceptor says that there is no such method")
+    return Unimplemented(f"the server has no method {path}")
+
+
+def path_of_unknown(call: _core.Call) -> str:
+    """The path of a call, which is none that the server knows."""
+    return dict(call.metadata).get(":path", b"").decode(errors="replace")
+
+
+def unknown_methods(interceptors: Sequence[Any]) -> list[object]:
+    """A service that the core gives calls to unknown paths, if there are interceptors.
+
+    They see these calls as well, and may have a handler for them.
+    """
+
+    def many(message: Any) -> Iterator[bytes]:
+        return ThreadMethod(path_of_unknown(_served_now()), None, interceptors).many(message)
+
+    return [encoded_class(UNKNOWN, [EncodedMethod(METHOD, True, True)], {METHOD: many})()] if interceptors else []
 
 
 def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], Any]:

@@ -74,7 +74,7 @@ class Outcome:
     @property
     def invocation_metadata(self) -> tuple[Metadatum, ...]:
         """The metadata that the client sent with its request."""
-        return pairs_of(Metadata(self.call.metadata))
+        return tuple(pair for pair in pairs_of(Metadata(self.call.metadata)) if not pair.key.startswith(":"))
 
     @property
     def peer(self) -> str:

@@ -13,7 +13,8 @@ from ..options.tls import TLS
 from ..server.listening import make_listeners
 from ..server.server import Server as Nearcall
 from .addresses import url_of
-from .handlers import Methods, collect, services
+from .credentials import tls_of_server
+from .handlers import Methods, collect, services, unknown_methods
 from .peer import grpc
 from .settings import compression_of, options_of
 
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["Server", "ServerBase", "server", "server_options"]
+
+
+class _Serving(Nearcall):
+    """A server with services that are in no description."""
+
+    def __init__(self, unseen: Sequence[object], *services_and_urls: object, **options: Any) -> None:
+        self._unseen = unseen
+        super().__init__(*services_and_urls, **options)
 
 
 class ServerBase:
@@ -80,17 +89,25 @@ class ServerBase:
         return self._listen(url_of(address))
 
     def add_secure_port(self, address: str, server_credentials: object = None) -> int:
-        """Listens with encryption, by the ``tls`` that the server was made with.
+        """Listens with encryption.
+
+        Args:
+            address: ``"[::]:50051"``.
+            server_credentials: What :func:`nearcall.grpcio.ssl_server_credentials` has made, or a
+                :class:`nearcall.TLS`; ``None``: the ``tls`` that the server was made with. A server has one.
 
         Raises:
-            TypeError: credentials were given, which cannot be read.
+            TypeError: the credentials are grpcio's own, which cannot be read, or there are none.
+            ValueError: the server has other ones, or listens without encryption already.
             RuntimeError: the server cannot listen there; the message says why.
         """
         if server_credentials is not None or self._tls is None:
-            raise TypeError(
-                "grpcio's credentials cannot be read: give certificate and key to server(tls=nearcall.TLS(cert=..., "
-                "key=...)), and only the address to add_secure_port()"
-            )
+            tls = tls_of_server(server_credentials)
+            if self._tls is None and self._listeners is not None:
+                raise ValueError("call add_secure_port() before the other ports are added, or give tls= to server()")
+            if self._tls not in (None, tls):
+                raise ValueError("a server has one certificate: give the same credentials to each add_secure_port()")
+            self._tls = tls
         return self._listen(url_of(address, encrypted=True))
 
     def add_url(self, url: str) -> str:
@@ -124,7 +141,7 @@ class ServerBase:
         port = bound.rpartition(":")[2]
         return int(port) if port.isdigit() else 1
 
-    def _start(self, made: Sequence[object], loop: AbstractEventLoop | None = None) -> None:
+    def _start(self, made: Sequence[object], unseen: Sequence[object], loop: AbstractEventLoop | None = None) -> None:
         if self._server is not None:
             raise ValueError("the server has started already")
         if self._listeners is None:
@@ -132,7 +149,7 @@ class ServerBase:
         options: dict[str, Any] = {**self._options}
         if self._tls is not None:
             options["tls"] = self._tls
-        self._server = Nearcall(*made, *self._besides, *self._urls, allow_plaintext=True, **options)
+        self._server = _Serving(unseen, *made, *self._besides, *self._urls, allow_plaintext=True, **options)
         self._server._host_loop = loop
         self._server.serve_at(self._listeners, self._urls)
 
@@ -166,7 +183,7 @@ class Server(ServerBase, grpc.Server):
             TypeError: a servicer's method is a coroutine function.
             ValueError: the server has started already, or has no address.
         """
-        self._start(services(self._methods, self._interceptors))
+        self._start(services(self._methods, self._interceptors), unknown_methods(self._interceptors))
 
     def stop(self, grace: float | None) -> threading.Event:
         """Takes no more calls, and finishes those under way for ``grace`` seconds; ``None`` cuts them off.

@@ -10,9 +10,14 @@ from ..call.compression import compression as compressed_with
 from ..log import WARNING, log
 from .peer import grpc
 
-__all__ = ["compressing", "compression_of", "insecure_options", "options_of"]
+__all__ = ["channel_options", "compressing", "compression_of", "insecure_options", "options_of"]
 
-_HARMLESS = ("grpc.primary_user_agent", "grpc.secondary_user_agent", "grpc.max_send_message_length")
+_HARMLESS = (
+    "grpc.primary_user_agent",
+    "grpc.secondary_user_agent",
+    "grpc.max_send_message_length",
+    "grpc.ssl_target_name_override",
+)
 _ENDLESS = (1 << 32) - 1
 """The longest message that gRPC's framing can carry, bytes."""
 _NEEDLESS = ("grpc.so_reuseport", "grpc.keepalive", "grpc.http2", "grpc.enable_retries", "grpc.lb_policy_name")
@@ -76,13 +81,22 @@ def compressing(compression: Any) -> AbstractContextManager[object]:
     return compressed_with("gzip" if compression_of(compression) else None)
 
 
+def channel_options(pairs: Iterable[tuple[str, Any]] | None, compression: Any) -> dict[str, Any]:
+    """The options of a channel.
+
+    Raises:
+        ValueError: an argument has no counterpart; the message says which.
+    """
+    found = options_of(pairs)
+    if (written := compression_of(compression)) is not None:
+        found["compression"] = written
+    return found
+
+
 def insecure_options(pairs: Iterable[tuple[str, Any]] | None, compression: Any) -> Any:
     """The options of a channel without encryption.
 
     Raises:
         ValueError: an argument has no counterpart; the message says which.
     """
-    found: dict[str, Any] = {"allow_plaintext": True, **options_of(pairs)}
-    if (written := compression_of(compression)) is not None:
-        found["compression"] = written
-    return found
+    return {"allow_plaintext": True, **channel_options(pairs, compression)}

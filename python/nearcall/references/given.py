@@ -18,7 +18,7 @@ from ..service.implementing import Handler
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import plan_of
 from ..types.declared import is_described, is_service, name_of
-from ..types.hints import describe_value
+from ..types.hints import describe_value, namesake
 from .reference import Reference
 
 __all__ = ["Forwarded", "Own", "check_given", "end_of_given", "finish", "finish_given", "how_given"]
@@ -55,7 +55,8 @@ def check_given(value: Any, cls: type) -> Any:
     if given != name:
         raise MisfitError(f"expected an object of the service {name}, got {_described(value, given, cls)}")
     if kind is not Reference and kind is not Proxy:
-        raise MisfitError(f"expected {cls.__qualname__}, got {kind.__qualname__}, another class of the service {name}")
+        which = namesake(value, cls) or f", another class of the service {name}"
+        raise MisfitError(f"expected {cls.__qualname__}, got {kind.__qualname__}{which}")
     return value
 
 

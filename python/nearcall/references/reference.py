@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from .. import _core
-from ..call.proxy import no_such_attribute, no_such_method
+from ..call.proxy import no_context_manager, no_such_attribute, no_such_method, with_own_text
 from ..codec.references import Received
 from ..errors import FailedPrecondition
+from ..service.outward import text_of_service
+from ..service.service import plan_of
 from ..types.declared import is_service, name_of
 from .catalogue import Catalogue
 from .target import Target
@@ -102,6 +104,7 @@ class Handle(Received):
         return self.passage.reference(self, cls, for_loop)
 
 
+@with_own_text(lambda reference: reference._nearcall_text())
 class Reference:
     """An object at the other end of a connection. Its attributes are the methods of its service.
 
@@ -157,13 +160,28 @@ class Reference:
         handle = self._nearcall_handle
         return list(handle.passage.catalogue.methods(self._nearcall_cls, self._nearcall_for_loop))
 
+    def _nearcall_text(self) -> str:
+        """What it calls, as its docstring."""
+        plan, for_loop = plan_of(self._nearcall_cls), self._nearcall_for_loop
+        return text_of_service(plan.doc, plan.methods, len(plan.methods), for_loop=for_loop)
+
     def _nearcall_forget(self) -> None:
         """Drops the callables made for an object that was released."""
         for name in [name for name in self.__dict__ if not name.startswith("_")]:
             self.__dict__.pop(name, None)
 
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:
-        raise TypeError("a reference cannot be pickled or copied: it belongs to its connection")
+        raise TypeError(
+            "a reference cannot be pickled or copied: it belongs to its connection; "
+            "pass it as an argument of a call, or connect where it is needed and get one there"
+        )
+
+    if not TYPE_CHECKING:  # a type checker refuses them by itself
+
+        def __enter__(self) -> Any:
+            raise no_context_manager(self, "it ends when nothing refers to it, or with nearcall.release()")
+
+        __exit__ = __aenter__ = __aexit__ = __enter__
 
     def __repr__(self) -> str:
         handle = self._nearcall_handle

@@ -135,6 +135,9 @@ class Server:
         InvalidArgument: an option is malformed.
     """
 
+    _unseen: Sequence[object] = ()
+    """Services at URLs of gRPC that are in no description, for :mod:`nearcall.grpcio`."""
+
     @checks_names
     def __init__(  # noqa: PLR0913 - the options are keywords
         self,
@@ -195,7 +198,8 @@ class Server:
         for name, codec in codecs_for(self._asked).items():
             entries = coded_entries(served, self._handlers, codec)
             if name == "proto":
-                entries += own_entries(_besides(plans, self._states, reflection=reflection), chain)
+                besides = _besides(plans, self._states, reflection=reflection)
+                entries += own_entries([*besides, *map(look_at, self._unseen)], chain)
             table.add_entries(name, entries)
         self._catalogue = catalogue = ServerCatalogue(
             table.numbers,

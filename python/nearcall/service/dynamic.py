@@ -67,6 +67,11 @@ class DescribedService:
         return self._service.name
 
     @property
+    def doc(self) -> str | None:
+        """The service's docstring, as its server says it."""
+        return self._service.doc
+
+    @property
     def names(self) -> Iterable[str]:
         """The names of its methods, in order."""
         return self._service.places.keys()

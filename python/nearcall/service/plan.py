@@ -94,7 +94,7 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     parameters: tuple[Parameter, ...]
 
 
-class MethodPlan(msgspec.Struct, frozen=True, eq=False):
+class MethodPlan(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One method of a service."""
 
     service: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import CellType, FunctionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from ..codec.inspection import UnsupportedTypeError
@@ -79,6 +80,7 @@ def read_method(
     where = f"{service}.{name}()"
     hints = resolve(function, namespace)
     written = list(inspect.signature(function).parameters.values())
+    _check_decorated(where, name, function, written, hints)
     if not written or written[0].kind not in POSITIONAL_KINDS:
         raise TypeError(f"{where}: has no self parameter; make it a method, or begin its name with an underscore")
     first = written[0]
@@ -214,6 +216,37 @@ def _complete(
             f"{where}: parameter '{parameter.name}' has no type annotation; write one (Any takes every value)"
         )
     return inspect.Parameter(parameter.name, parameter.kind, default=default, annotation=_none_type(annotation))
+
+
+def _check_decorated(
+    where: str, name: str, function: Callable[..., Any], written: Sequence[inspect.Parameter], hints: Mapping[str, Any]
+) -> None:
+    """A decorator without ``functools.wraps`` hides the method's own parameters."""
+    place, _, inner = getattr(function, "__qualname__", "").rpartition(".")
+    if not place.endswith("<locals>") or not _surrounds(function, name):
+        return
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if any(each.kind in stars for each in written) or any(each.name not in hints for each in written[1:]):
+        decorator = place.removesuffix(".<locals>").rpartition(".")[2]
+        raise TypeError(
+            f"{where}: the decorator '{decorator}' has put '{inner}' in its place, which hides its parameters: write "
+            f"@functools.wraps(function) right above 'def {inner}' in '{decorator}'"
+        )
+
+
+def _surrounds(function: Any, name: str, depth: int = 5) -> bool:
+    """Whether a function holds one of that name, as a decorator's does; ``depth``: so many decorators at most."""
+    cells: Sequence[CellType] = getattr(function, "__closure__", None) or ()
+    for cell in cells:
+        try:
+            inner = cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+        if isinstance(inner, FunctionType) and (
+            inner.__name__ == name or (depth > 1 and _surrounds(inner, name, depth - 1))
+        ):
+            return True
+    return False
 
 
 def _check_dependency(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections.abc
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-__all__ = ["UNION_ORIGINS", "StreamHint", "describe_value", "resolve", "stream_of", "type_name", "unwrap"]
+__all__ = ["UNION_ORIGINS", "StreamHint", "describe_value", "namesake", "resolve", "stream_of", "type_name", "unwrap"]
 
 UNION_ORIGINS = (Union, types.UnionType)
 
@@ -117,6 +118,36 @@ def describe_value(value: Any) -> str:
         return f"ndarray of {value.dtype}"
     module = kind.__module__
     return kind.__qualname__ if module in ("builtins", "__main__") else f"{module.split('.')[0]}.{kind.__name__}"
+
+
+def namesake(value: Any, cls: type) -> str:
+    """The end of an error message if a value's class is another one of the name of the class that is wanted: which is
+    which, and what to do.
+    """
+    kind = cast(Any, type(value))
+    if kind is cls or kind.__name__ != cls.__name__:
+        return ""
+    if (kind.__module__, kind.__qualname__) != (cls.__module__, cls.__qualname__):
+        return (
+            f", and these are two classes: {cls.__module__}.{cls.__qualname__} is declared, and "
+            f"{kind.__module__}.{kind.__qualname__} was given"
+        )
+    present = _present(kind)
+    if present is kind:
+        advice = f"declare the service again, for it still means the earlier {cls.__name__}"
+    elif present is cls:
+        advice = "make the value again, for it is of the earlier class"
+    else:
+        advice = "declare the service, and make the value, with the same one"
+    return f", and the class {cls.__name__} of {cls.__module__} was defined again in between: {advice}"
+
+
+def _present(kind: type) -> object:
+    """What the name of a class stands for in its module now; ``None`` if it is not there."""
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def short_repr(value: Any) -> str:

@@ -126,9 +126,14 @@ impl<S: Calls> Server<S> {
         let found = match self.find(path, &asked, &reply) {
             Ok(Some(found)) => found,
             Ok(None) => {
-                let meant = self.paths.meant(asked.codec, path).map(|meant| format!(": did you mean {meant}?"));
-                let why = format!("the server has no method {path}{}", meant.unwrap_or_default());
-                return Begun::Refused(reply.with_http_status(404), Failure::UNIMPLEMENTED, why);
+                let Some(found) = self.paths.of_unknown().filter(|_| asked.protocol == Protocol::Grpc) else {
+                    let meant = self.paths.meant(asked.codec, path).map(|meant| format!(": did you mean {meant}?"));
+                    let why = format!("the server has no method {path}{}", meant.unwrap_or_default());
+                    return Begun::Refused(reply.with_http_status(404), Failure::UNIMPLEMENTED, why);
+                };
+                // A name that no client can send.
+                asked.metadata.get_or_insert_default().push(":path", path.as_bytes());
+                found
             }
             Err(answer) => return Begun::Foreign(answer),
         };

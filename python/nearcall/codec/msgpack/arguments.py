@@ -47,17 +47,19 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
         return arguments_coding(method, [known.get(name) or _unknown(name) for name in names], for_loop=for_loop)
 
     encode: Any = encoder(form)
+    decode = decoder(annotation, form, references=references, for_loop=for_loop)
+    alone = decode if form == CODED and not references else None
     return ArgumentsCoding(
         names=names,
         forms=forms,
         encode=sending.group_seen_to(encode, coded, [each.sender for _, each in group]),
-        decode=decoder(annotation, form, references=references, for_loop=for_loop),
+        decode=decode,
         encode_named=_named_encoder(dict(zip(names, crossings, strict=True))),
         decode_named=_named_decoder(parameters, references=references, for_loop=for_loop),
         encode_error=lambda error, values: explain.explain_encode_error(
             method, coded if len(values) == len(coded) else names, error, values, data
         ),
-        decode_error=lambda error: explain.explain_decode_error(method, coded, error),
+        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=alone),
         hashed=together(crossing.hashed for crossing in crossings),
         weights=weights.together(crossing.weights for crossing in crossings),
         references=references,

@@ -22,6 +22,7 @@ from ...types.hints import describe_value
 from .. import anything
 from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
 from ..references import REFERENCE, Incoming, Received
+from ..remedies import conversion
 
 __all__ = [
     "ARRAY",
@@ -65,9 +66,8 @@ def _convert(value: Any) -> Any:
         return dict(cast(Any, value))
     if isinstance(value, (collections.abc.Sequence, collections.abc.Set)):
         return list(cast(Any, value))
-    raise TypeError(
-        f"{describe_value(value)} is not a type that can be encoded; use a dataclass, a msgspec.Struct or plain data"
-    )
+    instead = conversion(type(value)) or "use a dataclass, a msgspec.Struct or plain data"
+    raise TypeError(f"{describe_value(value)} is not a type that can be encoded; {instead}")
 
 
 def _plain_time(value: Any) -> Any:

@@ -9,7 +9,17 @@
     await server.wait_for_termination()
 """
 
-from .channel import Channel, channel, insecure_channel
+from typing import TYPE_CHECKING, Any
+
+from ..credentials import name_of_grpc
+from ..peer import grpc
+from .channel import Channel, channel, insecure_channel, secure_channel
 from .server import Server, server
 
-__all__ = ["Channel", "Server", "channel", "insecure_channel", "server"]
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return name_of_grpc(name, __name__, grpc.aio)
+
+
+__all__ = ["Channel", "Server", "channel", "insecure_channel", "secure_channel", "server"]

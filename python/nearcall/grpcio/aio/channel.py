@@ -14,8 +14,9 @@ from ...options.checked import check_url
 from ...options.names import check_names
 from ...service.encoded import EncodedMethod, encoded_class
 from ..addresses import url_of
+from ..credentials import tls_of_channel
 from ..peer import grpc
-from ..settings import insecure_options
+from ..settings import channel_options, insecure_options
 from ..stubs import StubMethods
 from .calls import MultiCallable, StreamMultiCallable
 
@@ -148,8 +149,40 @@ def insecure_channel(
     Raises:
         ValueError: an argument has no counterpart; the message says which.
     """
+    _check_interceptors(interceptors)
+    return Channel(url_of(target), insecure_options(options, compression))
+
+
+def secure_channel(
+    target: str,
+    credentials: object,
+    options: Iterable[tuple[str, Any]] | None = None,
+    compression: Any = None,
+    interceptors: object = None,
+) -> Channel:
+    """A channel to one of grpcio's addresses, with encryption: the arguments are those of ``grpc.aio.secure_channel``.
+
+    Args:
+        target: ``localhost:50051``, ``dns:///host:50051``.
+        credentials: What :func:`nearcall.grpcio.ssl_channel_credentials` has made, or a :class:`nearcall.TLS`.
+        options: Pairs of a name and a value: ``grpc.max_receive_message_length`` and ``grpc.ssl_target_name_override``
+            have an effect.
+        compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
+        interceptors: Must be empty.
+
+    Raises:
+        ValueError: an argument has no counterpart; the message says which.
+        TypeError: the credentials are grpcio's own, which cannot be read.
+    """
+    _check_interceptors(interceptors)
+    pairs = list(options or ())
+    made: Any = channel_options(pairs, compression)
+    made["tls"] = tls_of_channel(credentials, pairs)
+    return Channel(url_of(target, encrypted=True), made)
+
+
+def _check_interceptors(interceptors: object) -> None:
     if interceptors:
         raise ValueError(
             "interceptors of grpc.aio's clients are not run: give nearcall's to channel(url, interceptors=[...])"
         )
-    return Channel(url_of(target), insecure_options(options, compression))

@@ -7,14 +7,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import Any
 
 from ...call.context import context as current
-from ...errors import Unimplemented
 from ...service.encoded import EncodedMethod, encoded_class
 from ..context import ServicerContext as ThreadContext
-from ..handlers import HandlerCallDetails, Methods, ThreadMethod, behavior_of, decoded, encoded, is_coroutine
+from ..handlers import (
+    METHOD,
+    UNKNOWN,
+    HandlerCallDetails,
+    Methods,
+    ThreadMethod,
+    behavior_of,
+    decoded,
+    encoded,
+    is_coroutine,
+    no_method,
+    path_of_unknown,
+)
 from ..outcome import Outcome
 from .context import ServicerContext
 
-__all__ = ["services"]
+__all__ = ["services", "unknown_methods"]
 
 
 _END: Any = object()
@@ -88,7 +99,7 @@ class _LoopMethod:
             details = HandlerCallDetails(self._path, outcome.invocation_metadata)
             handler = await _continuation(self._interceptors, self._handler)(details)
             if handler is None:
-                raise Unimplemented(f"{self._path}: an interceptor says that there is no such method")
+                raise no_method(self._path, known=self._handler is not None)
         context = ServicerContext(outcome)
         streamed = not isinstance(message, bytes)
         if handler.request_streaming:
@@ -181,6 +192,16 @@ def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], 
         return await interceptors[0].intercept_service(_continuation(interceptors[1:], handler), details)
 
     return proceed
+
+
+def unknown_methods(interceptors: Sequence[Any]) -> list[object]:
+    """The same as :func:`nearcall.grpcio.handlers.unknown_methods`, for interceptors that are coroutines."""
+
+    def many(message: Any) -> AsyncIterator[bytes]:
+        return _LoopMethod(path_of_unknown(current()._call), None, interceptors).many(message)
+
+    shape = EncodedMethod(METHOD, True, True, True)
+    return [encoded_class(UNKNOWN, [shape], {METHOD: many})()] if interceptors else []
 
 
 def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...options.tls import TLS
 from ..server import ServerBase, server_options
 from .handlers import services as made_of
+from .handlers import unknown_methods
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,7 +29,8 @@ class Server(ServerBase):
         Raises:
             ValueError: the server has started already, or has no address.
         """
-        self._start(made_of(self._methods, self._interceptors), asyncio.get_running_loop())
+        made, unseen = made_of(self._methods, self._interceptors), unknown_methods(self._interceptors)
+        self._start(made, unseen, asyncio.get_running_loop())
 
     async def stop(self, grace: float | None) -> None:
         """Takes no more calls, finishes those under way for ``grace`` seconds, then ends; ``None`` cuts them off."""
