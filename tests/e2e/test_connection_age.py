@@ -6,6 +6,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,7 +19,11 @@ from .conftest import TRANSPORTS
 PATIENCE = 30.0
 """Seconds after which a test that waits has failed."""
 AGE = 0.1
-ALL = {**TRANSPORTS, "grpc": lambda name, directory: "grpc://127.0.0.1:0", "http": lambda *_: "http://127.0.0.1:0"}
+ALL: dict[str, Callable[[str, Path], str]] = {
+    **TRANSPORTS,
+    "grpc": lambda *_: "grpc://127.0.0.1:0",
+    "http": lambda *_: "http://127.0.0.1:0",
+}
 
 
 @nearcall.service
@@ -62,15 +68,21 @@ class Clients:
 
 
 @pytest.fixture(params=ALL)
-def aged_url(request: pytest.FixtureRequest, key: str, runtime_dir: object) -> str:
-    make: Callable[[str, object], str] = ALL[request.param]
-    return make(f"age{key}", runtime_dir)
+def aged_url(request: pytest.FixtureRequest, key: str, runtime_dir: Path) -> str:
+    return ALL[request.param](f"age{key}", runtime_dir)
 
 
 def serve(counter: Counter, url: str, *, grace: float = PATIENCE) -> tuple[nearcall.Server, Clients]:
     clients = Clients()
-    hooks = {"on_connect": clients.on_connect, "on_disconnect": clients.on_disconnect}
-    return nearcall.Server(counter, url, max_connection_age=AGE, max_connection_age_grace=grace, **hooks), clients
+    server = nearcall.Server(
+        counter,
+        url,
+        max_connection_age=AGE,
+        max_connection_age_grace=grace,
+        on_connect=clients.on_connect,
+        on_disconnect=clients.on_disconnect,
+    )
+    return server, clients
 
 
 def test_no_call_fails_and_none_runs_twice(aged_url: str) -> None:
@@ -128,8 +140,7 @@ def test_a_stream_without_an_end_fails_after_the_grace(aged_url: str) -> None:
     with server, nearcall.connect(server.urls[0], Counter) as client:
         end = time.monotonic() + PATIENCE
         with pytest.raises(nearcall.Unavailable):
-            for _ in client.flow():
-                assert time.monotonic() < end, "it goes on for ever"
+            assert all(time.monotonic() < end for _ in client.flow()), "it goes on for ever"
         assert client.count(3) == 3
 
 
@@ -145,7 +156,7 @@ def test_a_client_of_grpcios_notices_nothing() -> None:
     counter = Counter()
     server, clients = serve(counter, "grpc://127.0.0.1:0")
     with server, grpc.insecure_channel(server.urls[0].removeprefix("grpc://")) as channel:
-        call = channel.unary_unary("/Counter/Count")
+        call: Any = channel.unary_unary("/Counter/Count")
         calls, end = 0, time.monotonic() + PATIENCE
         while clients.came < 4:
             assert time.monotonic() < end, "its connection is never replaced"
@@ -155,7 +166,7 @@ def test_a_client_of_grpcios_notices_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("wrong", "message"),
     [
         ({"max_connection_age": 0}, "max_connection_age must be at least 0.1 seconds, not 0"),
         (
@@ -168,7 +179,7 @@ def test_a_client_of_grpcios_notices_nothing() -> None:
         ),
     ],
 )
-def test_a_wrong_age_is_refused(options: dict[str, float], message: str) -> None:
+def test_a_wrong_age_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(nearcall.InvalidArgument) as caught:
-        nearcall.Server(Counter(), "inproc://young", **options)  # type: ignore[arg-type]
+        nearcall.Server(Counter(), "inproc://young", **wrong)
     assert str(caught.value) == message

@@ -2,6 +2,7 @@
 
 mod aging;
 mod handshakes;
+mod parting;
 mod readable;
 mod receiving;
 mod stalled;
