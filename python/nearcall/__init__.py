@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .client.channel import Channel, connect
     from .client.child import Child, spawn
     from .client.client import Client
+    from .client.hedge import Hedge
     from .client.options import ChannelOptions
     from .client.retry import Retry
     from .client.start import StartedCall, as_completed, start
@@ -108,6 +109,7 @@ else:
             "client.channel": ["Channel", "connect"],
             "client.child": ["Child", "spawn"],
             "client.client": ["Client"],
+            "client.hedge": ["Hedge"],
             "client.options": ["ChannelOptions"],
             "client.retry": ["Retry"],
             "client.start": ["StartedCall", "as_completed", "start"],
@@ -176,6 +178,7 @@ __all__ = [
     "DataLoss",
     "DeadlineExceeded",
     "FailedPrecondition",
+    "Hedge",
     "Internal",
     "InvalidArgument",
     "Metadata",

@@ -24,6 +24,7 @@ from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
+from .hedge import Hedge, check_hedge
 from .retry import Retry, check_retry
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ChannelOptions(TypedDict, total=False):
     wait_for_ready: bool
     balancing: Balancing
     retry: Retry | None
+    hedge: Hedge | None
     proxy: str | None
     oneway: OnewayPolicy
     interceptors: Sequence[ClientInterceptor]
@@ -79,6 +81,8 @@ class Settings(NamedTuple):
     """How many objects of this client the server may hold references to."""
     interceptors: tuple[ClientInterceptor, ...]
     """Functions around each call."""
+    hedge: Hedge | None
+    """When calls are sent once more while the first is under way."""
 
 
 def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:
@@ -113,6 +117,7 @@ def _checked(  # noqa: PLR0913 - options have names
     wait_for_ready: bool = False,
     balancing: Balancing = "pick_first",
     retry: Retry | None = None,
+    hedge: Hedge | None = None,
     proxy: str | None = "environment",
     oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
@@ -150,7 +155,7 @@ def _checked(  # noqa: PLR0913 - options have names
         "oneway": check_oneway(oneway),
         "on_drop": drop_reporter(url),
     }
-    return Settings(of_connection, values, references, chain)
+    return Settings(of_connection, values, references, chain, check_hedge(hedge, retry))
 
 
 def _check_use_get(url: str, use_get: bool) -> bool:
