@@ -108,6 +108,7 @@ class _Writer:
             for file in self._files
             if file.name in self._asked
             for index, service in enumerate(file.service)
+            if service.method
         ]
         named: dict[str, FileSource] = {}
         for file, index, service in services:
@@ -149,6 +150,9 @@ class _Writer:
         for full in sorted(bodies, key=lambda full: not is_enum[full]):  # defaults name members of enums
             yield from ("", "", *bodies[full])
         yield from interfaces
+        for file in self._files:
+            if file.name in self._asked:
+                yield from self._left_out(file)
 
     def _check(self, file: FileSource) -> None:
         for index, service in enumerate(file.service):
@@ -158,6 +162,11 @@ class _Writer:
                 )
         for index, extension in enumerate(file.extension):
             raise self._refusal(file, (7, index), f"the extension '{extension.name}' has no counterpart: remove it")
+
+    def _left_out(self, file: FileSource) -> Iterator[str]:
+        for service in file.service:
+            if not service.method:
+                yield from ("", "", f"# {file.name}: the service {service.name} has no methods, and so no class.")
 
     def _use(self, full: str) -> str:
         """The class of a message or an enum."""
@@ -337,8 +346,6 @@ class _Writer:
             if doc or number:
                 yield ""
             yield from self._method(file, (6, index, 2, number), method)
-        if not service.method:
-            raise self._refusal(file, (6, index), f"the service {service.name} has no methods")
 
     def _method(self, file: FileSource, path: tuple[int, ...], method: MethodSource) -> Iterator[str]:
         name = method_name(method.name)
