@@ -241,7 +241,7 @@ class _Writer:
         if doc and (source.field or named_so):
             yield ""
         if named_so:
-            yield f'    {FULL_NAME}: typing.ClassVar = "{full[1:]}"'
+            yield f'    {FULL_NAME}: typing.ClassVar[str] = "{full[1:]}"'
         for index, field in enumerate(source.field):
             yield from self._field(each, index, field, named[field.name], renamed)
         yield from self._oneofs(source, named)
