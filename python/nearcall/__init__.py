@@ -26,8 +26,9 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 - **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
 - **More than values:** `Topic` for what many listen to; `empty` and `buffer` for memory that is not copied; `release`
   for objects that were passed.
-- **Other systems:** `nearcall.grpcio` for what was written for grpcio, `ProtobufAny`, `nearcall.health` for probes, `nearcall.observe`
-  for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows.
+- **Other systems:** `nearcall.grpcio` for what was written for grpcio, `nearcall.health` for probes, `nearcall.observe`
+  for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows; `ProtobufAny` for
+  messages of any type.
 - **Plugins and tests:** `nearcall.plugin`, `nearcall.sandbox`, `nearcall.testing`.
 """
 

@@ -90,8 +90,8 @@ def _of(kind: type, given: Any, what: str) -> Any:
 class _Holder:
     """Codes what is in the field of the number 1: messages, and values that are none."""
 
-    def __init__(self, annotation: Any, make_codec: MakesCodec) -> None:
-        self._class = msgspec.defstruct("Held", [("value", annotation)])
+    def __init__(self, annotation: Any, make_codec: MakesCodec, default: Any = msgspec.NODEFAULT) -> None:
+        self._class = msgspec.defstruct("Held", [("value", annotation, default)])
         self._make_codec = make_codec
 
     def to_json(self, value: Any) -> Any:
@@ -115,12 +115,13 @@ class _Holder:
         return encoded[at + 1 :]
 
 
-def _wrapper(cls: type, make_codec: MakesCodec) -> InJson:
+def _wrapper(cls: Any, make_codec: MakesCodec) -> InJson:
     holder: list[_Holder] = []
 
     def held() -> _Holder:
         if not holder:
-            holder.append(_Holder(typing.get_type_hints(cls, include_extras=True)["value"], make_codec))
+            annotation = typing.get_type_hints(cls, include_extras=True)["value"]
+            holder.append(_Holder(annotation, make_codec, cls().value))
         return holder[0]
 
     return lambda wrapped: held().to_json(wrapped.value), lambda given: cls(value=held().from_json(given))
