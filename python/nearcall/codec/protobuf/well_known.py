@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -147,7 +147,7 @@ def _paths(text: Any) -> list[str]:
 
 
 @contextmanager
-def _deeper() -> Iterator[None]:
+def _deeper() -> Generator[None, None, None]:
     depth = _depth.get()
     if depth == _DEEPEST:
         raise ValueError(f"an Any lies in more than {_DEEPEST} others")
@@ -165,8 +165,8 @@ def _class_of(url: Any, any_class: type) -> tuple[str, Any]:
     full = url.rpartition("/")[2]
     if full in _OWN_FORM:
         return full, _OWN_FORM[full]
-    module: Any = sys.modules.get(any_class.__module__)
-    for each in vars(module).values() if module is not None else ():
+    named: dict[str, Any] = getattr(sys.modules.get(any_class.__module__), "__dict__", {})
+    for each in named.values():
         if isinstance(each, type) and vars(each).get(FULL_NAME) == full:
             return full, each
     raise ValueError(
