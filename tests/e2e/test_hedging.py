@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_another_server_is_asked(kind: str) -> None:
         nearcall.Server(quick, f"tcp://127.0.0.1:{own_port()}") as second,
     ):
         url = f"{first.urls[0]},{second.urls[0].removeprefix('tcp://')}"
-        options = {"balancing": "round_robin", "hedge": nearcall.Hedge(DELAY)}
+        options: dict[str, Any] = {"balancing": "round_robin", "hedge": nearcall.Hedge(DELAY)}
         assert price(url, kind, *["book"] * 6, **options) == [4] * 6
     assert quick.calls == 6
 
@@ -175,7 +175,7 @@ def test_a_deadline_ends_all_copies(kind: str) -> None:
         (lambda: nearcall.Hedge(1, attempts=6), nearcall.InvalidArgument, "attempts must be at most 5, not 6"),
         (lambda: nearcall.Hedge(1, attempts=1), nearcall.InvalidArgument, "attempts must be a whole number from 2"),
         (
-            lambda: nearcall.connect("inproc://x", Shop, hedge=0.1),  # type: ignore[arg-type]
+            lambda: nearcall.connect("inproc://x", Shop, hedge=cast(Any, 0.1)),
             TypeError,
             "hedge takes a nearcall.Hedge, such as Hedge(delay=0.05), or None, not 0.1",
         ),

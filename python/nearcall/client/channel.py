@@ -15,7 +15,7 @@ from ..call.proxy import Around
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_url
 from ..references.target import Target
-from ..service.plan import MethodPlan
+from ..service.plan import UNARY, MethodPlan
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
 from .callables import make_callable
@@ -108,8 +108,12 @@ class ChannelBase(Connected):
         self._opened().serve_with(callback_server, self._settings.max_references)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-        hedge = self._settings.hedge
-        called = hedged(self._callable(plan, method), plan, hedge, self._hedges, for_loop=self._for_loop)
+        called, config = self._callable(plan, method), self._settings.service_config
+        if config is not None and plan.kind == UNARY and (seconds := config.timeout_of(plan)) is not None:
+            # Of gRPC's two timeouts the smaller counts.
+            usual = self._settings.of_connection["timeout"]
+            called = cast(Any, called).within(seconds if usual is None else min(seconds, usual))
+        called = hedged(called, plan, self._settings.hedge, self._hedges, for_loop=self._for_loop)
         return intercept_client(self._settings.interceptors, plan, called, for_loop=self._for_loop)
 
     @abstractmethod
@@ -185,6 +189,8 @@ class Channel(ChannelBase, ForThreads):
             those whose connection was lost, twice at the most.
         hedge: When a call of an idempotent method is sent once more although the first is still under way, as a
             :class:`~nearcall.Hedge`; ``None``: never.
+        service_config: gRPC's service config, as JSON or what that is in Python: its timeouts, policies and balancing
+            count as the options that say the same, and what has no counterpart is logged.
         proxy: A proxy to connect through by HTTP's CONNECT, as ``http://host:port``, whatever the host;
             ``"environment"``: as ``grpc_proxy``, ``https_proxy``, ``http_proxy`` and ``no_proxy`` say, and never for
             this machine; ``None``: none.

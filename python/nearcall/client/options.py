@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from ..call.interceptors import ClientInterceptor, check_interceptors
@@ -26,6 +26,7 @@ from .balancing import Balancing, check_balancing, check_proxy
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 from .hedge import Hedge, check_hedge
 from .retry import Retry, check_retry
+from .service_config import ServiceConfig, read_service_config
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -58,6 +59,7 @@ class ChannelOptions(TypedDict, total=False):
     balancing: Balancing
     retry: Retry | None
     hedge: Hedge | None
+    service_config: str | Mapping[str, object] | None
     proxy: str | None
     oneway: OnewayPolicy
     interceptors: Sequence[ClientInterceptor]
@@ -83,6 +85,8 @@ class Settings(NamedTuple):
     """Functions around each call."""
     hedge: Hedge | None
     """When calls are sent once more while the first is under way."""
+    service_config: ServiceConfig | None = None
+    """What gRPC's service config says of single methods."""
 
 
 def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:
@@ -100,7 +104,13 @@ def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions])
     """
     check_url(url, service=False)
     check_names(options, _checked.__kwdefaults__ or {})
-    return _checked(url, sync, **options)
+    given = options.pop("service_config", None)
+    config = None if given is None else read_service_config(given, url)
+    if config is not None:
+        for name in config.options.keys() & options.keys():
+            raise with_option(ValueError(f"{name} is said by service_config, too: leave one of them out"), name)
+        options = cast("ChannelOptions", {**options, **config.options})
+    return _checked(url, sync, **options)._replace(service_config=config)
 
 
 def _checked(  # noqa: PLR0913 - options have names
@@ -118,6 +128,7 @@ def _checked(  # noqa: PLR0913 - options have names
     balancing: Balancing = "pick_first",
     retry: Retry | None = None,
     hedge: Hedge | None = None,
+    service_config: str | Mapping[str, object] | None = None,
     proxy: str | None = "environment",
     oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
