@@ -118,6 +118,8 @@ class _Copies:
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next copy is to be sent; ``None`` if there will be none."""
+        if self._sent == 0:
+            return 0.0
         if self._sent >= self._hedge.attempts or not self._budget.allows():
             return None
         return max(0.0, self._next - now)

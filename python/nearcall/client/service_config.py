@@ -75,7 +75,7 @@ def read_service_config(given: object, url: str) -> ServiceConfig:
     for method in methods:
         for name in method.names:
             if name in timeouts or any(name in other.names for other in methods if other is not method):
-                raise _wrong(f"{method.where}: {'/'.join(name) or 'the default'} has a config twice")
+                raise _wrong(f"{method.where}: {'/'.join(filter(None, name)) or 'the default'} has a config twice")
         if method.timeout is not None:
             timeouts.update(dict.fromkeys(method.names, method.timeout))
         unsaid += method.unsaid
