@@ -27,7 +27,8 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 - **More than values:** `Topic` for what many listen to; `empty` and `buffer` for memory that is not copied; `release`
   for objects that were passed.
 - **Other systems:** `nearcall.grpcio` for what was written for grpcio, `nearcall.health` for probes, `nearcall.observe`
-  for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows.
+  for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows; `ProtobufAny` for
+  messages of any type.
 - **Plugins and tests:** `nearcall.plugin`, `nearcall.sandbox`, `nearcall.testing`.
 """
 
@@ -49,9 +50,11 @@ if TYPE_CHECKING:
     from .client.channel import Channel, connect
     from .client.child import Child, spawn
     from .client.client import Client
+    from .client.hedge import Hedge
     from .client.options import ChannelOptions
     from .client.retry import Retry
     from .client.start import StartedCall, as_completed, start
+    from .codec.protobuf.packing import ProtobufAny
     from .errors import (
         Aborted,
         AlreadyExists,
@@ -108,9 +111,11 @@ else:
             "client.channel": ["Channel", "connect"],
             "client.child": ["Child", "spawn"],
             "client.client": ["Client"],
+            "client.hedge": ["Hedge"],
             "client.options": ["ChannelOptions"],
             "client.retry": ["Retry"],
             "client.start": ["StartedCall", "as_completed", "start"],
+            "codec.protobuf.packing": ["ProtobufAny"],
             "errors": [
                 "Aborted",
                 "AlreadyExists",
@@ -176,6 +181,7 @@ __all__ = [
     "DataLoss",
     "DeadlineExceeded",
     "FailedPrecondition",
+    "Hedge",
     "Internal",
     "InvalidArgument",
     "Metadata",
@@ -183,6 +189,7 @@ __all__ = [
     "OutOfRange",
     "PermissionDenied",
     "Proceed",
+    "ProtobufAny",
     "ResourceExhausted",
     "Retry",
     "RpcError",

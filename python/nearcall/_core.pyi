@@ -913,6 +913,8 @@ class Server:
         on_release: Callable[[Any], object] | None = None,
         paths: dict[str, dict[str, PathEntry]] = ...,
         origins: Sequence[str] = ...,
+        max_connection_age: float | None = None,
+        max_connection_age_grace: float = 0.0,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
         ``None`` stands for the handler of a method that is called on objects only.

@@ -284,7 +284,7 @@ def described(**changes: Any) -> FileDescriptorProto:
 class Hostile(ServerReflection):
     def __init__(self) -> None:
         self.files: list[bytes] = []
-        self.listed = "harm.Harm"
+        self.listed = ["harm.Harm"]
         self.error: ErrorResponse | None = None
 
     def server_reflection_info(self, requests: Iterator[ReflectionRequest]) -> Iterator[ReflectionResponse]:
@@ -292,7 +292,7 @@ class Hostile(ServerReflection):
             if self.error is not None:
                 yield ReflectionResponse(error_response=self.error)
             elif request.list_services is not None:
-                services = [ServiceResponse(self.listed)]
+                services = list(map(ServiceResponse, self.listed))
                 yield ReflectionResponse(list_services_response=ListServiceResponse(services))
             else:
                 yield ReflectionResponse(file_descriptor_response=FileDescriptorResponse(self.files))
@@ -388,6 +388,50 @@ def test_files_that_import_each_other_end(run: Any, hostile: tuple[Hostile, str]
     other = FileDescriptorProto(name="other.proto", dependency=["harm.proto", "other.proto"])
     answering.files = [encoded(described(imports=["other.proto"])), encoded(other)]
     assert run("list", url)[0] == 0
+
+
+@pytest.fixture
+def listed(hostile: tuple[Hostile, str]) -> Iterator[list[str]]:
+    """The services that the server lists, for a test to add to."""
+    hostile[0].listed = names = list(hostile[0].listed)
+    yield names
+    hostile[0].listed = names[:1]
+
+
+def test_a_service_without_methods_is_left_out(run: Any, hostile: tuple[Hostile, str], listed: list[str]) -> None:
+    answering, url = hostile
+    file = described()
+    file.service.append(ServiceDescriptorProto("Nothing", []))
+    answering.files = [encoded(file)]
+    listed.append("harm.Nothing")
+    status, out, err = run("list", url)
+    assert (status, out.startswith("harm.Harm\n"), err) == (
+        0, True, f"nearcall: {url}: harm.Nothing left out: it has no methods\n"
+    )  # fmt: skip
+
+
+def test_many_files_that_import_each_other_are_not_all_read(
+    run: Any, hostile: tuple[Hostile, str], listed: list[str]
+) -> None:
+    answering, url = hostile
+    count = 300
+    names = [f"f{number}.proto" for number in range(count)]
+    method = MethodDescriptorProto("Do", ".harm.Ask", ".harm.Ask")
+    others = [
+        FileDescriptorProto(
+            name=name,
+            package="p",
+            dependency=[*names, "harm.proto"],
+            service=[ServiceDescriptorProto(f"S{number}", [method])],
+        )
+        for number, name in enumerate(names)
+    ]
+    answering.files = [encoded(described(imports=names)), *map(encoded, others)]
+    listed += [f"p.S{number}" for number in range(count)]
+    status, out, err = run("list", url)
+    assert status == 0
+    assert out.count("do(request: Ask)") == 20_000 // (count + 1)
+    assert err == f"nearcall: {url}: p.S65 and later ones left out: the server's files import too many others\n"
 
 
 def test_an_error_of_reflection_is_told(run: Any, hostile: tuple[Hostile, str]) -> None:

@@ -49,6 +49,7 @@ SERVER = [
     *(row for row in CLIENT if row[0] not in ("timeout", "ring_size")),
     ("max_concurrency", 0, "max_concurrency must be a whole number from 1, not 0"),
     ("max_concurrency", 2.5, "max_concurrency must be a whole number from 1, not 2.5"),
+    ("max_connection_age_grace", -1, "max_connection_age_grace must be a number of seconds from 0 to 1e9, not -1"),
     ("max_streams", 0, "max_streams must be a whole number from 1, not 0"),
     ("max_pending", -1, "max_pending must be a whole number from 1, not -1"),
 ]

@@ -268,6 +268,17 @@ def test_files_of_proto2_and_of_editions(
     assert codec.decode(message.SerializeToString(), 100) == value
 
 
+def test_a_service_without_methods_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto = 'syntax = "proto3";\nmessage A { int32 a = 1; }\nservice Nothing {}\nservice S { rpc Get(A) returns (A); }'
+    (tmp_path / "file.proto").write_text(proto, encoding="utf-8")
+    assert cli.main(["stub", "-I", str(tmp_path), "file.proto"]) == 0
+    text = capsys.readouterr().out
+    assert text.endswith("\n# file.proto: the service Nothing has no methods, and so no class.\n")
+    module = stub(proto, tmp_path, capsys)
+    assert module.__all__ == ["A", "S"]
+    assert codec_of(module.A).encode(module.A(a=1)) == b"\x08\x01"
+
+
 def test_names_that_python_has_a_use_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     module = stub(NAMES, tmp_path, capsys)
     found: Any = compiled(NAMES).FindMessageTypeByName("names.Request")  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
+    Age, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
     ServedMethods, Server as Core, Work, WorkLimits, Worker,
 };
 use nearcall_core::{Codec, Failure, Messages, Options, Origins, Path, Paths};
@@ -39,6 +39,9 @@ use crate::session::Sessions;
 use crate::topic::Subscription;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
+
+/// Longer than a connection lasts; the clock can be set so far ahead.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// The method of a path: `nearcall.server.entries.PathEntry`.
 #[derive(FromPyObject)]
@@ -101,7 +104,7 @@ impl Server {
     /// the origins of web pages that may call.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, compression, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new(), origins=Vec::new()))]
+    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, compression, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new(), origins=Vec::new(), max_connection_age=None, max_connection_age_grace=0.0))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
@@ -125,6 +128,8 @@ impl Server {
         on_release: Option<Py<PyAny>>,
         paths: HashMap<String, HashMap<String, PathEntry>>,
         origins: Vec<String>,
+        max_connection_age: Option<f64>,
+        max_connection_age_grace: f64,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
@@ -142,7 +147,11 @@ impl Server {
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
-        let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references };
+        // Longer than anybody waits: as good as no limit.
+        let seconds = |value: f64| Duration::try_from_secs_f64(value).unwrap_or(FOREVER).min(FOREVER);
+        let grace = seconds(max_connection_age_grace);
+        let age = max_connection_age.map(|limit| Age { limit: seconds(limit), grace });
+        let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references, age };
         let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
         let core = Arc::new(Core::new(known, options, limits, sessions.hooks(), on_notice)?);
         let calling = Calling {

@@ -190,6 +190,8 @@ GROUPS: Final = {
         Setting("max_streams", WHOLE, "calls with a stream that one client may have under way", "N"),
         Setting("max_memory", WHOLE, "bytes kept for all clients together", "BYTES"),
         Setting("max_references", WHOLE, "objects that one client may hold references to", "N"),
+        Setting("max_connection_age", SECONDS, "seconds after which a client is asked for another connection", "S"),
+        Setting("max_connection_age_grace", SECONDS, "seconds that its calls may go on after that (default: 30)", "S"),
     ],
     "functions of yours": [
         Setting("lifespan", NAMED, "what surrounds the serving, as in Server(lifespan=...)", "MODULE:NAME"),

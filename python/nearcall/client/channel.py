@@ -15,13 +15,14 @@ from ..call.proxy import Around
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_url
 from ..references.target import Target
-from ..service.plan import MethodPlan
+from ..service.plan import UNARY, MethodPlan
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
 from .callables import make_callable
 from .callbacks import callback_server
 from .client import Client
 from .connected import Connected, ForThreads
+from .hedge import Budget, hedged
 from .options import ChannelOptions, check_options
 from .references import Passages
 
@@ -57,6 +58,8 @@ class ChannelBase(Connected):
         self._url = url
         self._shown = self._shown or url
         self._settings = check_options(url, sync, **options)
+        hedge = self._settings.hedge
+        self._hedges = None if hedge is None else Budget(hedge)
         codec = self._settings.of_connection["codec"]
         self._agreements = Agreements(self._shown, self._settings.max_values, codec, for_loop=for_loop)
         self._passages = self._make_passages()
@@ -105,7 +108,12 @@ class ChannelBase(Connected):
         self._opened().serve_with(callback_server, self._settings.max_references)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-        called = self._callable(plan, method)
+        called, config = self._callable(plan, method), self._settings.service_config
+        if config is not None and plan.kind == UNARY and (seconds := config.timeout_of(plan)) is not None:
+            # Of gRPC's two timeouts the smaller counts.
+            usual = self._settings.of_connection["timeout"]
+            called = cast(Any, called).within(seconds if usual is None else min(seconds, usual))
+        called = hedged(called, plan, self._settings.hedge, self._hedges, for_loop=self._for_loop)
         return intercept_client(self._settings.interceptors, plan, called, for_loop=self._for_loop)
 
     @abstractmethod
@@ -179,6 +187,10 @@ class Channel(ChannelBase, ForThreads):
             them in turn, each over a connection of its own.
         retry: Which failed calls of idempotent methods are sent once more, as a :class:`~nearcall.Retry`; ``None``:
             those whose connection was lost, twice at the most.
+        hedge: When a call of an idempotent method is sent once more although the first is still under way, as a
+            :class:`~nearcall.Hedge`; ``None``: never.
+        service_config: gRPC's service config, as JSON or what that is in Python: its timeouts, policies and balancing
+            count as the options that say the same, and what has no counterpart is logged.
         proxy: A proxy to connect through by HTTP's CONNECT, as ``http://host:port``, whatever the host;
             ``"environment"``: as ``grpc_proxy``, ``https_proxy``, ``http_proxy`` and ``no_proxy`` say, and never for
             this machine; ``None``: none.

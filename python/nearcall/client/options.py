@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from ..call.interceptors import ClientInterceptor, check_interceptors
@@ -24,7 +24,9 @@ from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
+from .hedge import Hedge, check_hedge
 from .retry import Retry, check_retry
+from .service_config import ServiceConfig, read_service_config
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,6 +58,8 @@ class ChannelOptions(TypedDict, total=False):
     wait_for_ready: bool
     balancing: Balancing
     retry: Retry | None
+    hedge: Hedge | None
+    service_config: str | Mapping[str, object] | None
     proxy: str | None
     oneway: OnewayPolicy
     interceptors: Sequence[ClientInterceptor]
@@ -79,6 +83,10 @@ class Settings(NamedTuple):
     """How many objects of this client the server may hold references to."""
     interceptors: tuple[ClientInterceptor, ...]
     """Functions around each call."""
+    hedge: Hedge | None
+    """When calls are sent once more while the first is under way."""
+    service_config: ServiceConfig | None = None
+    """What gRPC's service config says of single methods."""
 
 
 def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:
@@ -96,7 +104,13 @@ def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions])
     """
     check_url(url, service=False)
     check_names(options, _checked.__kwdefaults__ or {})
-    return _checked(url, sync, **options)
+    given = options.pop("service_config", None)
+    config = None if given is None else read_service_config(given, url)
+    if config is not None:
+        for name in config.options.keys() & options.keys():
+            raise with_option(ValueError(f"{name} is said by service_config, too: leave one of them out"), name)
+        options = cast("ChannelOptions", {**options, **config.options})
+    return _checked(url, sync, **options)._replace(service_config=config)
 
 
 def _checked(  # noqa: PLR0913 - options have names
@@ -113,6 +127,8 @@ def _checked(  # noqa: PLR0913 - options have names
     wait_for_ready: bool = False,
     balancing: Balancing = "pick_first",
     retry: Retry | None = None,
+    hedge: Hedge | None = None,
+    service_config: str | Mapping[str, object] | None = None,
     proxy: str | None = "environment",
     oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
@@ -150,7 +166,7 @@ def _checked(  # noqa: PLR0913 - options have names
         "oneway": check_oneway(oneway),
         "on_drop": drop_reporter(url),
     }
-    return Settings(of_connection, values, references, chain)
+    return Settings(of_connection, values, references, chain, check_hedge(hedge, retry))
 
 
 def _check_use_get(url: str, use_get: bool) -> bool:

@@ -11,7 +11,7 @@ from ..options.checked import check_seconds, check_whole, with_option
 from ..options.names import with_checked_names
 from ..status import StatusCode
 
-__all__ = ["Retried", "Retry", "check_retry"]
+__all__ = ["Retried", "Retry", "check_codes", "check_number", "check_retry"]
 
 _MOST_ATTEMPTS = 100
 _MOST_TOKENS = 1_000_000.0
@@ -63,10 +63,10 @@ class Retry:
             )
         check_seconds("initial_backoff", self.initial_backoff)
         check_seconds("max_backoff", self.max_backoff)
-        _check_number("multiplier", self.multiplier, 1.0, 100.0)
-        _check_number("max_tokens", self.max_tokens, 0.0, _MOST_TOKENS)
-        _check_number("token_ratio", self.token_ratio, 0.001, _MOST_TOKENS)
-        object.__setattr__(self, "codes", _check_codes(self.codes))
+        check_number("multiplier", self.multiplier, 1.0, 100.0)
+        check_number("max_tokens", self.max_tokens, 0.0, _MOST_TOKENS)
+        check_number("token_ratio", self.token_ratio, 0.001, _MOST_TOKENS)
+        object.__setattr__(self, "codes", check_codes(self.codes))
 
     def _plain(self) -> Retried:
         codes = [int(code) for code in self.codes]
@@ -81,14 +81,24 @@ class Retry:
         )
 
 
-def _check_number(option: str, value: Any, least: float, most: float) -> None:
+def check_number(option: str, value: Any, least: float, most: float) -> None:
+    """A number that an option may be.
+
+    Raises:
+        InvalidArgument: it is none, or out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
         raise with_option(
             InvalidArgument(f"{option} must be a number from {least:g} to {most:g}, not {value!r}"), option
         )
 
 
-def _check_codes(codes: Any) -> tuple[StatusCode, ...]:
+def check_codes(codes: Any) -> tuple[StatusCode, ...]:
+    """Statuses of failures.
+
+    Raises:
+        InvalidArgument: they are none.
+    """
     try:
         read = tuple(StatusCode(code) for code in codes)
     except (TypeError, ValueError):

@@ -66,6 +66,10 @@ more.
 """
 
 
+_YOUNGEST = 0.1
+"""Seconds that a connection lasts at least: clients must get to call over it."""
+
+
 class Server:
     """Serves objects at URLs, in threads of its own.
 
@@ -97,6 +101,11 @@ class Server:
         max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
             arrays.
         handshake_timeout: Seconds a client may take to shake hands.
+        max_connection_age: Seconds after which a connection ends: its client makes another one, maybe to another server
+            behind the same address, and no call fails by that. Ages differ by up to a tenth. Sessions and references
+            end with their connection. ``None``: never.
+        max_connection_age_grace: Seconds that calls and streams under way may go on after that. What then still goes on
+            fails with ``UNAVAILABLE``.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
             first is the outermost. What is ``async def`` runs in the event loop, around ordinary handlers as well.
         tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
@@ -151,6 +160,8 @@ class Server:
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         max_values: int = DEFAULT_MAX_VALUES,
         handshake_timeout: float = 5.0,
+        max_connection_age: float | None = None,
+        max_connection_age_grace: float = 30.0,
         interceptors: Sequence[ServerInterceptor] = (),
         tracebacks: bool = False,
         allow_plaintext: bool = False,
@@ -234,6 +245,8 @@ class Server:
             **self._sessions.for_core(),
             paths=table.paths,
             origins=check_origins(allow_origins, self._asked),
+            max_connection_age=_check_age(max_connection_age),
+            max_connection_age_grace=check_seconds("max_connection_age_grace", max_connection_age_grace),
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()
@@ -579,6 +592,18 @@ def _stop_all() -> None:
     # Worker threads must not run while the interpreter is taken down.
     for server in list(_open):
         server.stop(grace=0)
+
+
+def _check_age(age: float | None) -> float | None:
+    if age is None:
+        return None
+    seconds = check_seconds("max_connection_age", age, otherwise="None")
+    if seconds < _YOUNGEST:
+        raise with_option(
+            InvalidArgument(f"max_connection_age must be at least {_YOUNGEST} seconds, not {age!r}"),
+            "max_connection_age",
+        )
+    return seconds
 
 
 def _check_memory(max_memory: int | None, max_message_size: int) -> int:

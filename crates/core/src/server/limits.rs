@@ -1,5 +1,7 @@
 //! How much a server takes on at once, and the failures of calls beyond that.
 
+use std::time::Duration;
+
 use nearcall_wire::Failure;
 
 /// So many requests of each client are taken even by a full server, so that a client that fills the server does not
@@ -19,6 +21,17 @@ pub struct WorkLimits {
     pub max_memory: usize,
     /// Objects that one client may hold.
     pub max_references: usize,
+    /// When connections end by themselves, if they do.
+    pub age: Option<Age>,
+}
+
+/// How old a connection may become.
+#[derive(Debug, Clone, Copy)]
+pub struct Age {
+    /// Then its client is asked to make another one.
+    pub limit: Duration,
+    /// How long its calls under way may go on after that.
+    pub grace: Duration,
 }
 
 impl WorkLimits {

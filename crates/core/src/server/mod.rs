@@ -59,7 +59,7 @@ pub use connection::ServerConnection;
 pub use directory::ServedMethods;
 pub use early_ends::{EarlyEnds, Errand};
 pub use event_loop::{AsyncQueue, ForLoop};
-pub use limits::WorkLimits;
+pub use limits::{Age, WorkLimits};
 pub use native::NativeHandler;
 pub use notice::{Notice, OnNotice};
 pub use request::{OnewayTurn, Request};

@@ -108,9 +108,7 @@ impl ProtobufCodec {
             }
             Format::Json { .. } => {
                 let mut out = texts::Writer::with_capacity(ROOM);
-                let begin = out.open_message();
                 let lent = self.write(value, &mut out)?;
-                out.close_message(begin);
                 Ok(Gathered { written: out.into_bytes(), lent })
             }
         }
@@ -119,7 +117,9 @@ impl ProtobufCodec {
     fn write<'py, O: Output>(&self, value: &Bound<'py, PyAny>, out: &mut O) -> PyResult<Lent<'py>> {
         let (py, mut lent) = (value.py(), Lent::new());
         let mut encoding = Encoding { py, plan: &self.plan, out, lent: &mut lent };
-        match encoding.message(self.index, value, 1) {
+        // In Protobuf's bytes the outermost message has no length in front.
+        let put = if O::JSON { encoding.whole(self.index, value, 1) } else { encoding.message(self.index, value, 1) };
+        match put {
             Ok(()) => Ok(lent),
             Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
         }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use super::output::Output;
-use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
+use super::plan::{Absent, Element, Field, Form, InJson, Kind, Message, Plan, Shape};
 use super::strings::{type_name, utf8};
 use super::trouble::{Result, Trouble, raised, refused};
 use super::{anything, times};
@@ -27,6 +27,29 @@ pub(super) struct Encoding<'a, 'py, O> {
 const LEND: usize = 4 << 10;
 
 impl<'py, O: Output> Encoding<'_, 'py, O> {
+    /// Appends a message, with its beginning and end.
+    #[inline]
+    pub(super) fn whole(&mut self, index: usize, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        if O::JSON
+            && let Some(in_json) = &self.plan.messages[index].in_json
+        {
+            return self.in_json(in_json, value, depth);
+        }
+        let begin = self.out.open_message();
+        self.message(index, value, depth)?;
+        self.out.close_message(begin);
+        Ok(())
+    }
+
+    #[cold]
+    fn in_json(&mut self, in_json: &InJson, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        let value = in_json.to.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;
+        let begin = self.out.open_any();
+        anything::put(&value, self.out, depth)?;
+        self.out.close_any(begin);
+        Ok(())
+    }
+
     /// Appends the fields of a message.
     pub(super) fn message(&mut self, index: usize, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
@@ -268,12 +291,7 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
                 self.out.member(members, number);
                 Ok(())
             }
-            Kind::Message(index) => {
-                let begin = self.out.open_message();
-                self.message(*index, value, depth + 1)?;
-                self.out.close_message(begin);
-                Ok(())
-            }
+            Kind::Message(index) => self.whole(*index, value, depth + 1),
             Kind::Timestamp => {
                 let (seconds, nanos) = times::of_datetime(value)?;
                 self.out.timestamp(seconds, nanos);

@@ -14,7 +14,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use smallvec::SmallVec;
 
 use super::making::{Budget, Found, Making, int};
-use super::plan::{Element, Field, Form, Kind, Members, Message, Plan, Shape};
+use super::plan::{Element, Field, Form, InJson, Kind, Members, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, raised, refused};
 use super::{anything, times};
 use crate::callback::Callback;
@@ -138,6 +138,10 @@ impl<'de, 'py> DeserializeSeed<'de> for Reader<'_, '_, 'py> {
         {
             (self.expected, self.depth) = (Expected::Anything, self.depth + 1);
         }
+        let plan = self.reading.making.plan;
+        if let Some(in_json) = self.message_index().and_then(|index| plan.messages[index].in_json.as_ref()) {
+            return self.in_json(in_json, tokens);
+        }
         let making = &mut self.reading.making;
         let counted = match self.expected {
             Expected::Whole(_) => Ok(()),
@@ -220,6 +224,41 @@ impl<'de, 'py> Visitor<'de> for Reader<'_, '_, 'py> {
 }
 
 impl<'a, 'py> Reader<'_, 'a, 'py> {
+    /// The message that is expected, if it is one.
+    #[inline]
+    fn message_index(&self) -> Option<usize> {
+        match self.expected {
+            Expected::Whole(index) => Some(index),
+            Expected::Field(Field { shape: Shape::Implicit | Shape::Presence, element, .. })
+            | Expected::Element(element) => match element.kind {
+                Kind::Message(index) => Some(index),
+                _ => None,
+            },
+            Expected::Field(_) | Expected::Anything => None,
+        }
+    }
+
+    /// Reads a message that has a form of its own.
+    #[cold]
+    fn in_json<'de, D: Deserializer<'de>>(self, in_json: &InJson, tokens: D) -> Read<'py, D::Error> {
+        let Self { reading, depth, expected } = self;
+        let found =
+            Reader { reading: &mut *reading, expected: Expected::Anything, depth: depth + 1 }.deserialize(tokens)?;
+        let Found::Value(value) = found else { return Ok(found) };
+        if value.is_none() {
+            // As if the field were absent.
+            let empty = matches!(expected, Expected::Field(_));
+            return if empty { Ok(Found::Empty) } else { Err(reading.stop(misfit("a message", Token::Null))) };
+        }
+        let py = reading.making.py;
+        let made = in_json.from.bind(py).run([&value]).map_err(|error| refused(py, error));
+        let seen = made.and_then(|value| match expected {
+            Expected::Field(Field { element, .. }) | Expected::Element(element) => reading.making.seen(element, value),
+            _ => Ok(value),
+        });
+        seen.map(Found::Value).map_err(|trouble| reading.stop(trouble))
+    }
+
     /// A value that holds no others, or one that is of the wrong kind.
     #[inline]
     fn single<E: Error>(self, token: Token<'_>) -> Read<'py, E> {

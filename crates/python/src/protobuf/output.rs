@@ -17,6 +17,9 @@ pub(super) const LIST: u32 = 6;
 
 /// Takes the parts of a message in order. The result of an `open_` method goes to the `close_` method of the same name.
 pub(super) trait Output {
+    /// It writes JSON, in which some messages have forms of their own.
+    const JSON: bool;
+
     fn open_message(&mut self) -> usize;
     fn close_message(&mut self, begin: usize);
 
@@ -76,6 +79,8 @@ pub(super) trait Output {
 pub(super) type List = Option<usize>;
 
 impl Output for Writer {
+    const JSON: bool = false;
+
     #[inline]
     fn open_message(&mut self) -> usize {
         self.open()
@@ -308,6 +313,8 @@ fn tag_len(number: u32) -> usize {
 /// No part of JSON has a length in front, so no positions are kept: the `open_` methods return 0. Zeros are written:
 /// people who read or write JSON look for them, and all other readers must accept them.
 impl Output for json::Writer {
+    const JSON: bool = true;
+
     #[inline]
     fn open_message(&mut self) -> usize {
         self.raw("{");

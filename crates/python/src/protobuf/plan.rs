@@ -24,12 +24,22 @@ pub(super) struct Message {
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) fields: Vec<Field>,
+    /// How JSON has it, if not as an object with its fields.
+    pub(super) in_json: Option<InJson>,
     /// The memory of the Python value, apart from those of its fields that are present.
     weight: usize,
     /// For each number below 256, the place of its field, counted from 1; 0 if there is none.
     small: Vec<u16>,
     /// The place of each field by the names that it may have in JSON: JSON's, Protobuf's and Python's.
     names: HashMap<String, usize>,
+}
+
+/// Messages that JSON has in a form of their own, such as a wrapped number as that number.
+pub(super) struct InJson {
+    /// Makes what is written of the value: `None`, a bool, number, text, list or dict.
+    pub(super) to: Py<PyAny>,
+    /// Makes the value from what was read, likewise.
+    pub(super) from: Py<PyAny>,
 }
 
 /// What a message becomes in Python.
@@ -217,7 +227,9 @@ impl Message {
             }
         }
         let weight = described.getattr("weight")?.extract()?;
-        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, weight, small, names })
+        let in_json: Option<(Py<PyAny>, Py<PyAny>)> = described.getattr("in_json")?.extract()?;
+        let in_json = in_json.map(|(to, from)| InJson { to, from });
+        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, in_json, weight, small, names })
     }
 
     /// The place of the field with this number.

@@ -5,21 +5,24 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, cast, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect as shapes
 
+from ..._core import ProtobufCodec, ProtobufMessages
 from ...types.declared import service_class
 from ...types.hints import UNION_ORIGINS, type_name, unwrap
 from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
 from ..arrays import dtype_of_annotation
 from ..inspection import UnsupportedTypeError, inspect_type
 from . import hooks
+from .errors import CodingError
 from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
 from .names import check_name, json_name, title, upper_snake
+from .well_known import in_json
 
-__all__ = ["Builder", "Declared"]
+__all__ = ["Builder", "Declared", "codec_by_itself"]
 
 ARRAY: Final = "NdArray"
 """The message of a numpy array."""
@@ -55,6 +58,14 @@ class Declared(NamedTuple):
     may_lack: bool = False
     """A dict may lack it."""
     proto_name: str | None = None
+
+
+def codec_by_itself(cls: type, format: Literal["binary", "json"]) -> ProtobufCodec:
+    """The codec of a class by itself."""
+    builder = Builder()
+    place = builder.element(inspect_type(cls), cls, FieldOptions()).kind
+    assert isinstance(place, int)
+    return ProtobufMessages(builder.messages, CodingError).codec(place, format=format)
 
 
 def numbered(declared: Sequence[Declared], owner: str) -> list[int]:
@@ -284,6 +295,7 @@ class Builder:
             place = self._classes[shape.cls] = self.add(message)
             _form(message, shape, cls)
             self.fill(message, _declared(shape, cls))
+            message.in_json = in_json(cls, codec_by_itself)
         message = self.messages[place]
         accepts = (dict,) if message.form == "dict" else (cls,)
         return Element(place, message.name, message.proto_name, accepts)

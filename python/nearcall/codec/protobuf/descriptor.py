@@ -12,12 +12,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ..._core import ProtobufCodec, ProtobufMessages
-from ...types.numbers import FieldOptions
+from ..._core import ProtobufCodec
 from ...types.numbers import field as numbered  # DescriptorProto has an attribute called field
-from ..inspection import inspect_type
-from .building import Builder
-from .errors import CodingError
+from .building import codec_by_itself
 from .messages import Element, EnumType, Field, Message
 from .names import json_name
 from .service import Rpc, ServiceMessages
@@ -130,10 +127,7 @@ class FileDescriptorProto(msgspec.Struct, kw_only=True):
 
 def codec_of(cls: type) -> ProtobufCodec:
     """The codec for objects of a class, by the same rules as over gRPC."""
-    builder = Builder()
-    place = builder.element(inspect_type(cls), cls, FieldOptions()).kind
-    assert isinstance(place, int)
-    return ProtobufMessages(builder.messages, CodingError).codec(place)
+    return codec_by_itself(cls, "binary")
 
 
 def file_descriptors(services: Sequence[ServiceMessages]) -> list[FileDescriptorProto]:

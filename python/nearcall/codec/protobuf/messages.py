@@ -128,6 +128,8 @@ class Message(msgspec.Struct, eq=False):
     finish: str | None = None
     """A method to call when all attributes of an object are set."""
     doc: str | None = None
+    in_json: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
+    """If JSON has it in a form of its own: what is written of a value, and back."""
 
     @property
     def weight(self) -> int:

@@ -15,6 +15,7 @@ from .names import method_name, title
 from .python_names import attributes, class_name, is_class_name, members
 from .sound import CannotBeWritten, check_sources
 from .sources import EnumSource, FieldSource, FileSource, MessageSource, MethodSource, Place
+from .well_known import FULL_NAME, OWN_FORMS
 
 __all__ = ["CannotBeWritten", "module_text"]
 
@@ -45,6 +46,9 @@ _KNOWN: Final = {
     ".google.protobuf.Duration": "datetime.timedelta",
     ".google.protobuf.Value": "typing.Any",
 }
+
+
+_ANY: Final = ".google.protobuf.Any"
 
 
 class _Type(NamedTuple):
@@ -108,6 +112,7 @@ class _Writer:
             for file in self._files
             if file.name in self._asked
             for index, service in enumerate(file.service)
+            if service.method
         ]
         named: dict[str, FileSource] = {}
         for file, index, service in services:
@@ -126,7 +131,7 @@ class _Writer:
         while waiting:  # writing a message may add others
             full = waiting.pop(0)
             if full not in bodies:
-                bodies[full] = list(self._type(self._types[full]))
+                bodies[full] = list(self._type(full))
                 waiting += [other for other in self._used if other not in bodies]
         names = sorted([self._types[full].name for full in bodies] + [service.name for _, _, service in services])
         yield f'"""Made by ``nearcall stub`` of {", ".join(sorted(self._asked))}; do not edit."""'
@@ -149,6 +154,9 @@ class _Writer:
         for full in sorted(bodies, key=lambda full: not is_enum[full]):  # defaults name members of enums
             yield from ("", "", *bodies[full])
         yield from interfaces
+        for file in self._files:
+            if file.name in self._asked:
+                yield from self._left_out(file)
 
     def _check(self, file: FileSource) -> None:
         for index, service in enumerate(file.service):
@@ -158,6 +166,11 @@ class _Writer:
                 )
         for index, extension in enumerate(file.extension):
             raise self._refusal(file, (7, index), f"the extension '{extension.name}' has no counterpart: remove it")
+
+    def _left_out(self, file: FileSource) -> Iterator[str]:
+        for service in file.service:
+            if not service.method:
+                yield from ("", "", f"# {file.name}: the service {service.name} has no methods, and so no class.")
 
     def _use(self, full: str) -> str:
         """The class of a message or an enum."""
@@ -191,8 +204,9 @@ class _Writer:
         yield from (f"{indent}{line}" if line else "" for line in others)
         yield f'{indent}"""'
 
-    def _type(self, each: _Type) -> Iterator[str]:
-        return self._enum(each) if isinstance(each.source, EnumSource) else self._message(each)
+    def _type(self, full: str) -> Iterator[str]:
+        each = self._types[full]
+        return self._enum(each) if isinstance(each.source, EnumSource) else self._message(full, each)
 
     def _enum(self, each: _Type) -> Iterator[str]:
         source: EnumSource = each.source
@@ -205,7 +219,7 @@ class _Writer:
             yield f"    {named[value.name]} = {value.number}"
             yield from self._doc(each.file, (*each.path, 2, index), "    ")
 
-    def _message(self, each: _Type) -> Iterator[str]:
+    def _message(self, full: str, each: _Type) -> Iterator[str]:
         source: MessageSource = each.source
         for index, extension in enumerate(source.extension):
             problem = f"the extension '{extension.name}' has no counterpart: remove it"
@@ -216,18 +230,22 @@ class _Writer:
             yield f"class {each.name}(msgspec.Struct, kw_only=True):"
         else:
             yield "@dataclasses.dataclass(kw_only=True)"
-            yield f"class {each.name}:"
+            yield f"class {each.name}{'(nearcall.ProtobufAny)' if full == _ANY else ''}:"
         gone = [f"{each.start} to {each.end - 1}" for each in source.reserved_range if each.end - each.start > 1]
         gone = [str(each.start) for each in source.reserved_range if each.end - each.start == 1] + gone
         more = [f"No field may have the numbers {', '.join(gone)}."] if gone else []
         doc = list(self._doc(each.file, each.path, "    ", *more))
         yield from doc
-        if doc and source.field:
+        # By which Any finds it, and JSON's forms of Google's own.
+        named_so = _ANY in self._types or full[1:] in OWN_FORMS
+        if doc and (source.field or named_so):
             yield ""
+        if named_so:
+            yield f'    {FULL_NAME}: typing.ClassVar[str] = "{full[1:]}"'
         for index, field in enumerate(source.field):
             yield from self._field(each, index, field, named[field.name], renamed)
         yield from self._oneofs(source, named)
-        if not doc and not source.field:
+        if not doc and not source.field and not named_so:
             yield "    pass"
 
     def _field(self, each: _Type, index: int, field: FieldSource, attribute: str, renamed: bool) -> Iterator[str]:
@@ -337,8 +355,6 @@ class _Writer:
             if doc or number:
                 yield ""
             yield from self._method(file, (6, index, 2, number), method)
-        if not service.method:
-            raise self._refusal(file, (6, index), f"the service {service.name} has no methods")
 
     def _method(self, file: FileSource, path: tuple[int, ...], method: MethodSource) -> Iterator[str]:
         name = method_name(method.name)

@@ -33,6 +33,8 @@ pub struct ServerConnection {
     pub(in crate::server) link: Arc<dyn Link>,
     pub(in crate::server) shared: Arc<Shared>,
     session: Arc<Session>,
+    /// The client was sent the last goodbye: no call of it begins any more. Only for the thread that holds the reactor.
+    pub(in crate::server) parted: AtomicBool,
     /// The log says why the connection ended.
     told: AtomicBool,
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
@@ -172,6 +174,7 @@ impl ServerConnection {
             session: Session::new(token, link.peer().clone(), permit, Arc::clone(&shared.session_events)),
             link,
             shared: Arc::clone(shared),
+            parted: AtomicBool::new(false),
             told: AtomicBool::new(false),
             cancelled: Mutex::default(),
             watched_calls: WatchedCalls::default(),

@@ -219,6 +219,13 @@ impl Inbound<Request> {
         if shared.is_stopping() && !connection.link.takes_last_calls() {
             return Ok(Verdict::Refuse(Failure::new(Failure::UNAVAILABLE, "the server is stopping")));
         }
+        // Relaxed: only the thread that holds the reactor sets and reads the flag. One-way calls are not sent again.
+        if !oneway && connection.parted.load(Ordering::Relaxed) {
+            return Ok(Verdict::Refuse(Failure::new(
+                Failure::UNAVAILABLE,
+                "this connection is over: make another one",
+            )));
+        }
         if pending >= limits.max_pending && !oneway && connection.session().under_way() > limits.always() {
             return Ok(Verdict::Refuse(limits.too_many_pending()));
         }

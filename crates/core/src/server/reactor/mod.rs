@@ -1,6 +1,8 @@
 //! The reactor: receives from connections of every transport, and from clients whose handshakes are under way.
 
+mod aging;
 mod handshakes;
+mod parting;
 mod readable;
 mod receiving;
 mod stalled;
@@ -26,6 +28,7 @@ use crate::server::connection::{SOCKET, ServerConnection};
 use crate::server::directory::Directory;
 use crate::server::inbound::{Inbound, StallReason};
 use crate::server::notice::Notice;
+use crate::server::reactor::aging::Aging;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
 use crate::server::reactor::readable::Readable;
 use crate::server::reactor::stalled::Stalled;
@@ -49,6 +52,9 @@ const EVENTS: usize = 64;
 const WAKE: u64 = 0;
 /// The poller's token for the alarm of items that were kept back.
 const KEPT: u64 = 1;
+
+/// The poller's token for the alarm of connections that have reached their age.
+const OLD: u64 = 2;
 
 /// What a look at the connections brought.
 pub(in crate::server) enum Look {
@@ -82,6 +88,8 @@ pub(in crate::server) struct Reactor {
     /// Work that a thread has received and left to others.
     backlog: VecDeque<Work>,
     stalled: Stalled,
+    /// When connections end, if they do by themselves.
+    aging: Option<Aging>,
     /// Clients that read again, and have deferred requests.
     resumable: VecDeque<Arc<Inbound<Request>>>,
     /// Whether a deferred request goes next, before new ones.
@@ -112,12 +120,16 @@ impl Reactor {
     ) -> io::Result<Self> {
         epoll::add(&*shared.poller, &*shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&*shared.poller, shared.kept_back.alarm(), EventData::new_u64(KEPT), EventFlags::IN)?;
+        let aging = shared.limits.age.map(Aging::new).transpose()?;
+        if let Some(aging) = &aging {
+            epoll::add(&*shared.poller, aging.alarm(), EventData::new_u64(OLD), EventFlags::IN)?;
+        }
         Ok(Self {
             shared: Arc::clone(shared),
             directory,
             adoptions,
             budget: SpinBudget::new(options.spin),
-            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), KEPT),
+            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), OLD),
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
@@ -128,6 +140,7 @@ impl Reactor {
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Stalled::default(),
+            aging,
             resumable: VecDeque::new(),
             deferred_next: false,
             sockets_turn: false,
@@ -444,6 +457,8 @@ impl Reactor {
             self.take_in_news();
         } else if token == KEPT {
             self.see_to(self.shared.kept_back.take(), |client, _| client.connection.release_kept());
+        } else if token == OLD {
+            self.see_to_old();
         } else {
             for client in self.handshakes.handle(token) {
                 self.add_client(client);
@@ -505,6 +520,9 @@ impl Reactor {
             self.list(Arc::clone(&client));
         }
         self.connections.insert(token, client);
+        if let Some(aging) = &mut self.aging {
+            aging.add(token);
+        }
         self.note_connections();
     }
 

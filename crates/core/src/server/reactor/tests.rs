@@ -58,8 +58,14 @@ impl Scene {
     fn spinning(calls: u32, time: Duration) -> Self {
         set_around_sleep(holds_no_lock);
         let options = Options { spin: SpinPolicy::Fixed(time), ..Options::default() };
-        let limits =
-            WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30, max_references: 1 };
+        let limits = WorkLimits {
+            max_concurrency: 1,
+            max_pending: 100,
+            max_streams: 1,
+            max_memory: 1 << 30,
+            max_references: 1,
+            age: None,
+        };
         let native = MethodRouting { handler: HandlerKind::Native(0), ..MethodRouting::default() };
         let methods = ServedMethods {
             routings: vec![Some(MethodRouting::default()), Some(native)],

@@ -1,0 +1,235 @@
+"""``nearcall.Hedge``: a call of an idempotent method is sent to more than one server when the first is slow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from ..errors import InvalidArgument, RpcError
+from ..options.checked import check_seconds, check_whole, with_option
+from ..options.names import with_checked_names
+from ..service.plan import UNARY, MethodPlan
+from ..status import StatusCode
+from .retry import Retry, check_codes, check_number
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Budget", "Hedge", "check_hedge", "hedged"]
+
+_MOST_ATTEMPTS = 5
+"""As many as gRPC allows."""
+_MOST_TOKENS = 1_000.0
+
+
+@with_checked_names
+@dataclass(frozen=True)
+class Hedge:
+    """When a client sends a call of an :func:`~nearcall.idempotent` method once more although the first is still under
+    way; for its option ``hedge``. The first answer counts, and the other calls are given up.
+
+    With several servers, ``balancing="round_robin"`` sends each copy to another one. Streams and one-way calls are not
+    hedged, nor are calls that :func:`nearcall.start` sends. The rules are those of gRPC (proposal A6), but that servers
+    cannot push back.
+
+    Args:
+        delay: Seconds after which the next copy is sent if there is no answer; ``0`` sends all at once.
+        attempts: How many copies there are at the most; 2 to 5.
+        codes: Statuses after which the call goes on: the next copy is sent at once. Any other failure ends the call.
+        max_tokens: The size of a budget: a failure takes one, a success brings ``token_ratio`` back, and with half of
+            them or fewer no copies are sent. ``0``: there is no budget.
+        token_ratio: Tokens that a success brings back.
+
+    Raises:
+        InvalidArgument: a value is out of range.
+    """
+
+    delay: float
+    attempts: int = 2
+    codes: Sequence[StatusCode] = (StatusCode.UNAVAILABLE,)
+    max_tokens: float = 10.0
+    token_ratio: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_seconds("delay", self.delay)
+        if check_whole("attempts", self.attempts, least=2) > _MOST_ATTEMPTS:
+            raise with_option(
+                InvalidArgument(f"attempts must be at most {_MOST_ATTEMPTS}, not {self.attempts}"), "attempts"
+            )
+        check_number("max_tokens", self.max_tokens, 0.0, _MOST_TOKENS)
+        check_number("token_ratio", self.token_ratio, 0.001, _MOST_TOKENS)
+        object.__setattr__(self, "codes", check_codes(self.codes))
+
+
+class Budget:
+    """What bounds the copies that a channel sends while servers fail."""
+
+    def __init__(self, hedge: Hedge) -> None:
+        self._most = self._left = float(hedge.max_tokens)
+        self._ratio = float(hedge.token_ratio)
+        self._lock = Lock()
+
+    def allows(self) -> bool:
+        """Whether copies may be sent."""
+        return self._most == 0 or self._left > self._most / 2
+
+    def note(self, *, failed: bool) -> None:
+        """A copy has ended."""
+        with self._lock:
+            self._left = max(0.0, self._left - 1) if failed else min(self._most, self._left + self._ratio)
+
+
+def check_hedge(hedge: object, retry: Retry | None) -> Hedge | None:
+    """The option ``hedge``.
+
+    Raises:
+        TypeError: it is neither a :class:`Hedge` nor ``None``.
+        ValueError: there is a retry policy, too.
+    """
+    if hedge is None:
+        return None
+    if not isinstance(hedge, Hedge):
+        raise with_option(
+            TypeError(f"hedge takes a nearcall.Hedge, such as Hedge(delay=0.05), or None, not {hedge!r}"), "hedge"
+        )
+    if retry is not None:
+        raise with_option(
+            ValueError("hedge and retry cannot be used together: both say when to send a call again"), "hedge"
+        )
+    return hedge
+
+
+class _Copies:
+    """Decides, for threads and event loops alike, when the next copy of one call is sent, and how the call ends."""
+
+    def __init__(self, hedge: Hedge, budget: Budget) -> None:
+        self._hedge, self._budget = hedge, budget
+        self._sent = 0
+        self._next = 0.0
+
+    def sent(self, now: float) -> None:
+        """A copy was sent."""
+        self._sent += 1
+        self._next = now + self._hedge.delay
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until the next copy is to be sent; ``None`` if there will be none."""
+        if self._sent == 0:
+            return 0.0
+        if self._sent >= self._hedge.attempts or not self._budget.allows():
+            return None
+        return max(0.0, self._next - now)
+
+    def ended(self, error: BaseException | None, now: float) -> bool:
+        """A copy has ended. Returns whether the call has ended with it."""
+        if error is None:
+            self._budget.note(failed=False)
+            return True
+        if not isinstance(error, RpcError) or error.code not in self._hedge.codes:
+            return True
+        self._budget.note(failed=True)
+        self._next = now
+        return False
+
+
+def hedged(
+    method: Callable[..., Any], plan: MethodPlan, hedge: Hedge | None, budget: Budget | None, *, for_loop: bool
+) -> Callable[..., Any]:
+    """The method, whose calls are sent once more if that is asked for, and may be."""
+    if hedge is None or budget is None or not plan.idempotent or plan.kind != UNARY:
+        return method
+    if not for_loop:
+        assert isinstance(method, _core.Unary)
+        return _Hedged(method, hedge, budget, plan)
+    call = method
+
+    async def copies(*args: Any, **kwargs: Any) -> Any:
+        return await _in_loop(_Copies(hedge, budget), lambda: call(*args, **kwargs))
+
+    copies.__name__, copies.__qualname__ = plan.name, plan.full_name
+    return copies
+
+
+class _Hedged:
+    """A method for threads."""
+
+    def __init__(self, method: _core.Unary, hedge: Hedge, budget: Budget, plan: MethodPlan) -> None:
+        self._method, self._hedge, self._budget = method, hedge, budget
+        self.__name__, self.__qualname__ = plan.name, plan.full_name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        copies = _Copies(self._hedge, self._budget)
+        under_way: list[_core.StartedCall[Any]] = []
+        last: BaseException | None = None
+        try:
+            while True:
+                now = time.monotonic()
+                wait = copies.wait(now)
+                if wait == 0.0:
+                    copies.sent(now)
+                    try:
+                        under_way.append(self._method.start(*args, **kwargs))
+                    except RpcError as error:
+                        last = error
+                        if copies.ended(error, now):
+                            raise
+                    continue
+                if not under_way:
+                    assert last is not None
+                    raise last
+                for place in sorted(_core.wait_for_started(under_way, wait), reverse=True):
+                    ended = under_way.pop(place)
+                    last = ended.exception()
+                    if copies.ended(last, time.monotonic()):
+                        return ended.result()
+        finally:
+            for call in under_way:
+                call.cancel()
+            del last
+
+    def start(self, *args: Any, **kwargs: Any) -> _core.StartedCall[Any]:
+        """One copy: a started call is not hedged."""
+        return self._method.start(*args, **kwargs)
+
+    def within(self, seconds: float) -> _Hedged:
+        """The same method, with a timeout for each call."""
+        made = object.__new__(_Hedged)
+        made.__dict__.update(self.__dict__, _method=self._method.within(seconds))
+        return made
+
+    def __repr__(self) -> str:
+        return repr(self._method)
+
+
+async def _in_loop(copies: _Copies, call: Callable[[], Any]) -> Any:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    under_way: set[asyncio.Future[Any]] = set()
+    last: BaseException | None = None
+    try:
+        while True:
+            wait = copies.wait(loop.time())
+            if wait == 0.0:
+                under_way.add(asyncio.ensure_future(call()))
+                copies.sent(loop.time())
+                continue
+            if not under_way:
+                assert last is not None
+                raise last
+            done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                last = ended.exception()
+                if copies.ended(last, loop.time()):
+                    under_way |= done - {ended}
+                    return ended.result()
+    finally:
+        for future in under_way:
+            future.cancel()
+        if under_way:
+            await asyncio.gather(*under_way, return_exceptions=True)
+        del last
