@@ -12,6 +12,7 @@ from .. import _core
 from ..errors import InvalidArgument, RpcError
 from ..options.checked import check_seconds, check_whole, with_option
 from ..options.names import with_checked_names
+from ..service.outward import dressed
 from ..service.plan import UNARY, MethodPlan
 from ..status import StatusCode
 from .retry import Retry, check_codes, check_number
@@ -144,22 +145,20 @@ def hedged(
         return method
     if not for_loop:
         assert isinstance(method, _core.Unary)
-        return _Hedged(method, hedge, budget, plan)
+        return dressed(_Hedged(method, hedge, budget), plan, for_loop=False)
     call = method
 
     async def copies(*args: Any, **kwargs: Any) -> Any:
         return await _in_loop(_Copies(hedge, budget), lambda: call(*args, **kwargs))
 
-    copies.__name__, copies.__qualname__ = plan.name, plan.full_name
-    return copies
+    return dressed(copies, plan, for_loop=True)
 
 
 class _Hedged:
     """A method for threads."""
 
-    def __init__(self, method: _core.Unary, hedge: Hedge, budget: Budget, plan: MethodPlan) -> None:
+    def __init__(self, method: _core.Unary, hedge: Hedge, budget: Budget) -> None:
         self._method, self._hedge, self._budget = method, hedge, budget
-        self.__name__, self.__qualname__ = plan.name, plan.full_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         copies = _Copies(self._hedge, self._budget)
