@@ -42,19 +42,20 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup profiled wheel demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(STAMPS)/build $(STAMPS)/lab  ## make .venv with nearcall (release build), nearcall-lab, its peers and all tools
+setup: $(STAMPS)/build $(STAMPS)/lab $(STAMPS)/dev  ## make .venv with nearcall (release build), nearcall-lab, its peers and all tools
 
-profiled: $(STAMPS)/profiled $(STAMPS)/lab  ## the same with nearcall built as it is published: the compiler knows what usual work runs
+profiled: $(STAMPS)/profiled $(STAMPS)/lab $(STAMPS)/dev  ## the same with nearcall built as it is published: the compiler knows what usual work runs
 
 wheel: $(STAMPS)/tools  ## build the wheel as it is published; in dist/
 	@$(PY) tools/profiled_build.py dist
 
-demo: profiled  ## call one typed service over every local transport, beside its peers; results in out/
+# Without the tools that only tests and lint need: the first numbers are to be there soon. It says which build it measured.
+demo: $(STAMPS)/build $(STAMPS)/lab  ## call one typed service over every local transport, beside its peers; results in out/
 	@$(PY) -m nearcall_lab demo $(ARGS)
 
 test: test-rust test-python  ## run all tests, Rust and Python
@@ -73,7 +74,7 @@ test-builds: setup  ## call older builds of nearcall with this one, and the othe
 	@$(PY) tools/try_builds.py $(COMMITS) $(ARGS)
 
 # Of one version, whose environment is named with VENV=.
-test-short: $(STAMPS)/build
+test-short: $(STAMPS)/build $(STAMPS)/dev
 	@$(PY) -m pytest -q $(or $(ARGS),$(SHORT_TESTS))
 
 lint: setup  ## check format, lint rules, types, floors, the compiled module's stub and what it asks of each Python
@@ -111,6 +112,9 @@ docs: setup  ## write the reference of both languages to out/docs/; the guide is
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc -q --workspace --no-deps --document-private-items
 	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
 	@echo "docs: out/docs/python/index.html, out/docs/rust/"
+
+check-adapters: $(STAMPS)/build $(STAMPS)/lab  ## check the lab's adapters, on a machine without other work; keeps which passed (ARGS="nearcall-*" chooses)
+	@$(PY) -m nearcall_lab check --ship $(or $(ARGS),'*')
 
 audit: tools-present  ## check licences, sources and known vulnerabilities of the Rust dependencies
 	@if ! cargo deny --version >/dev/null 2>&1; then \
@@ -210,14 +214,20 @@ $(STAMPS)/venv: | tools-present
 	@$(PIP) install --upgrade 'pip>=25.1'
 	@mkdir -p $(STAMPS) && touch $@
 
+# What builds; and what tests and lints, which a demo does without.
 $(STAMPS)/tools: pyproject.toml $(STAMPS)/venv
-	@echo "setup: tools"
+	@$(PIP) install --group build
+	@touch $@
+
+$(STAMPS)/dev: pyproject.toml $(STAMPS)/tools
+	@echo "setup: tools for tests and lint"
 	@$(PIP) install --group dev
 	@touch $@
 
+# In a terminal Cargo shows how far it is.
 $(STAMPS)/build: $(RUST_SOURCES) pyproject.toml $(STAMPS)/tools
-	@echo "setup: building nearcall"
-	@CARGO_TERM_QUIET=true PIP_QUIET=1 $(VENV)/bin/maturin develop -q --release
+	@echo "setup: building nearcall (the first time some minutes)"
+	@$(if $(shell [ -t 2 ] && echo yes),,CARGO_TERM_QUIET=true) PIP_QUIET=1 $(VENV)/bin/maturin develop -q --release --group build
 	@touch $@
 
 # Touches the other stamp, too: what it was made from is in place, and is not to be built once more.

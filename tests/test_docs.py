@@ -492,6 +492,10 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     output_of([*tool, "--check"], tmp_path)
     readme.write_text(text.replace("1.23 µs", "1.22 µs"), encoding="utf-8")
     assert subprocess.run([*tool, "--check"], cwd=tmp_path, check=False).returncode == 1
+    (tmp_path / "demo.json").write_text(json.dumps({**demo, "environment": {"build": "without a profile: slower"}}))
+    refused = subprocess.run(tool, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "make profiled demo" in refused.stderr
 
 
 def test_the_reference_has_all_that_is_public(tmp_path: Path) -> None:

@@ -190,8 +190,16 @@ def main() -> int:
     if not (found_begin and found_end):
         print(f"{options.readme} has no block between {BEGIN} and {END}", file=sys.stderr)
         return 2
-    new = {options.readme: f"{before}{BEGIN}\n{block(options.out)}\n{END}{after}"}
     demo = options.out / "demo.json"
+    if demo.exists() and json.loads(demo.read_text(encoding="utf-8"))["environment"].get("build", "").startswith(
+        "without"
+    ):
+        print(
+            f"{demo} is of a build without a profile, and the README shows what is published: make profiled demo",
+            file=sys.stderr,
+        )
+        return 2
+    new = {options.readme: f"{before}{BEGIN}\n{block(options.out)}\n{END}{after}"}
     if demo.exists():
         new[options.readme.parent / CHART] = draw(json.loads(demo.read_text(encoding="utf-8")))
     if options.check:

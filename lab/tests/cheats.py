@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import itertools
 import os
 import socket
 import threading
@@ -12,9 +14,17 @@ from typing import Any
 
 from nearcall_lab.adapters import mp_connection
 from nearcall_lab.contract import Mechanism, Operation, Ready, Session, SimpleSession, Spec, Stop
+from nearcall_lab.load.clock import Clock
 from nearcall_lab.workloads import fill, named
 
-_WAYS = ("answers-itself", "answers-typed-itself", "hides-its-server", "hides-its-errors")
+_CLOCKS = (
+    "runs-slow-clocks",
+    "slows-the-labs-clock",
+    "hurries-the-labs-clock",
+    "shortens-its-calls",
+    "calls-its-work-waiting",
+)
+_WAYS = ("answers-itself", "answers-typed-itself", "hides-its-server", "hides-its-errors", *_CLOCKS)
 MECHANISMS = tuple(Mechanism(way, way, "rpc", way, operations=("echo", "quote", "wait")) for way in _WAYS)
 
 
@@ -70,9 +80,58 @@ def connect(spec: Spec) -> Session:
     if way == "answers-itself":
         return _Alone(spec)
     session = mp_connection.connect(spec)
+    if way in _CLOCKS:
+        return _tampered(session, way)
     if way == "hides-its-server":
         return session
     return SimpleSession(_Pretending(session, way), session.close, session.open)  # type: ignore[arg-type]
+
+
+def _paced(clock: Callable[[], int], pace: float) -> Callable[[], int]:
+    """The clock at a multiple of its pace from now on."""
+    begin = clock()
+    return lambda: begin + int((clock() - begin) * pace)
+
+
+def _tampered(session: Session, way: str) -> Session:
+    """Honest calls, by clocks that are not: those that Python has for all, or those of the lab's load."""
+    labs = [each for each in gc.get_objects() if type(each) is Clock]
+    if way == "runs-slow-clocks":
+        for name in ("monotonic_ns", "perf_counter_ns", "time_ns", "thread_time_ns", "process_time_ns"):
+            setattr(time, name, _paced(getattr(time, name), 0.25))
+        return session
+    if way in ("slows-the-labs-clock", "hurries-the-labs-clock"):
+        for clock in labs:
+            object.__setattr__(clock, "now", _paced(time.monotonic_ns, 0.25 if way.startswith("slows") else 4.0))
+        return session
+    if way == "calls-its-work-waiting":
+        readings = itertools.count(0, 250_000_000)
+        for clock in labs:
+            object.__setattr__(clock, "cpu", lambda: time.thread_time_ns() + next(readings))
+        return session
+    owed = 0
+
+    def now() -> int:
+        nonlocal owed
+        read, owed = time.monotonic_ns() - owed, 0
+        return read
+
+    def shortened(operation: Operation) -> Callable[[Any], Any]:
+        ask = session.call(operation)
+
+        def call(value: Any) -> Any:
+            nonlocal owed
+            begin = time.monotonic_ns()
+            reply = ask(value)
+            owed = (time.monotonic_ns() - begin) * 3 // 4
+            return reply
+
+        return call
+
+    for clock in labs:
+        object.__setattr__(clock, "now", now)
+    operations: tuple[Operation, ...] = ("echo", "quote", "wait")
+    return SimpleSession({each: shortened(each) for each in operations}, session.close, session.open)
 
 
 _ANSWERS: dict[Operation, Callable[[Any], Any]] = {

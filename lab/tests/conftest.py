@@ -41,6 +41,7 @@ def _checks_are_remembered_for_one_test(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setattr(checked, "FILE", tmp_path_factory.mktemp("checked") / "checked.json")
+    monkeypatch.setattr(checked, "SHIPPED", checked.FILE.with_name("passed.json"))
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ def test_an_able_adapter_keeps_every_promise(subjects: dict[str, Subject], title
         ("answers-typed-itself", "typed call", "do not have the server's secret"),
         ("hides-its-errors", "a killed server", r"answered \d+ calls after its server was dead"),
         ("answers-itself", "a killed server", r"answered \d+ calls after its server was dead"),
+        ("slows-the-labs-clock", "the clock", "a call that waits 0.05 s at the server took 0.01"),
+        ("hurries-the-labs-clock", "the clock", "it has another clock than the lab"),
+        ("shortens-its-calls", "the clock", "a call that waits 0.05 s at the server took 0.01"),
+        ("shortens-its-calls", "a server that stands still", "its times are not those of the machine's clock"),
+        ("calls-its-work-waiting", "CPU of both sides", "s of CPU time were waiting, and nothing was due"),
     ],
 )
 def test_a_broken_promise_is_found(
@@ -54,6 +60,17 @@ def test_a_broken_promise_is_found(
     monkeypatch.setattr(promises, "_DEATH_NOTICED_S", 2.0)  # it is in vain that this one is waited for
     with pytest.raises(Broken, match=seen):
         PROMISE[title](subjects[name])
+
+
+def test_python_s_clocks_are_read_before_an_adapter_can_slow_them(subjects: dict[str, Subject]) -> None:
+    subject = subjects["runs-slow-clocks"]
+    begin = time.monotonic()
+    launch = subject.launch(Work("wait", delay_s=0.05), Mode(calls=10, warmup_s=0.0))
+    assert 0.49 < launch.wall_s <= launch.seen_s < time.monotonic() - begin
+    assert launch.service is not None
+    assert launch.service.min > 49_000_000
+    for title in ("the clock", "CPU of both sides", "a server that stands still"):
+        assert PROMISE[title](subject)
 
 
 def test_a_server_in_a_daemon_is_counted_stopped_and_ended(subjects: dict[str, Subject]) -> None:

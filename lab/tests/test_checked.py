@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nearcall_lab import checked
@@ -52,6 +53,49 @@ def test_what_an_adapter_imports_from_its_package_belongs_to_it() -> None:
     names = {path.name for path in checked._sources(rows["pyro5"])}
     assert {"pyro5.py", "pyro.py"} <= names
     assert "grpcio.py" not in names
+
+
+SHIPPED = checked.SHIPPED
+
+
+def test_what_ships_has_passed_as_it_is() -> None:
+    """After a change in an adapter, in what it imports from the lab or in the promises: ``make check-adapters``."""
+    kept = msgspec.json.decode(SHIPPED.read_bytes(), type=dict[str, str])
+    own = {entrant.mechanism.name: entrant for entrant in discover() if checked.ships(entrant)}
+    assert kept
+    assert set(kept) <= set(own)
+    changed = [name for name in kept if checked.source_digest(own[name]) != kept[name]]
+    assert not changed, "they have changed since they passed: make check-adapters"
+
+
+def test_what_ships_counts_until_it_changes_or_fails_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = next(entrant for entrant in discover() if entrant.mechanism.name == "raw-pipe")
+    assert not checked.has_passed(pipe)
+    checked.ship(pipe, True)
+    other_version = dataclasses.replace(pipe, version="2")
+    assert checked.has_passed(pipe)
+    assert checked.has_passed(other_version)
+    checked.remember(pipe, False)
+    assert not checked.has_passed(pipe), "it failed here"
+    assert checked.has_passed(other_version)
+    mechanism = dataclasses.replace(pipe.mechanism, settings="others")
+    assert not checked.has_passed(dataclasses.replace(pipe, mechanism=mechanism))
+    monkeypatch.setattr(checked, "_PROMISES", HERE / "liars.py")
+    assert not checked.has_passed(other_version), "other promises"
+    checked.ship(pipe, False)
+    assert not checked.has_passed(other_version)
+
+
+def test_only_the_whole_check_ships(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "raw-pipe", "--quick", "--ship"]) == 2
+    said = capsys.readouterr()
+    assert "--quick leaves out a part of it" in said.out + said.err
+    assert not checked.SHIPPED.exists()
+
+
+def test_what_an_adapter_imports_from_the_lab_belongs_to_it() -> None:
+    queue = next(entrant for entrant in discover() if entrant.mechanism.name == "multiprocessing")
+    assert {"contract.py", "workloads.py"} <= {path.name for path in checked._sources(queue)}
 
 
 def test_a_broken_record_is_none(file: Path) -> None:

@@ -9,20 +9,22 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from nearcall_lab.contract import Spec
+from nearcall_lab.contract import Adapter, Mechanism, SimpleSession, Spec
 from nearcall_lab.engine import usage
 from nearcall_lab.engine.assemble import grows, interval_medians
 from nearcall_lab.engine.machine import Watch
 from nearcall_lab.load.arrivals import arrivals_of
 from nearcall_lab.load.canary import canary_ns
 from nearcall_lab.load.client import Load, share
-from nearcall_lab.load.clock import SPIN_NS
+from nearcall_lab.load.clock import SPIN_NS, Clock
 from nearcall_lab.load.one_way import HEAD, TIMED, WARM, Messages, Receiver
 from nearcall_lab.load.record import BLOCK, Recorder
+from nearcall_lab.load.schedule import due_times
 from nearcall_lab.load.warmup import settled
 from nearcall_lab.modules import load
 from nearcall_lab.placement import Placement
@@ -213,8 +215,6 @@ def test_a_time_limit_within_a_blob_loses_nothing() -> None:
 
 
 def test_clock_waits_until_its_time() -> None:
-    from nearcall_lab.load.clock import Clock
-
     for spin_ns in (0, 200_000):
         due = time.monotonic_ns() + 2_000_000
         Clock(spin_ns=spin_ns).wait_until(due)
@@ -232,6 +232,37 @@ def test_the_floor_waits_as_a_client_that_is_alone_on_its_cpu_does(tmp_path: Pat
 
     assert spin_ns("noop") == SPIN_NS
     assert spin_ns("nearcall-inproc") == 0, "its server's threads need the CPU"
+
+
+def test_what_is_prepared_slowly_misses_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first schedule imports what makes random numbers: long on a busy machine, and no call's time."""
+    now = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += round(seconds * 1e9)
+
+    def slowly(*given: Any, **more: Any) -> Any:
+        sleep(5.0)
+        return due_times(*given, **more)
+
+    class Sends:
+        @staticmethod
+        def connect(spec: Spec) -> Any:
+            return SimpleSession({"send": lambda data: None}, lambda: None, lambda: None)
+
+    monkeypatch.setattr("nearcall_lab.load.client.due_times", slowly)
+    mechanism = Mechanism("sends", "sends", "rpc", operations=("send",))
+    cell = Cell("sends", Work("send", size=64), Mode("one-way", rate=500.0, seconds=0.1, warmup_s=0.02))
+    clock, adapter = Clock(lambda: now, sleep, cpu=lambda: 0), cast(Adapter, Sends)
+    tested = Load(cell, adapter, Spec(mechanism, str(tmp_path), "token"), clock=clock)
+    tested.open()
+    tested.warm_up()
+    assert tested.warmup_calls > 0
+    tested.timed(now + 20_000_000)
+    done = tested.outcome()
+    assert len(done.columns["done"]) == done.due > 30
+    assert max(done.columns["started"] - done.columns["intended"]) < 1_000
 
 
 def test_long_payloads_are_quickly_made_and_all_different() -> None:

@@ -150,6 +150,20 @@ def test_a_receiver_cannot_write(frames: Frames) -> None:
         back.flags.writeable = True
 
 
+def test_what_goes_back_stays_as_it_is_where_the_server_may_keep_no_more(key: str, runtime_dir: Path) -> None:
+    """An ordinary array comes back in the memory in which it went, and a client reads it for as long as it likes."""
+    url, little = TRANSPORTS["shm"](f"b{key}", runtime_dir), {"max_message_size": 8 << 20, "max_memory": 18 << 20}
+    with (
+        ServerProcess(url, services="tests.e2e.buffers:services", **little),
+        nearcall.connect(url, Frames) as frames,
+    ):
+        kept = []
+        for seed in range(3):
+            sent = np.random.default_rng(seed).integers(0, 256, 6 << 20, np.uint8)
+            kept.append((sent, frames.echo(sent), frames.whole(memoryview(sent))))
+            assert all((sent == array).all() and view == memoryview(sent) for sent, array, view in kept)
+
+
 def test_asyncio(over_shm: ServerProcess) -> None:
     async def run() -> None:
         async with nearcall.aio.connect(over_shm.url, Frames) as frames:

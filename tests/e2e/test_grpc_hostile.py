@@ -12,7 +12,7 @@ from .h2_raw import RawClient, headers, message, request
 from .process import ServerProcess
 
 MIB = 1 << 20
-MEMORY = 96 * MIB
+MEMORY = 130 * MIB
 LONG = 60 * MIB
 RESOURCE_EXHAUSTED = 8
 

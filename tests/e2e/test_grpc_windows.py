@@ -108,9 +108,9 @@ def long_items(client: RawClient, stream: int, length: int) -> None:
 def test_a_stream_goes_on_when_other_connections_free_the_memory(runtime_dir: Path) -> None:
     """Its client has nothing to say meanwhile: nothing of that stream has come that it could acknowledge."""
     urls = ("grpc://127.0.0.1:0", f"unix://{runtime_dir}/windows.unix")
-    limits = LITTLE | {"max_message_size": 3 << 20}  # with one megabyte more, a connection's part of the memory
     with (
-        ServerProcess(*urls, services="tests.e2e.grpc_services:raw", **limits) as server,
+        # A connection may have all of the memory: two longest messages, and a megabyte beside each.
+        ServerProcess(*urls, services="tests.e2e.grpc_services:raw", **LITTLE) as server,
         contextlib.ExitStack() as stack,
     ):
         host, _, port = server.url.removeprefix("grpc://").rpartition(":")

@@ -15,7 +15,7 @@ from .connect_peer import PATIENCE, Peer, envelope
 from .process import ServerProcess
 
 MIB = 1 << 20
-MEMORY = 96 * MIB
+MEMORY = 130 * MIB
 LONG = 60 * MIB
 PATH = "/test.Raw/echo"
 

@@ -116,7 +116,9 @@ def taken(method: str, value: Any) -> float:
 @pytest.fixture(scope="module")
 def holder(runtime_dir: Path) -> Iterator[Any]:
     with (
-        nearcall.Server(Holder(), f"unix://{runtime_dir}/weights", max_memory=MEMORY) as server,
+        nearcall.Server(
+            Holder(), f"unix://{runtime_dir}/weights", max_memory=MEMORY, max_message_size=MEMORY // 4
+        ) as server,
         nearcall.connect(server.urls[0], Holder) as client,
     ):
         yield client

@@ -19,7 +19,8 @@ from .lateness import record_aside
 from .naps import record_naps
 from .services import TOKEN, served_at
 
-MAX_MEMORY = 96 << 20
+MAX_MEMORY = 176 << 20
+"""Beside the longest rings there is room for one call of the longest messages; a server takes no less."""
 HANDSHAKE_TIMEOUT = 1.0
 GRACE = 1.0
 _PR_SET_PDEATHSIG = 1

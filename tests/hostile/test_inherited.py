@@ -99,7 +99,7 @@ def test_a_server_with_one_client_that_means_harm(harm: Harm) -> None:
     ours, theirs = socket.socketpair()
     ours.settimeout(PATIENCE)
     with ours, theirs:
-        server = nearcall.Server(Target(), f"fd://{theirs.fileno()}", handshake_timeout=0.5, max_memory=64 * MIB)
+        server = nearcall.Server(Target(), f"fd://{theirs.fileno()}", handshake_timeout=0.5, max_memory=130 * MIB)
         server.start()
         theirs.close()
         with contextlib.suppress(Gone, OSError):

@@ -120,12 +120,10 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of a connection whose longest message has `longest` bytes. It may use a quarter of the budget, or as
-    /// much as one message needs if that is more.
+    /// An account that may use a quarter of the budget, or `least` bytes if that is more.
     #[must_use]
-    pub fn of(total: &Arc<Budget>, longest: u64) -> Arc<Self> {
-        let one = usize::try_from(longest).unwrap_or(usize::MAX).saturating_add(ALWAYS);
-        let limit = one.max(total.limit / 4);
+    pub fn of(total: &Arc<Budget>, least: usize) -> Arc<Self> {
+        let limit = least.max(total.limit / 4);
         let [used, unfinished, mapped] = [const { 0 }; 3].map(AtomicUsize::new);
         // Relaxed: orders nothing.
         total.accounts.fetch_add(1, Ordering::Relaxed);
@@ -431,7 +429,7 @@ mod tests {
     #[test]
     fn unfinished_messages_are_told_from_those_that_somebody_works_on() {
         let budget = Budget::new(64 << 20);
-        let (one, other) = (Account::of(&budget, 20 << 20), Account::of(&budget, 20 << 20));
+        let (one, other) = (Account::of(&budget, 21 << 20), Account::of(&budget, 21 << 20));
         let mut charge = one.charge_anyway(22 << 20);
         assert!(!one.allows(0) && !one.is_full_of_unfinished(), "those go when their handlers are over");
         charge.set_unfinished(12 << 20);
@@ -463,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_always_fits_into_an_account() {
+    fn an_account_has_what_it_needs_at_least() {
         let budget = Budget::new(64 << 20);
         assert!(Account::of(&budget, 60 << 20).charge(60 << 20).is_some());
     }

@@ -7,6 +7,7 @@ use nearcall_http::{Codec, Encoding, Origins};
 use nearcall_ring::SpinPolicy;
 
 use crate::budget::{Account, Budget};
+use crate::link::HEAD_ROOM;
 use crate::paths::Paths;
 use crate::peer::Admission;
 use crate::proxy::Proxy;
@@ -46,10 +47,28 @@ pub struct Options {
 }
 
 impl Options {
-    /// The account of a new connection.
+    /// The account of a new connection. One call always fits, whose messages are the longest both in and out.
     pub(crate) fn account(&self) -> Arc<Account> {
+        self.account_beside(0)
+    }
+
+    /// The same where the connection itself takes so many bytes.
+    pub(crate) fn account_beside(&self, bytes: usize) -> Arc<Account> {
         let budget = self.budget.clone().unwrap_or_else(|| Budget::new(usize::MAX));
-        Account::of(&budget, self.max_message)
+        Account::of(&budget, self.of_one_call().saturating_add(bytes))
+    }
+
+    /// Whether a connection may itself take so many bytes: now, and so that one call still fits beside them.
+    pub(crate) fn allows_beside(&self, bytes: usize) -> bool {
+        let Some(budget) = &self.budget else { return true };
+        let all = self.of_one_call().saturating_add(bytes);
+        bytes == 0 || (all <= budget.limit() && self.account_beside(bytes).allows(bytes))
+    }
+
+    /// Bytes that the longest message in and the longest one out take together, each with its head and metadata.
+    fn of_one_call(&self) -> usize {
+        let one = self.max_message.saturating_add(HEAD_ROOM);
+        usize::try_from(one).unwrap_or(usize::MAX).saturating_mul(2)
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import statistics
@@ -39,6 +40,8 @@ class Environment:
     """CPU time that other work used on the CPUs of the launches while they were timed, as a share of all CPU time; mean
     over launches. None where unknown, and in runs of an older lab.
     """
+    build: str = ""
+    """How nearcall was built; empty where it is not here, and in runs of an older lab."""
 
     def flags(self) -> list[str]:
         """What makes this machine's numbers less trustworthy, one line each."""
@@ -106,6 +109,25 @@ def cpu_times(cpus: Collection[int]) -> CpuTimes | None:
     return None if left else CpuTimes(idle / a_second, stolen / a_second)
 
 
+def is_profiled() -> bool | None:
+    """Whether nearcall was built as published wheels are, by counts of usual work; None if it is not here."""
+    try:
+        core = importlib.import_module("nearcall._core")
+    except ImportError:
+        return None
+    return bool(getattr(core, "PROFILED", False))
+
+
+def build_of_nearcall() -> str:
+    """What measured numbers say of the build."""
+    profiled = is_profiled()
+    if profiled is None:
+        return ""
+    if profiled:
+        return "with a profile, as published"
+    return "without a profile: published wheels have one, and their short calls take less (make profiled)"
+
+
 def capture() -> Environment:
     """Read the machine's present state."""
     clock = time.get_clock_info("perf_counter")
@@ -124,6 +146,7 @@ def capture() -> Environment:
         governor=_first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         virtual=virtual,
         load_1min_at_start=os.getloadavg()[0],
+        build=build_of_nearcall(),
     )
 
 

@@ -65,6 +65,10 @@ DEFAULT_MAX_MEMORY = 1 << 30
 more.
 """
 
+_BESIDE = 1 << 20
+"""Bytes that a message may have besides its payload."""
+_LARGEST = 2**63 - 1
+
 
 _YOUNGEST = 0.1
 """Seconds that a connection lasts at least: clients must get to call over it."""
@@ -89,10 +93,11 @@ class Server:
         max_streams: Calls with a stream that one connection may have under way at once; further ones fail with
             ``RESOURCE_EXHAUSTED``.
         max_memory: Bytes kept for all clients together: calls and items that have arrived and are not handled yet, and
-            what waits for clients to read it. One client may use a quarter, or as much as its longest message needs;
-            beyond it nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``.
-            The values in calls under way count what they take in Python, and are limited likewise: beyond it the call
-            fails. ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
+            what waits for clients to read it. One client may use a quarter, or as much as the longest message in and
+            the longest one out take together: twice ``max_message_size`` and 2 MiB, and no less is accepted. Beyond it
+            nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``. The values
+            in calls under way count what they take in Python, and are limited likewise: beyond it the call fails.
+            ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
         max_references: Objects that one client may hold references to at once; a call that would pass one more fails
             with ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
@@ -608,12 +613,15 @@ def _check_age(age: float | None) -> float | None:
 
 def _check_memory(max_memory: int | None, max_message_size: int) -> int:
     if max_memory is None:
-        return max(DEFAULT_MAX_MEMORY, 4 * max_message_size)
-    if check_whole("max_memory", max_memory, "bytes") < max_message_size:
+        return min(max(DEFAULT_MAX_MEMORY, 4 * max_message_size), _LARGEST)
+    # As `Options::of_one_call` in crates/transport/src/options.rs, which lets one client have as much.
+    least = 2 * (max_message_size + _BESIDE)
+    if check_whole("max_memory", max_memory, "bytes") < least:
         raise with_option(
             InvalidArgument(
-                "max_memory must have room for the longest message, "
-                f"max_message_size={max_message_size}, not {max_memory}"
+                f"max_memory={max_memory} has no room for the longest message in and the longest out: with "
+                f"max_message_size={max_message_size} they take {least} bytes; raise max_memory, or lower "
+                "max_message_size"
             ),
             "max_memory",
         )

@@ -35,9 +35,9 @@ pub struct Request {
     pub(in crate::server) routing: MethodRouting,
     /// The object that is called; `None` for a method of a service.
     pub target: Option<Arc<Export>>,
-    /// The bytes of the arguments in the client's account, until the call is over.
-    pub(in crate::server) charge: Option<Charge>,
-    /// What the arguments take as values, in the client's account, until the call is over.
+    /// The bytes of the arguments in the client's account, until the call's last frame. `None` if they are not charged.
+    pub(in crate::server) charge: Option<Mutex<Option<Charge>>>,
+    /// What the arguments take as values, in the client's account, until the call's last frame.
     pub values: ValuesCharge,
     /// Present if more frames may come for the call.
     pub call: Option<Arc<ServerCall>>,
@@ -100,7 +100,8 @@ impl Drop for Request {
             let _ = contained(|| self.fail(&Self::fault()));
         }
         if let Some(under_way) = self.context.get().and_then(|context| context.under_way()) {
-            under_way.keep(self.charge.take(), std::mem::take(&mut self.values));
+            let charge = self.charge.take().and_then(Mutex::into_inner);
+            under_way.keep(charge, std::mem::take(&mut self.values));
         }
         self.finish();
     }
@@ -298,6 +299,7 @@ impl Request {
         {
             return Err(LinkError::Full);
         }
+        self.uncharge();
         if let Err(error) = self.connection().send(self.head.call, &frame) {
             if !error.spares_connection() {
                 // The client is gone, and has not got the result.
@@ -309,6 +311,17 @@ impl Request {
         self.note_end(code, frame.len());
         self.forget();
         Ok(())
+    }
+
+    /// The arguments are charged no longer, unless callbacks of the handler have yet to run. Before the last frame goes out:
+    /// a client that has its reply may send as much again at once, and there must be room for that.
+    fn uncharge(&self) {
+        let is_charged = self.charge.is_some() || self.values.is_charged();
+        if is_charged && self.context.get().and_then(|context| context.under_way()).is_none() {
+            let charge = self.charge.as_ref().and_then(|charge| charge.lock().take());
+            drop(charge);
+            self.values.clear();
+        }
     }
 
     /// How a call ends if not its handler but what runs the handler has failed.

@@ -29,6 +29,11 @@ impl ValuesCharge {
         ValueBudget { connection, charge: &self.0 }
     }
 
+    /// Whether anything was ever charged.
+    pub(in crate::server) fn is_charged(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// The values are gone, or another message's values take their place.
     pub fn clear(&self) {
         if let Some(charge) = self.0.get() {

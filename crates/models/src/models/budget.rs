@@ -17,7 +17,7 @@ fn who_waits_for_room_is_told_of_it() {
     check(None, || {
         let event = Arc::new(EventDescriptor);
         let budget = Budget::waking(2 * MIB, &Arc::downgrade(&event));
-        let account = Account::of(&budget, MIB as u64);
+        let account = Account::of(&budget, 2 * MIB);
         let kept = account.charge_anyway(2 * MIB);
         let other = thread::spawn(move || drop(kept));
         while !account.allows(MIB + 1) {

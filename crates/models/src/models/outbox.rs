@@ -65,7 +65,7 @@ impl Connection {
     fn new() -> Arc<Self> {
         let pipe = Arc::new(Pipe::default());
         let budget = Budget::new(1 << 20);
-        let account = Account::of(&budget, 1 << 10);
+        let account = Account::of(&budget, 1 << 20);
         let outbox = Outbox::new(End(Arc::clone(&pipe)), Arc::clone(&account));
         let made = Self { pipe, outbox, budget };
         // Each atomic is used here first: other threads may see it from here on.

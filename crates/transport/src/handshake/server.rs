@@ -396,7 +396,7 @@ impl Handshake {
         let segment = match offered {
             Some((ring, fd)) => {
                 let segment = Segment::open(fd, ring).map_err(|error| error.to_string())?;
-                if !options.account().allows(rings_beyond_all(ring)) {
+                if !options.allows_beside(rings_beyond_all(ring)) {
                     return Err(format!(
                         "there is no memory left for two rings of {ring} bytes; connect with a smaller ring_size, or raise max_memory here"
                     ));

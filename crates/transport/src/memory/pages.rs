@@ -99,16 +99,28 @@ impl Pages {
         Ok(true)
     }
 
+    /// Counts the pages as kept between messages, if this side may keep them. They then outlive the message: the peer may
+    /// go on to read them, which it cannot say here.
+    pub(crate) fn keep(&self) -> bool {
+        let present = self.present.load(Ordering::Relaxed);
+        loop {
+            let before = self.kept.load(Ordering::Relaxed);
+            let Some(more) = present.checked_sub(before).filter(|&more| more > 0) else { return true };
+            let may = self.account.keep(more);
+            if may && self.kept.compare_exchange(before, present, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+            self.account.give_back(more);
+            if !may {
+                return false;
+            }
+        }
+    }
+
     /// The message in the region is finished. Keeps the pages for the next one if this side may, else gives them back
     /// to the system. To be called before the peer may write to the region again.
     pub(crate) fn let_go(&self) {
-        let present = self.present.load(Ordering::Relaxed);
-        if present <= self.kept.load(Ordering::Relaxed) {
-            return;
-        }
-        // Two messages in one region are a peer's mistake. The swaps keep the count right even then.
-        let before = self.kept.swap(present, Ordering::Relaxed);
-        if !self.account.keep(present.wrapping_sub(before)) {
+        if !self.keep() {
             // All but the page with the region's head, which tells the peer that the region is free.
             self.mapping.discard(REGION_HEAD);
             self.present.store(0, Ordering::Relaxed);

@@ -139,6 +139,10 @@ impl Handover {
             Some(Found::Region(pages)) => {
                 let Some((number, offset)) = pages.place_at(self.link, address) else { return Ok(false) };
                 let Some(hold) = pages.hold() else { return Ok(false) };
+                // Pages that went back to the system would be zeros for the peer, which may read them for as long as it likes.
+                if !pages.keep() {
+                    return Ok(false);
+                }
                 plan.kept.push(Kept::Region(hold));
                 (Whose::ReaderRegion, number, offset)
             }

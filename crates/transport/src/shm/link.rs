@@ -112,7 +112,8 @@ impl ShmLink {
         segment.own_side().publish_cpu();
         let bells = || AtomicU32::new(0);
         let shared = Arc::new(Shared { segment: segment.clone(), socket, bells_heard: bells(), bells_seen: bells() });
-        let account = options.account();
+        let rings = rings_beyond_all(shared.segment.ring());
+        let account = options.account_beside(rings);
         // Relaxed: only uniqueness counts.
         let link = LINKS.fetch_add(1, Ordering::Relaxed);
         let PeerLimits { message: peer_limit, buffers } = limits;
@@ -120,7 +121,7 @@ impl ShmLink {
         let handover = Handover::new(Arc::clone(&lending), link);
         let sender = Sender::new(Arc::clone(&shared), producer, handover, Arc::clone(&account));
         let own = sender.own_regions();
-        let rings = account.charge_anyway(rings_beyond_all(shared.segment.ring()));
+        let rings = account.charge_anyway(rings);
         Self {
             shared,
             peer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -13,8 +13,9 @@ from types import FrameType
 from rich.console import Console
 
 from nearcall_lab.cli.command import UserError
-from nearcall_lab.engine.progress import LiveProgress, clock_text
+from nearcall_lab.engine.progress import LiveProgress, Progress, clock_text
 from nearcall_lab.engine.run import Engine, expected_seconds
+from nearcall_lab.results.model import CellResult
 from nearcall_lab.results.store import INFO, Recorded, Run, StoreError, read
 from nearcall_lab.scenario.load import Planned
 from nearcall_lab.stats import counted
@@ -83,13 +84,26 @@ def announce(console: Console, run: Run, planned: Sequence[Planned]) -> None:
     )
 
 
-def carry_out(run: Run, planned: Sequence[Planned], console: Console) -> Recorded:
-    """Make the run's launches and show how far it is; returns what is recorded then. Raises `StoreError`."""
+def carry_out(
+    run: Run, planned: Sequence[Planned], console: Console, show: Callable[[Sequence[CellResult]], None] | None = None
+) -> Recorded:
+    """Make the run's launches and show how far it is; returns what is recorded then. Raises `StoreError`.
+
+    `show` is given all results so far, between launches.
+    """
     from nearcall_lab.engine.launch import fresh_processes
     from nearcall_lab.engine.observe import observe
 
     with run, terminated_like_interrupted(), LiveProgress(console) as progress:
-        Engine(run, planned, fresh_processes, progress, observe).go()
+        engine: Engine
+
+        def tell(so_far: Progress) -> None:
+            progress(so_far)
+            if show is not None:
+                show(engine.results)
+
+        engine = Engine(run, planned, fresh_processes, tell, observe)
+        engine.go()
     return read(run.directory)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +11,8 @@ from rich.text import Text
 from nearcall_lab.analysis.compare import LIMITS, interval_text
 from nearcall_lab.demo.results import Cell, Report, Row
 from nearcall_lab.report.text import NOTHING, plain
+from nearcall_lab.results.histogram import histogram_of
+from nearcall_lab.results.model import CellResult
 from nearcall_lab.stats import counted, format_time, significant
 
 _CELL_WIDTH = 22
@@ -57,6 +59,27 @@ def _label(row: Row, report: Report) -> Text:
     note = "floor" if row.name == report.floor else f"{known}{', busy polling' if row.busy_polls else ''}"
     text.append(f"\n{note}", style="not bold dim")
     return text
+
+
+class FirstNumbers:
+    """Prints a line for each mechanism when its first launch is made, long before there is a table."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._seen: set[str] = set()
+
+    def __call__(self, results: Sequence[CellResult]) -> None:
+        for result in results:
+            name = result.cell.mechanism
+            if name in self._seen or not result.launches or (response := result.launches[0].response) is None:
+                continue
+            if not self._seen:
+                said = "The first of several launches; the table follows, with intervals, when all are made:"
+                self._console.print(said, highlight=False, soft_wrap=True)
+            self._seen.add(name)
+            p50 = histogram_of(response).get_value_at_percentile(50)
+            text = f"  {plain(result.label)}: {result.cell.title()}, median {format_time(p50)}"
+            self._console.print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_report(console: Console, report: Report) -> None:
@@ -107,6 +130,7 @@ def notes(report: Report) -> list[str]:
         f"Its brackets are a {100 * LIMITS.confidence:g} % interval over launches: {missing:g} in 100 misses the "
         f"truth, of these {ratios} about {significant(ratios * missing / 100, 2)}.",
         f"{machine.cpu}, {machine.kernel}, {machine.python}.",
+        *([f"nearcall was built {machine.build}."] if machine.build else []),
     ]
     floor = report.row(report.floor)
     if floor and (p50 := next(iter(floor.cells.values())).p50_ns):

@@ -116,6 +116,8 @@ class CellRun:
     """The processes have measured no other cell before."""
     parts: list[ClientPart] = field(default_factory=list)
     server_opened: int | None = None
+    seen_s: float = 0.0
+    """How long the timed part took, as seen from here."""
     watch: Watch = field(init=False)
     """What the CPUs did during the timed part; set once there was one."""
 
@@ -135,6 +137,12 @@ class CellRun:
         self._audit()
         launch = launch_of(cell, number, position, started, begin_ns, self.parts, arrivals)
         launch.client, launch.server = measured
+        launch.seen_s = self.seen_s
+        if launch.wall_s > self.seen_s and not one_way:  # messages may arrive later
+            raise LaunchFailed(
+                f"client: its last stamp is {launch.wall_s:.3f} s after the beginning, and it had ended after "
+                f"{self.seen_s:.3f} s: it has another clock than the lab"
+            )
         launch.connected, launch.server_opened = connected, self.server_opened
         launch.canary_ns, launch.canary_after_ns = canary, self._canary()
         launch.steal_share = self.watch.steal_share()
@@ -193,6 +201,7 @@ class CellRun:
             length += 2 * mode.calls / mode.rate
         limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
+        self.seen_s = (time.monotonic_ns() - begin_ns) / 1e9
         self.watch.stop()
         # At once, and of the processes known from before: one that polls goes on using its CPU while the lab looks for
         # new ones.
@@ -229,7 +238,11 @@ class CellRun:
         ):
             part.take(answer, blob)
         if not any(part.rows for part in self.parts):
-            reason = next((part.first_error for part in self.parts if part.first_error), "no call was done")
+            due = sum(part.due for part in self.parts)
+            nothing = (
+                f"all {due} calls that were due were missed: the machine is too busy" if due else "no call was done"
+            )
+            reason = next((part.first_error for part in self.parts if part.first_error), nothing)
             raise LaunchFailed(f"client: {reason}")
 
     def _audit(self) -> None:

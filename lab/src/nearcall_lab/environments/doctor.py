@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import sys
@@ -15,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import psutil
 
+from nearcall_lab.environment import is_profiled
 from nearcall_lab.registry import Entrant
 
 Level = Literal["fine", "note", "bad"]
@@ -218,11 +218,7 @@ def builds(machine: Machine) -> Iterator[Finding]:
 
 
 def profile(machine: Machine) -> Iterator[Finding]:
-    try:
-        core = importlib.import_module("nearcall._core")
-    except ImportError:
-        return
-    if not getattr(core, "PROFILED", False):
+    if is_profiled() is False:
         yield Finding("note", "nearcall was built without a profile: it is slower than published ones", "make profiled")
 
 

@@ -108,6 +108,7 @@ class Load:
         self._dropped_before = 0
         self._own_ns = 0
         self._due = 0
+        self._timed_due = self._due_times(mode.seconds, process) if self._is_paced() else np.empty(0, np.int64)
         self._bursts: list[int] = []
         self.slots: list[Slot] = []
         self.warmup_calls = 0
@@ -181,10 +182,13 @@ class Load:
         length = int(self.cell.mode.warmup_s * 1e9)
         for turn in range(ROUNDS if length > 0 else 0):
             self._restart(WARM, self._expected(self.cell.mode.warmup_s))
-            begin = self._clock.now()
-            if self.cell.mode.kind == "one-way" and self.cell.mode.rate:
-                self._paced(begin, self.cell.mode.warmup_s, part=self._process + (turn + 1) * self._processes)
+            if self.cell.mode.kind == "one-way" and self._is_paced():
+                due = self._due_times(self.cell.mode.warmup_s, self._process + (turn + 1) * self._processes)
+                begin = self._clock.now()
+                # Late as they may be on a busy machine, they warm up.
+                self._on_schedule(Schedule((due + begin).tolist(), _NEVER))
             else:
+                begin = self._clock.now()
                 self._closed(self.slots, begin + length)
             elapsed = self._clock.now() - begin
             self._flush()
@@ -235,13 +239,14 @@ class Load:
         self._due, self._bursts = 0, []
         self._dropped_before = sum(session.dropped() for session in self._sessions) if mode.kind == "one-way" else 0
         self._restart(TIMED, self._expected(mode.seconds))
+        schedule = self._schedule(begin_ns) if self._is_paced() else None
         gc.collect()
         self._clock.wait_until(begin_ns)
         self._own_ns = self._clock.cpu() - own
         if mode.kind == "burst":
             self._burst_after_burst(begin_ns)
-        elif mode.rate:
-            self._paced(begin_ns, mode.seconds, self._process)
+        elif schedule is not None:
+            self._on_schedule(schedule)
         elif mode.calls:
             self._closed(self.slots, begin_ns + int(COUNTED_LIMIT_S * 1e9), together=mode.calls)
         else:
@@ -271,18 +276,32 @@ class Load:
         now = self._clock.now
         self._runner.each([partial(loop, slot, now, end_ns, most) for slot, most in zip(slots, limits, strict=True)])
 
-    def _paced(self, begin_ns: int, seconds: float, part: int) -> None:
+    def _is_paced(self) -> bool:
+        return self.cell.mode.rate > 0 and self.cell.mode.kind != "burst"
+
+    def _due_times(self, seconds: float, part: int) -> NDArray[np.int64]:
+        """When calls are due, in nanoseconds from the beginning.
+
+        To be asked for before that is fixed: it takes time, and the first calls would be late by it, or all missed.
+        """
+        mode, parts = self.cell.mode, self._processes
+        seconds = self._scheduled_s(seconds)
+        due = due_times(mode.rate, seconds, mode.arrivals, self.cell.seed, part % parts, parts, stream=part)
+        return due[: share(mode.calls, self._process, parts)] if mode.calls else due
+
+    def _scheduled_s(self, seconds: float) -> float:
         mode = self.cell.mode
-        if mode.calls:  # the number of calls decides; the schedule is cut off after that many
-            seconds = 2 * mode.calls / mode.rate + 1
-        rate, parts = mode.rate, self._processes
-        due = due_times(rate, seconds, mode.arrivals, self.cell.seed, part % parts, parts, stream=part)
-        if mode.calls:
-            due = due[: share(mode.calls, self._process, parts)]
+        # Where the number of calls decides, the schedule is cut off after that many.
+        return 2 * mode.calls / mode.rate + 1 if mode.calls else seconds
+
+    def _schedule(self, begin_ns: int) -> Schedule:
+        """The schedule of the timed part."""
+        mode, due = self.cell.mode, self._timed_due
+        seconds = self._scheduled_s(mode.seconds)
         last = int(due[-1]) if len(due) else 0
         closes = begin_ns + max(last, int(seconds * 1e9) if not mode.calls else 0) + int(drain_s(seconds) * 1e9)
         self._due = len(due)
-        self._on_schedule(Schedule((due + begin_ns).tolist(), closes))
+        return Schedule((due + begin_ns).tolist(), closes)
 
     def _burst_after_burst(self, begin_ns: int) -> None:
         """At least one burst, and further ones while there is time, unless that would need synchronization with other

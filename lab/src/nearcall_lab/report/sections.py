@@ -211,6 +211,7 @@ def _machine(recorded: Recorded, several: bool) -> Markup:
         "CPU": f"{machine.cpu}, {machine.cpus_usable} usable",
         "Kernel": machine.kernel + (", virtual machine" if machine.virtual else ""),
         "Python": machine.python,
+        **({"nearcall": f"built {machine.build}"} if machine.build else {}),
         "Clock": f"{machine.clock}, resolution {format_time(machine.clock_resolution_ns)}",
         "Governor": machine.governor or "not visible",
         "Load, 1 min": load,

@@ -42,6 +42,7 @@ def notes(info: RunInfo) -> list[str]:
         f"{info.placement[:1].upper()}{info.placement[1:]}, unless a title says otherwise.",
         "±: half the 95 % interval over launches. A quantile is shown from 10 / (1 − p) samples on.",
         f"{machine.cpu}, {machine.kernel}, {machine.python}; revision {info.revision or 'unknown'}.",
+        *([f"nearcall was built {machine.build}."] if machine.build else []),
     ]
     if info.ended_early:
         lines.append(f"Ended early: {info.ended_early}. What was done is shown.")

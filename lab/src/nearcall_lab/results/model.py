@@ -62,6 +62,7 @@ class Launch(msgspec.Struct):
     calls: int
     """Timed calls (messages, connections, batches) that were done and right."""
     wall_s: float
+    """From the beginning of the timed part to the client's last stamp."""
     response: Latencies | None = None
     """Done minus intended; for a closed loop the same as `service`. For ``one-way``: arrival minus intended."""
     service: Latencies | None = None
@@ -104,6 +105,10 @@ class Launch(msgspec.Struct):
     """``connect``: when the kernel showed that the server's side had one more connection."""
     client: Side = msgspec.field(default_factory=Side)
     server: Side = msgspec.field(default_factory=Side)
+    seen_s: float = 0.0
+    """From the beginning of the timed part until the client had said that it was over, by the clock of the process that
+    started it; 0 where that was not measured.
+    """
     little: float | None = None
     """Throughput x mean response / calls under way: 1 when nothing is lost in the accounting."""
     canary_ns: int = 0

@@ -1,10 +1,13 @@
-"""What the process with the server in it reports to the lab: requests handled, messages received, resources used."""
+"""What the process with the server in it reports to the lab: requests handled, messages received, resources used.
+
+The clocks are those that were here before any adapter was.
+"""
 
 from __future__ import annotations
 
-import resource
-import time
 from dataclasses import dataclass, field
+from resource import RUSAGE_SELF, getrusage
+from time import monotonic_ns
 from typing import Any
 
 from nearcall_lab.contract import Served
@@ -17,7 +20,7 @@ class Duties:
     """Answers the lab's questions that do not depend on the mechanism."""
 
     served: Served = field(default_factory=Served)
-    receiver: Receiver = field(default_factory=lambda: Receiver(time.monotonic_ns))
+    receiver: Receiver = field(default_factory=lambda: Receiver(monotonic_ns))
 
     def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes] | None:
         """The answer and its blob, or None for a request of another kind."""
@@ -43,5 +46,5 @@ def usage() -> dict[str, Any]:
     """What this process has used from its beginning: CPU seconds, and context switches of all its threads, also those
     that ended.
     """
-    own = resource.getrusage(resource.RUSAGE_SELF)
+    own = getrusage(RUSAGE_SELF)
     return {"cpu_s": own.ru_utime + own.ru_stime, "voluntary": own.ru_nvcsw, "involuntary": own.ru_nivcsw}

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Body, FREE, Incoming, LinkError, Outgoing};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
@@ -181,7 +182,7 @@ impl Inbound<Request> {
             payload: event.payload.take(),
             routing,
             target,
-            charge,
+            charge: charge.map(|charge| Mutex::new(Some(charge))),
             values: ValuesCharge::default(),
             call: None,
             deadline,

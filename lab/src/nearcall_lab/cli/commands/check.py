@@ -31,12 +31,17 @@ exit status: 0 all promises kept, 1 some broken, 2 nothing to check.
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="mechanisms by name (* is anything), or a path")
     parser.add_argument("--quick", action="store_true", help="messages up to 1 MB, not 100 MB")
+    parser.add_argument(
+        "--ship", action="store_true", help="keep what passes of the lab's own adapters with their source"
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from nearcall_lab.check.promises import PROMISES, Broken, NotPromised, Subject
-    from nearcall_lab.checked import remember
+    from nearcall_lab.checked import remember, ship, ships
 
+    if args.ship and args.quick:
+        raise UserError("--ship is for the whole check, and --quick leaves out a part of it")
     chosen = _chosen(args.adapters)
     broken = cannot = 0
     for name, entrant in chosen.items():
@@ -59,6 +64,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
             console.print(seen, markup=False, highlight=False, soft_wrap=True)
         try:
             remember(entrant, passed=broken == broken_before)
+            if args.ship and ships(entrant):
+                ship(entrant, passed=broken == broken_before)
         except OSError as error:
             console.print(f"  cannot be remembered: {error}", markup=False, highlight=False, soft_wrap=True)
     return 1 if broken else 2 if cannot == len(chosen) else 0

@@ -11,7 +11,7 @@ from rich.console import Console
 from nearcall_lab.cli.command import above_zero, names
 
 NAME = "demo"
-HELP = "every mechanism beside its peers, in about three minutes: a table, JSON and a page"
+HELP = "every mechanism beside its peers, in about four minutes: a table, JSON and a page"
 EPILOG = """\
 It runs the scenario "demo" and shows it in a table of its own. What is in --out afterwards:
   demo.json    the table; `make readme` puts it into the README
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     from nearcall_lab.cli.runs import announce, carry_out, new_directory
     from nearcall_lab.demo.results import report_of
-    from nearcall_lab.demo.terminal import print_report
+    from nearcall_lab.demo.terminal import FirstNumbers, print_report
     from nearcall_lab.engine.run import Options, begin
     from nearcall_lab.registry import discover
     from nearcall_lab.report import page
@@ -45,7 +45,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     options = Options(args.launches, command=("nearcall-lab", *sys.argv[1:]), limit_s=args.limit)
     opened = begin(new_directory(scenario.name, args.out / "runs"), scenario, options)
     announce(console, opened, scenario.planned)
-    recorded = carry_out(opened, scenario.planned, console)
+    if (build := opened.info.environment.build) and any(
+        p.cell.mechanism.startswith("nearcall") for p in scenario.planned
+    ):
+        console.print(f"nearcall was built {build}", markup=False, highlight=False, soft_wrap=True)
+    recorded = carry_out(opened, scenario.planned, console, FirstNumbers(console))
     report = report_of(recorded)
     print_report(console, report)
     (args.out / "demo.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
