@@ -20,10 +20,10 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..types.hints import UNION_ORIGINS, short_repr, type_name, unwrap
-from .construction import Construction, construction_of
-from .inspection import UnsupportedTypeError, walk
+from .construction import Construction, construction_of, empty_object, makes_plain_tuples
+from .inspection import runs_code
 
-__all__ = ["Twins", "become", "needs_twin", "twins"]
+__all__ = ["Twins", "become", "checker", "maker", "twins"]
 
 become: Callable[[Any, type], None] = cast(Any, object.__dict__["__class__"]).__set__
 """Turns an object into one of another class of the same layout, also if its class is frozen."""
@@ -39,24 +39,15 @@ class Twins(NamedTuple):
 
 
 def twins(annotation: Any) -> Twins | None:
-    """The twins of a type; ``None`` if nothing of its classes would run while its values are decoded.
-
-    Raises:
-        UnsupportedTypeError: there can be none.
-    """
+    """The twins of a type; ``None`` if nothing of its classes would run while its values are decoded."""
     if not _holds_code(annotation):
         return None
     return Twins(_Builder(checking=True).twin(annotation), _Builder(checking=False).twin(annotation))
 
 
-def needs_twin(shape: shapes.Type) -> bool:
-    """Whether a type is, or holds, a class whose code would run."""
-    return any(construction_of(node.cls).runs for node in walk(shape) if hasattr(node, "fields"))
-
-
 def _holds_code(annotation: Any) -> bool:
     try:
-        return needs_twin(shapes.type_info(annotation))
+        return runs_code(shapes.type_info(annotation))
     except TypeError:  # one that msgspec does not know
         return False
 
@@ -95,8 +86,6 @@ class _Builder:
             return self._made[annotation]
         hints = _hints(annotation)
         names = [field.name for field in shape.fields]
-        if isinstance(shape, shapes.NamedTupleType):
-            raise _inside_a_tuple(cls, hints)
         if isinstance(shape, shapes.TypedDictType):
             keys = {"__required_keys__": cls.__required_keys__, "__optional_keys__": cls.__optional_keys__}
             made: Any = type(cls.__name__, (dict,), {"__total__": cls.__total__, "__module__": cls.__module__, **keys})
@@ -146,6 +135,39 @@ def _is_laid_out_plainly(cls: type) -> bool:
     return cls.__base__ is object and cls.__basicsize__ == _PLAIN.__basicsize__ and bool(cls.__dictoffset__)
 
 
+def checker(cls: Any, names: Sequence[str]) -> Callable[[Any], object] | None:
+    """Makes a function that lets a class look at an object that a decoder has made; ``None`` if the class does not."""
+    validate = construction_of(cls).validate
+    return validate and (lambda made: validate({name: getattr(made, name) for name in names}))
+
+
+def maker(cls: Any, names: Sequence[str]) -> Callable[..., Any] | None:
+    """Makes a function from the values of a class's fields, in order, to an object of that class, without any code of
+    the class; ``None`` if the class itself does that.
+    """
+    how = construction_of(cls)
+    if hasattr(cls, "__struct_fields__"):
+        if how.validate is None:
+            return None
+        twin = _twin_of_struct(cls, _hook(cls, how, names, checking=False))
+        return lambda *values: twin(**dict(zip(names, values, strict=True)))
+    if issubclass(cls, tuple):
+        return None if makes_plain_tuples(cls) else lambda *values: tuple.__new__(cls, values)
+    if not how.descriptors and cls.__new__ is object.__new__:
+        return None
+
+    def make(*values: Any) -> Any:
+        made = empty_object(cls)
+        for name, value in zip(names, values, strict=True):
+            if name in how.descriptors:
+                _set_through(made, name, value)
+            else:
+                object.__setattr__(made, name, value)
+        return made
+
+    return make
+
+
 class _PLAIN:
     """A class whose objects have a ``__dict__`` and nothing else."""
 
@@ -160,23 +182,22 @@ class _PlainField(NamedTuple):
 
 def _hook(cls: type, how: Construction, names: Sequence[str], *, checking: bool) -> Callable[[Any], None]:
     """What the decoder calls with each object of the twin."""
-    through, validate = how.descriptors, how.validate if checking else None
-    if not through and validate is None:
+    through, check = how.descriptors, checker(cls, names) if checking else None
+    if not through and check is None:
         return lambda made: become(made, cls)
 
     def hook(made: Any) -> None:
         become(made, cls)
         for name in through:
-            _set_through(made, name)
-        if validate is not None:
-            validate({name: getattr(made, name) for name in names})
+            _set_through(made, name, made.__dict__.pop(name))
+        if check is not None:
+            check(made)
 
     return hook
 
 
-def _set_through(made: Any, name: str) -> None:
+def _set_through(made: Any, name: str, sent: Any) -> None:
     """Gives a value to the descriptor that holds it, and makes sure that it holds that."""
-    sent = made.__dict__.pop(name)
     setattr(made, name, sent)
     held = getattr(made, name)
     if held is not sent and not held == sent:
@@ -184,14 +205,6 @@ def _set_through(made: Any, name: str) -> None:
             f"field '{name}' of {type_name(type(made))} would be {short_repr(held)}: its descriptor changes "
             f"{short_repr(sent)}"
         )
-
-
-def _inside_a_tuple(cls: type, hints: dict[str, Any]) -> UnsupportedTypeError:
-    name, inner = next((name, hint) for name, hint in hints.items() if _holds_code(hint))
-    return UnsupportedTypeError(
-        f"{type_name(cls)}.{name} is of a class that checks its objects when they are made ({type_name(inner)}), and a "
-        f"NamedTuple cannot hold such an object: make {type_name(cls)} a dataclass"
-    )
 
 
 def _hints(annotation: Any) -> dict[str, Any]:

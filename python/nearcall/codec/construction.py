@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast, get_origin
 
 import msgspec
 
-__all__ = ["Construction", "construction_of", "empty_object", "extra_names"]
+__all__ = ["Construction", "construction_of", "empty_object", "extra_names", "makes_plain_tuples"]
 
 _HEAP_TYPE = 1 << 9
 """The flag of classes that are written in Python."""
@@ -63,6 +63,11 @@ def empty_object(cls: type) -> Any:
     """An object of a class, made without any code of the class."""
     builtin = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
     return cast(Any, builtin).__new__(cls)
+
+
+def makes_plain_tuples(cls: Any) -> bool:
+    """Whether a NamedTuple is made by the function that was generated for it."""
+    return "_fields" in vars(next(base for base in cls.__mro__ if "__new__" in vars(base)))
 
 
 def _validation_of_dataclass(cls: Any) -> Callable[[dict[str, Any]], object] | None:

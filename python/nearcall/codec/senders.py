@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -34,7 +34,7 @@ __all__ = [
     "UnionSender",
     "is_record",
     "loss",
-    "would_lose",
+    "refuses_extra",
 ]
 
 _UTC = datetime.timezone.utc
@@ -181,12 +181,22 @@ def loss(value: Any, cls: type) -> str:
     return ", a subclass, which would arrive without what is its own: declare it, or a union of tagged Structs"
 
 
-def would_lose(name: str, extra: str) -> str:
-    """Why an object that holds more than its fields is refused."""
-    return (
-        f"{name} holds '{extra}', which is no field and would be lost: make it one, or compute it when it is asked for, "
-        "in a property or functools.cached_property"
-    )
+def refuses_extra(name: str, cls: type, fields: Sequence[str]) -> Callable[[Any], None] | None:
+    """Makes a function that raises :class:`MisfitError` if an object holds more than its fields; ``None`` if the class
+    gives its objects no more.
+    """
+    extra_of = extra_names(cls, fields)
+    if extra_of is None:
+        return None
+
+    def refuse(value: Any) -> None:
+        if (extra := extra_of(value)) is not None:
+            raise MisfitError(
+                f"{name} holds '{extra}', which is no field and would be lost: make it one, or compute it when it is "
+                "asked for, in a property or functools.cached_property"
+            )
+
+    return refuse
 
 
 class ItemsSender(Sender):
@@ -305,13 +315,13 @@ class FieldsSender(_Exact):
         # msgspec's encoder leaves out what attrs calls private.
         self.always |= hasattr(cls, "__attrs_attrs__") and any(field.name.startswith("_") for field in shape.fields)
         self.unset = _defaults_in_class(cls)
-        self.extra = extra_names(cls, [field.name for field in shape.fields])
+        self.refuse_extra = refuses_extra(self.name, cls, [field.name for field in shape.fields])
 
     def complete(self, fields: list[tuple[str, str, Sender | None]]) -> None:
         """Sets the fields. They are set later, because a class may be the type of one of its own fields."""
         self.fields = [(name, wire, part or Sender()) for name, wire, part in fields]
         self.parts = [(name, part) for name, _, part in fields if part is not None]
-        own = self.always or bool(self.unset) or self.extra is not None
+        own = self.always or bool(self.unset) or self.refuse_extra is not None
         self.deep = bool(self.parts) or own
         kinds = [part.kinds or () for _, part in self.parts]
         shallow = not own and not any(part.deep for _, part in self.parts)
@@ -324,8 +334,8 @@ class FieldsSender(_Exact):
         """See :class:`Sender`."""
         if self.expected is not None and self.expected.fit(value):
             return False
-        if self.extra is not None and (extra := self.extra(value)) is not None:
-            raise MisfitError(would_lose(self.name, extra))
+        if self.refuse_extra is not None:
+            self.refuse_extra(value)
         # A decoder leaves a field that was not received to the class attribute, and the encoder leaves out what the
         # instance does not have: so copy the value into the instance.
         for name in self.unset:

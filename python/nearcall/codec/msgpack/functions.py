@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ...types.hints import describe_value
+from ...types.hints import describe_value, short_repr
 from .. import anything
 from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
 from ..arriving import twins
@@ -53,15 +53,15 @@ def _convert(value: Any) -> Any:
     if (numpy := sys.modules.get("numpy")) is not None and isinstance(value, numpy.generic):
         item = value.item()
         if not isinstance(item, numpy.generic):  # float128 has no equivalent
-            return item
+            return item if value.dtype.kind not in "mM" else _equal(item, value)
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, decimal.Decimal):
         return decimal.Decimal(value)
     if isinstance(value, numbers.Real):
-        return float(value)
+        return _equal(float(value), value)
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)):
-        return _plain_time(value)
+        return _equal(_plain_time(value), value)
     if isinstance(value, collections.abc.Mapping):
         return dict(cast(Any, value))
     if isinstance(value, (collections.abc.Sequence, collections.abc.Set)):
@@ -69,6 +69,15 @@ def _convert(value: Any) -> Any:
     raise TypeError(
         f"{describe_value(value)} is not a type that can be encoded; use a dataclass, a msgspec.Struct or plain data"
     )
+
+
+def _equal(plain: Any, value: Any) -> Any:
+    """The plain equivalent of a value, if it is one."""
+    if plain == value or value != value:  # noqa: PLR0124 - nan is not equal to itself
+        return plain
+    if isinstance(value, numbers.Real):
+        raise TypeError(f"no float equals {short_repr(value)}, a {describe_value(value)}: send float(...) of it")
+    raise TypeError(f"a {describe_value(value)} with nanoseconds would lose them: round it to microseconds")
 
 
 def _plain_time(value: Any) -> Any:
