@@ -87,8 +87,8 @@ class _Builder:
         hints = _hints(annotation)
         names = [field.name for field in shape.fields]
         if isinstance(shape, shapes.TypedDictType):
-            keys = {"__required_keys__": cls.__required_keys__, "__optional_keys__": cls.__optional_keys__}
-            made: Any = type(cls.__name__, (dict,), {"__total__": cls.__total__, "__module__": cls.__module__, **keys})
+            required = frozenset(field.name for field in shape.fields if field.required)
+            made: Any = type(cls.__name__, (dict,), {"__total__": True, "__required_keys__": required})
         else:
             hook = _hook(cls, construction_of(cls), names, checking=self._checking)
             made = _twin_of_struct(cls, hook) if isinstance(shape, shapes.StructType) else _twin_of_class(cls, hook)

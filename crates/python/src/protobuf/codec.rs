@@ -157,17 +157,9 @@ impl ProtobufCodec {
         }
     }
 
-    fn make<'py>(
-        &self,
-        py: Python<'py>,
-        body: &[u8],
-        budget: Budget<'_>,
-        checking: bool,
-    ) -> Result<Bound<'py, PyAny>> {
+    fn make<'py>(&self, py: Python<'py>, body: &[u8], budget: Budget<'_>, checking: bool) -> Result<Bound<'py, PyAny>> {
         match self.format {
-            Format::Binary => {
-                Making { checking, ..Making::new(py, &self.plan, budget) }.message(self.index, &[body], 1)
-            }
+            Format::Binary => Making::new(py, &self.plan, budget).checking(checking).message(self.index, &[body], 1),
             Format::Json { strict } => json::read(py, &self.plan, self.index, body, budget, strict, checking),
         }
     }

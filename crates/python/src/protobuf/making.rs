@@ -95,7 +95,7 @@ pub(super) struct Making<'a, 'py> {
     /// A map must not have a key twice.
     distinct: bool,
     /// The classes of the values look at them. What they look at is thrown away, because they may change it.
-    pub(super) checking: bool,
+    checking: bool,
 }
 
 impl<'a, 'py> Making<'a, 'py> {
@@ -106,6 +106,10 @@ impl<'a, 'py> Making<'a, 'py> {
     /// For JSON, where no key may occur twice. With `strict`, messages that people write must be complete.
     pub(super) fn of_json(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>, strict: bool) -> Self {
         Self { strict, distinct: true, ..Self::new(py, plan, budget) }
+    }
+
+    pub(super) fn checking(self, checking: bool) -> Self {
+        Self { checking, ..self }
     }
 
     /// Makes the value of a message that was read completely. `found` is called once for each field, and returns what
