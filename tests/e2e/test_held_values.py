@@ -160,12 +160,12 @@ class Counting(Positive):
 
 @dataclass
 class Described:
-    size: int = Positive()  # type: ignore[assignment]  # noqa: RUF009
+    size: int = Positive()  # type: ignore[assignment]
 
 
 @dataclass
 class Counted:
-    size: int = Counting()  # type: ignore[assignment]  # noqa: RUF009
+    size: int = Counting()  # type: ignore[assignment]
 
 
 @dataclass

@@ -12,8 +12,6 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast, get_origin
 
-import msgspec
-
 __all__ = ["Construction", "construction_of", "empty_object", "extra_names", "makes_plain_tuples"]
 
 _HEAP_TYPE = 1 << 9

@@ -1,7 +1,7 @@
 """What an exception holds, wherever it holds it, and an exception of a class that holds the same again.
 
-Python's own exceptions keep much outside ``args`` and ``__dict__``: an ``OSError`` its file's name, a ``UnicodeError`` all
-that its text says. Their own ``__init__``, in C, only stores; the ``__init__`` of an application's class is not run.
+Python's own exceptions keep much outside ``args`` and ``__dict__``: an ``OSError`` its file's name, a ``UnicodeError``
+all that its text says. Their own ``__init__``, in C, only stores; the ``__init__`` of an application's class is not run.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ def _slots(cls: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         in_python = base.__flags__ & _WRITTEN_IN_PYTHON
-        for name, each in vars(base).items():
-            if inspect.ismemberdescriptor(each) and (in_python or name in _IN_C):
-                found[name] = each
+        members = {name: each for name, each in vars(base).items() if inspect.ismemberdescriptor(each)}
+        found |= {name: each for name, each in members.items() if in_python or name in _IN_C}
     return found

@@ -77,8 +77,8 @@ def _restored(described: Any, message: str, details: Any, declared: Mapping[str,
         cls = declared.get(name)
         if cls is None:
             return None
-        for key, (body, buffers) in described.get("arrays", {}).items():
-            value = _decode_with_arrays(body, [memoryview(buffer) for buffer in buffers])
+        for key, content in described.get("others", {}).items():
+            value = _other(content)
             if isinstance(key, int):
                 args = (*args[:key], value, *args[key + 1 :])
             else:
@@ -145,15 +145,14 @@ def describe_error(
 
 def _described(error: BaseException, name: str, declared: Collection[type[Exception]]) -> dict[str, Any]:
     """The data from which the client makes the same exception again. Values that cannot be encoded are left out."""
-
-    arrays: dict[str | int, Any] = {}
+    others: dict[str | int, Any] = {}
 
     def raw(key: str | int, value: Any) -> msgspec.Raw | None:
         try:
             return msgspec.Raw(encode_plainly(value))
         except Exception:
-            if (parts := _with_arrays(value)) is not None:
-                arrays[key] = parts
+            if (content := _describe_other(value)) is not None:
+                others[key] = content
             return None
 
     taken = {"message", "details"} if isinstance(error, RpcError) else set[str]()
@@ -165,20 +164,31 @@ def _described(error: BaseException, name: str, declared: Collection[type[Except
         "attributes": {key: value for key, value in attributes.items() if value is not None},
     }
     # Keys of their own: an older client does not know them, and goes without what they hold.
-    if arrays:
-        described["arrays"] = arrays
+    if others:
+        described["others"] = others
     if (inner := exceptions_in(error)) is not None:
         described["exceptions"] = [describe_error(each, declared=declared) for each in inner]
     return described
 
 
-def _with_arrays(value: Any) -> tuple[bytes, list[bytes]] | None:
-    """A value that holds arrays: what is encoded, and the arrays' elements; ``None`` if it cannot be sent."""
+def _describe_other(value: Any) -> Any:
+    """What is sent of a value that msgpack alone cannot hold; ``None`` if nothing can be."""
     try:
+        if isinstance(value, str):
+            return value.encode("utf-8", "surrogatepass")  # as a UnicodeEncodeError has it
         body, buffers = encode_parts(pack_plainly(value))
         return body, [bytes(buffer) for buffer in buffers]
     except Exception:
         return None
+
+
+def _other(content: Any) -> Any:
+    """The value of :func:`_describe_other`. It may raise anything, because a peer chose the content."""
+    if isinstance(content, bytes):
+        return content.decode("utf-8", "surrogatepass")
+    body, buffers = content
+    check_keys(body, ANYTHING)
+    return _decode_with_arrays(body, [memoryview(buffer) for buffer in buffers])
 
 
 def _travels(key: Any) -> bool:
