@@ -25,7 +25,7 @@ from .inspection import runs_code
 
 __all__ = ["Twins", "become", "checker", "maker", "twins"]
 
-become: Callable[[Any, type], None] = cast(Any, object.__dict__["__class__"]).__set__
+become: Callable[[Any, type], None] = object.__dict__["__class__"].__set__
 """Turns an object into one of another class of the same layout, also if its class is frozen."""
 
 
@@ -152,7 +152,8 @@ def maker(cls: Any, names: Sequence[str]) -> Callable[..., Any] | None:
         twin = _twin_of_struct(cls, _hook(cls, how, names, checking=False))
         return lambda *values: twin(**dict(zip(names, values, strict=True)))
     if issubclass(cls, tuple):
-        return None if makes_plain_tuples(cls) else lambda *values: tuple.__new__(cls, values)
+        make_tuple = cast(Any, tuple).__new__
+        return None if makes_plain_tuples(cls) else lambda *values: make_tuple(cls, values)
     if not how.descriptors and cls.__new__ is object.__new__:
         return None
 

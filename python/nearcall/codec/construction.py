@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast, get_origin
 
-__all__ = ["Construction", "construction_of", "empty_object", "extra_names", "makes_plain_tuples"]
+__all__ = ["Construction", "construction_of", "empty_object", "extra_names", "makes_plain_tuples", "members_of"]
 
 _HEAP_TYPE = 1 << 9
 """The flag of classes that are written in Python."""
@@ -42,8 +42,8 @@ def construction_of(cls: Any) -> Construction:
 @functools.lru_cache(maxsize=1024)
 def _construction(cls: Any) -> Construction:
     if hasattr(cls, "__struct_fields__"):
-        has_code = hasattr(cls, "__post_init__")
-        return Construction((lambda fields: cls(**fields)) if has_code else None, holds_more=bool(cls.__dictoffset__))
+        construct = _construct(cls) if hasattr(cls, "__post_init__") else None
+        return Construction(construct, holds_more=bool(cls.__dictoffset__))
     if dataclasses.is_dataclass(cls):
         validate = _validation_of_dataclass(cls)
         names = [field.name for field in dataclasses.fields(cls)]
@@ -57,10 +57,23 @@ def _construction(cls: Any) -> Construction:
     return Construction(validate, held, not held and (validate is not None or _has_own_constructor(cls)))
 
 
+def _construct(cls: Any) -> Callable[[dict[str, Any]], object]:
+    def construct(fields: dict[str, Any]) -> object:
+        made: object = cls(**fields)
+        return made
+
+    return construct
+
+
 def empty_object(cls: type) -> Any:
     """An object of a class, made without any code of the class."""
     builtin = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
     return cast(Any, builtin).__new__(cls)
+
+
+def members_of(cls: Any) -> Mapping[str, Any]:
+    """What a class itself declares, by name."""
+    return cast(Mapping[str, Any], cls.__dict__)
 
 
 def makes_plain_tuples(cls: Any) -> bool:
@@ -120,7 +133,7 @@ def _fill(made: Any, fields: dict[str, Any]) -> None:
 
 def _is_held_by_descriptor(cls: Any, name: str) -> bool:
     found = inspect.getattr_static(cls, name, None)
-    return not inspect.ismemberdescriptor(found) and hasattr(type(found), "__set__")
+    return not inspect.ismemberdescriptor(found) and hasattr(cast(Any, type(found)), "__set__")
 
 
 def _has_own_constructor(cls: Any) -> bool:
@@ -140,9 +153,9 @@ def extra_names(cls: Any, fields: Iterable[str]) -> Callable[[Any], str | None] 
     """
     if not construction_of(cls).holds_more:
         return None
-    members = [(name, each) for base in cls.__mro__ for name, each in vars(base).items()]
-    names = {*fields, *(name for name, each in members if isinstance(each, functools.cached_property))}
-    slots = [name for name, each in members if inspect.ismemberdescriptor(each) and name not in names]
+    members = {name: each for base in reversed(cls.__mro__) for name, each in members_of(base).items()}
+    names = {*fields, *(name for name, each in members.items() if isinstance(each, functools.cached_property))}
+    slots = [name for name, each in members.items() if inspect.ismemberdescriptor(each) and name not in names]
     has_dict = bool(cls.__dictoffset__)
     if not has_dict and not slots:
         return None
@@ -150,9 +163,9 @@ def extra_names(cls: Any, fields: Iterable[str]) -> Callable[[Any], str | None] 
     def extra(value: Any) -> str | None:
         if has_dict and not names.issuperset(value.__dict__):
             # Python's own names are no part of a value: a generic class keeps its arguments in one.
-            found = next((name for name in value.__dict__ if name not in names and not name.startswith("__")), None)
-            if found is not None:
-                return found
+            others: list[str] = [name for name in value.__dict__ if name not in names and not name.startswith("__")]
+            if others:
+                return others[0]
         return next((name for name in slots if hasattr(value, name)), None)
 
     return extra

@@ -60,7 +60,8 @@ def inspect_type(annotation: Any) -> shapes.Type:
 
 def runs_code(shape: shapes.Type) -> bool:
     """Whether a type is, or holds, a class whose code runs when its objects are made of their fields."""
-    return any(construction_of(node.cls).runs for node in walk(shape) if hasattr(node, "fields"))
+    nodes: Iterator[Any] = walk(shape)
+    return any(construction_of(node.cls).runs for node in nodes if hasattr(node, "fields"))
 
 
 def _no_code_inside(named_tuple: shapes.NamedTupleType) -> None:
