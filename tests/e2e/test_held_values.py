@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 
 import msgspec
 import pytest
@@ -117,6 +118,15 @@ class Frozen(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True, 
         msgspec.structs.force_setattr(self, "high", self.high + 1)
 
 
+class Level(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Level:
+        return cls.HIGH
+
+
 class Row(TypedDict):
     scaled: Required[Scaled]
     count: NotRequired[int]
@@ -197,8 +207,27 @@ class Computed:
         return self.x * self.x
 
 
+Small = NewType("Small", Annotated[int, msgspec.Meta(le=10)])  # type: ignore[valid-newtype]
+Few = NewType("Few", Annotated[list[Scaled], msgspec.Meta(max_length=2)])  # type: ignore[valid-newtype]
+
+
+@dataclass
+class Limited:
+    small: Small
+    few: Few
+    level: Level = Level.LOW
+    kind: Literal["a", "b"] = "a"
+    last: Final[Scaled | None] = None  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        self.small = Small(self.small - 1)
+
+
 @nearcall.service
 class Keeper:
+    def limited(self, value: Limited) -> Limited:
+        return value
+
     def scaled(self, value: Scaled) -> Scaled:
         return value
 
@@ -272,9 +301,12 @@ VALUES: list[tuple[str, Any]] = [
     ("row", {"scaled": Scaled(1)}),
     ("doubled", Doubled(4)),
     ("described", Described(4)),
+    ("limited", Limited(Small(8), Few([SCALED, SCALED]), Level.HIGH, "b", SCALED)),
     ("computed", Computed(4)),
 ]
 REFUSED: list[tuple[str, Any, str]] = [
+    ("limited", Limited(Small(12), Few([])), "<= 10"),
+    ("limited", Limited(Small(1), Few([SCALED] * 3)), "2"),
     ("scaled", changed(Scaled(3), value=-1), "value must be from 0 to 100"),
     ("holder", Holder(SCALED, [SCALED, changed(Scaled(1), value=101)]), "value must be from 0 to 100"),
     ("total", changed(Total([], 0), total=4), "the total is wrong"),

@@ -11,7 +11,6 @@ a twin, and that turns the object into one of the class.
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin
@@ -19,7 +18,7 @@ from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin
 import msgspec
 from msgspec import inspect as shapes
 
-from ..types.hints import UNION_ORIGINS, short_repr, type_name, unwrap
+from ..types.hints import UNION_ORIGINS, opened, short_repr, type_name
 from .construction import Construction, construction_of, empty_object, makes_plain_tuples
 from .inspection import runs_code
 
@@ -61,20 +60,20 @@ class _Builder:
 
     def twin(self, annotation: Any) -> Any:
         """The annotation with twins in the place of classes."""
-        if get_origin(annotation) is Annotated:
-            inner, *extra = get_args(annotation)
-            return Annotated[(self.twin(inner), *extra)]
-        annotation = unwrap(annotation)
         origin, args = get_origin(annotation), get_args(annotation)
-        cls: Any = origin or annotation
-        if not isinstance(annotation, (type, types.GenericAlias)) and origin is None:
+        if origin is Annotated:
+            return Annotated[(self.twin(args[0]), *args[1:])]
+        # Compared by name: in older versions of Python some come from typing_extensions.
+        if getattr(origin, "_name", None) in ("Required", "NotRequired", "ReadOnly", "Final"):
+            return self.twin(args[0])
+        if not _holds_code(annotation):
             return annotation
+        # Not unwrap(), which would take away limits that stand in an alias.
+        if (meant := opened(annotation)) is not annotation:
+            return self.twin(meant)
         if origin in UNION_ORIGINS:
             return cast(Any, typing.Union)[tuple([self.twin(arg) for arg in args])]
-        if getattr(origin, "_name", None) in ("Required", "NotRequired", "ReadOnly"):  # typing_extensions' too
-            return self.twin(args[0])
-        if origin is typing.Literal or not _holds_code(annotation):
-            return annotation
+        cls: Any = origin or annotation
         if isinstance(shape := shapes.type_info(annotation), shapes.Metadata):
             shape = shape.type
         if hasattr(shape, "fields"):
