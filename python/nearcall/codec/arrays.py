@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import msgspec
 
+from ..types.hints import describe_value
 from . import dtypes
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
     if type(array) is not np.ndarray:
         if isinstance(array, np.ma.MaskedArray):
             raise TypeError("a masked array cannot be sent: send its data and its mask")
+        if type(array) is not np.memmap:  # which says only where the elements are
+            raise TypeError(
+                f"{describe_value(array)} would arrive as ndarray, whose operators may mean something else: "
+                "send numpy.asarray(...) of it"
+            )
         flat = np.asarray(array)
     order = "C"
     if not array.flags.c_contiguous:

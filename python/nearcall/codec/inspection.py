@@ -14,9 +14,10 @@ from msgspec import inspect as shapes
 from ..types.declared import is_service, service_class
 from ..types.hints import type_name
 from .arrays import is_array_type
+from .construction import construction_of
 from .remedies import remedy
 
-__all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type", "services_in"]
+__all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type", "runs_code", "services_in"]
 
 
 _ALIKE = r"Type unions may not contain more than one (?P<kind>.+?) - type (?P<union>.+) is not supported"
@@ -46,6 +47,8 @@ def inspect_type(annotation: Any) -> shapes.Type:
                 f"{type_name(services[0])} is a service, and a reference to one cannot be the key of a dict: "
                 "make it the value"
             )
+        if isinstance(node, shapes.NamedTupleType):
+            _no_code_inside(node)
         if isinstance(node, shapes.CustomType):
             service = service_class(node.cls)
             if service is not None:
@@ -58,6 +61,22 @@ def inspect_type(annotation: Any) -> shapes.Type:
                 "it implements, whose objects travel as references"
             )
     return shape
+
+
+def runs_code(shape: shapes.Type) -> bool:
+    """Whether a type is, or holds, a class whose code runs when its objects are made of their fields."""
+    nodes: Iterator[Any] = walk(shape)
+    return any(construction_of(node.cls).runs for node in nodes if hasattr(node, "fields"))
+
+
+def _no_code_inside(named_tuple: shapes.NamedTupleType) -> None:
+    for field in named_tuple.fields:
+        if runs_code(field.type):
+            name = type_name(named_tuple.cls)
+            raise UnsupportedTypeError(
+                f"{name}.{field.name} has a class that checks its objects when they are made, and a NamedTuple cannot "
+                f"hold such an object: make {name} a dataclass"
+            )
 
 
 def services_in(shape: shapes.Type) -> tuple[type, ...]:

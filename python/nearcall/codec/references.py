@@ -8,7 +8,7 @@ whose message it encodes or decodes; the core tells which connection that is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -108,26 +108,40 @@ class Incoming:
     read and not asked for is dropped with this object.
     """
 
-    __slots__ = ("_for_loop", "_open", "_passage", "_references")
+    __slots__ = ("_again", "_for_loop", "_made", "_open", "_passage", "_references", "_taken")
 
     def __init__(self, *, for_loop: bool) -> None:
         self._for_loop = for_loop
         self._references, self._passage = current()
         self._open = 0
+        self._taken: list[Received] = []
+        self._made: dict[int, object] = {}
+        """The objects for the references in ``_taken``, by their ids."""
+        self._again: Iterator[Received] | None = None
 
     def take(self, data: memoryview) -> Received:
         """Reads a reference that the decoder has found."""
+        if self._again is not None:
+            return next(self._again)
         received = self._passage.take(self._references, data)
+        self._taken.append(received)
         self._open += 1
         return received
+
+    def rewind(self) -> None:
+        """Lets the same message be decoded once more: each reference is the same object again."""
+        self._again = iter(self._taken)
 
     def resolve(self, annotation: Any, received: Received) -> object:
         """The object for a reference where an annotation is declared."""
         cls = service_class(annotation)
         if cls is None:
             raise ValueError("got a reference to an object")
+        if self._again is not None:
+            return self._made[id(received)]
         self._open -= 1
-        return received.as_a(cls, for_loop=self._for_loop)
+        made = self._made[id(received)] = received.as_a(cls, for_loop=self._for_loop)
+        return made
 
     def finish(self, decode: Callable[[Any], Any], body: Any) -> Any:
         """Decodes a message, and makes sure that references are only where they are declared."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from msgspec import inspect as shapes
 from .._core import Attributes, all_of_kinds, is_native
 from ..types.hints import describe_value, namesake, short_repr, type_name
 from . import anything
+from .construction import construction_of, extra_names
 
 __all__ = [
     "AnySender",
@@ -34,6 +35,7 @@ __all__ = [
     "UnionSender",
     "is_record",
     "loss",
+    "refuses_extra",
 ]
 
 _UTC = datetime.timezone.utc
@@ -180,6 +182,24 @@ def loss(value: Any, cls: type) -> str:
     return ", a subclass, which would arrive without what is its own: declare it, or a union of tagged Structs"
 
 
+def refuses_extra(name: str, cls: type, fields: Sequence[str]) -> Callable[[Any], None] | None:
+    """Makes a function that raises :class:`MisfitError` if an object holds more than its fields; ``None`` if the class
+    gives its objects no more.
+    """
+    extra_of = extra_names(cls, fields)
+    if extra_of is None:
+        return None
+
+    def refuse(value: Any) -> None:
+        if (extra := extra_of(value)) is not None:
+            raise MisfitError(
+                f"{name} holds '{extra}', which is no field and would be lost: make it one, or compute it when it is "
+                "asked for, in a property or functools.cached_property"
+            )
+
+    return refuse
+
+
 class ItemsSender(Sender):
     """A list, a set or a tuple of any length, or an abstract collection."""
 
@@ -304,15 +324,19 @@ class FieldsSender(_Exact):
         config = getattr(cls, "__struct_config__", None)
         # Such a class leaves out fields that equal their default, and the receiver's default may differ.
         self.always = config is not None and config.omit_defaults and not self.by_position
+        # msgspec's encoder leaves out what attrs calls private.
+        self.always |= hasattr(cls, "__attrs_attrs__") and any(field.name.startswith("_") for field in shape.fields)
         self.unset = _defaults_in_class(cls)
+        self.refuse_extra = refuses_extra(self.name, cls, [field.name for field in shape.fields])
 
     def complete(self, fields: list[tuple[str, str, Sender | None]]) -> None:
         """Sets the fields. They are set later, because a class may be the type of one of its own fields."""
         self.fields = [(name, wire, part or Sender()) for name, wire, part in fields]
         self.parts = [(name, part) for name, _, part in fields if part is not None]
-        self.deep = bool(self.parts) or self.always or bool(self.unset)
+        own = self.always or bool(self.unset) or self.refuse_extra is not None
+        self.deep = bool(self.parts) or own
         kinds = [part.kinds or () for _, part in self.parts]
-        shallow = not self.always and not self.unset and not any(part.deep for _, part in self.parts)
+        shallow = not own and not any(part.deep for _, part in self.parts)
         if shallow and kinds and all(kinds):
             # Only the types of the fields are checked, all at once.
             names = [name for name, _ in self.parts]
@@ -322,6 +346,8 @@ class FieldsSender(_Exact):
         """See :class:`Sender`."""
         if self.expected is not None and self.expected.fit(value):
             return False
+        if self.refuse_extra is not None:
+            self.refuse_extra(value)
         # A decoder leaves a field that was not received to the class attribute, and the encoder leaves out what the
         # instance does not have: so copy the value into the instance.
         for name in self.unset:
@@ -352,7 +378,12 @@ class FieldsSender(_Exact):
 def _defaults_in_class(cls: type) -> tuple[str, ...]:
     if not dataclasses.is_dataclass(cls) or not cls.__dictoffset__:
         return ()
-    return tuple(field.name for field in dataclasses.fields(cls) if field.default is not dataclasses.MISSING)
+    held = construction_of(cls).descriptors  # these have no place of their own in the instance
+    return tuple(
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.default is not dataclasses.MISSING and field.name not in held
+    )
 
 
 class TypedDictSender(Sender):

@@ -14,9 +14,10 @@ from .._core import check_keys
 from ..errors import RpcError, error_class
 from ..status import StatusCode
 from ..types.shown import traceback_of
-from .anything import ENVELOPE
+from .anything import ENVELOPE, pack_plainly
 from .hashed import ANYTHING
-from .msgpack.functions import decode_any, encode_plainly
+from .msgpack.functions import decode_any, encode_parts, encode_plainly, parts_decoder
+from .raised import attributes_of, empty_error, exceptions_in, set_attributes
 
 __all__ = ["describe_error", "make_error"]
 
@@ -24,6 +25,9 @@ _LONGEST_TEXT: Final = 16 * 1024
 """Characters of an exception's text; the core sends as many bytes."""
 _LONGEST_TRACEBACK: Final = 64 * 1024
 """Characters of a traceback that are sent, from its end, which says most."""
+
+
+_decode_with_arrays: Final = parts_decoder(Any)
 
 
 def make_error(
@@ -73,14 +77,20 @@ def _restored(described: Any, message: str, details: Any, declared: Mapping[str,
         cls = declared.get(name)
         if cls is None:
             return None
-        # As pickle does, without the class's __init__, which may take other arguments and has run at the server.
-        error = cls.__new__(cls, *args)
-        error.args = args
+        for key, content in described.get("others", {}).items():
+            value = _other(content)
+            if isinstance(key, int):
+                args = (*args[:key], value, *args[key + 1 :])
+            else:
+                attributes[key] = value
+        group = [make_error(*each, declared=declared) for each in described.get("exceptions", ())]
+        error = empty_error(cls, (args[0], group) if group else args)
+        error.args = args if not group else error.args
         # A peer must not replace methods.
         own = {
             key: value for key, value in attributes.items() if _travels(key) and not callable(getattr(cls, key, None))
         }
-        error.__dict__.update(own)
+        set_attributes(error, own)
         if isinstance(error, RpcError):
             error.message, error.details = message, details
         return error
@@ -125,7 +135,7 @@ def describe_error(
     )
     cls = next(nearest, None)
     if cls is not None:
-        envelope["error"] = _described(error, cls.__name__)
+        envelope["error"] = _described(error, cls.__name__, declared)
     if tracebacks and (text := _traceback(error)):
         envelope["traceback"] = text
     if not envelope.keys() - {"details"}:
@@ -133,22 +143,52 @@ def describe_error(
     return code, message, msgspec.msgpack.encode(msgspec.msgpack.Ext(ENVELOPE, msgspec.msgpack.encode(envelope)))
 
 
-def _described(error: BaseException, name: str) -> dict[str, Any]:
+def _described(error: BaseException, name: str, declared: Collection[type[Exception]]) -> dict[str, Any]:
     """The data from which the client makes the same exception again. Values that cannot be encoded are left out."""
+    others: dict[str | int, Any] = {}
 
-    def raw(value: Any) -> msgspec.Raw | None:
+    def raw(key: str | int, value: Any) -> msgspec.Raw | None:
         try:
             return msgspec.Raw(encode_plainly(value))
         except Exception:
+            if (content := _describe_other(value)) is not None:
+                others[key] = content
             return None
 
     taken = {"message", "details"} if isinstance(error, RpcError) else set[str]()
-    attributes = {key: raw(value) for key, value in vars(error).items() if _travels(key) and key not in taken}
-    return {
+    held = {key: value for key, value in attributes_of(error).items() if _travels(key) and key not in taken}
+    attributes = {key: raw(key, value) for key, value in held.items()}
+    described: dict[str, Any] = {
         "name": name,
-        "args": [raw(value) for value in error.args],
+        "args": [raw(index, value) for index, value in enumerate(error.args)],
         "attributes": {key: value for key, value in attributes.items() if value is not None},
     }
+    # Keys of their own: an older client does not know them, and goes without what they hold.
+    if others:
+        described["others"] = others
+    if (inner := exceptions_in(error)) is not None:
+        described["exceptions"] = [describe_error(each, declared=declared) for each in inner]
+    return described
+
+
+def _describe_other(value: Any) -> Any:
+    """What is sent of a value that msgpack alone cannot hold; ``None`` if nothing can be."""
+    try:
+        if isinstance(value, str):
+            return value.encode("utf-8", "surrogatepass")  # as a UnicodeEncodeError has it
+        body, buffers = encode_parts(pack_plainly(value))
+        return body, [bytes(buffer) for buffer in buffers]
+    except Exception:
+        return None
+
+
+def _other(content: Any) -> Any:
+    """The value of :func:`_describe_other`. It may raise anything, because a peer chose the content."""
+    if isinstance(content, bytes):
+        return content.decode("utf-8", "surrogatepass")
+    body, buffers = content
+    check_keys(body, ANYTHING)
+    return _decode_with_arrays(body, [memoryview(buffer) for buffer in buffers])
 
 
 def _travels(key: Any) -> bool:

@@ -9,7 +9,17 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-__all__ = ["UNION_ORIGINS", "StreamHint", "describe_value", "namesake", "resolve", "stream_of", "type_name", "unwrap"]
+__all__ = [
+    "UNION_ORIGINS",
+    "StreamHint",
+    "describe_value",
+    "namesake",
+    "opened",
+    "resolve",
+    "stream_of",
+    "type_name",
+    "unwrap",
+]
 
 UNION_ORIGINS = (Union, types.UnionType)
 
@@ -47,20 +57,30 @@ def resolve(function: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
 def unwrap(annotation: Any) -> Any:
     """The annotation that ``Annotated``, ``Final``, ``NewType``, a type alias or a type variable stands for."""
     while True:
-        origin = get_origin(annotation)
-        if origin is typing.Annotated or origin in (typing.Final, typing.ClassVar):
-            annotation = get_args(annotation)[0]
-        elif isinstance(annotation, TypeVar):
-            bound = annotation.__bound__
-            annotation = Any if bound is None or isinstance(bound, (str, typing.ForwardRef)) else bound
-        elif hasattr(origin, "__value__"):  # type Pair[T] = ...; Pair[int]
-            annotation = origin.__value__[get_args(annotation)]
-        elif hasattr(annotation, "__value__") and hasattr(annotation, "__type_params__"):  # type Name = ...
-            annotation = annotation.__value__
-        elif hasattr(annotation, "__supertype__"):  # NewType
-            annotation = annotation.__supertype__
+        if get_origin(annotation) in (typing.Annotated, typing.Final, typing.ClassVar):
+            meant = get_args(annotation)[0]
         else:
+            meant = opened(annotation)
+        if meant is annotation:
             return annotation
+        annotation = meant
+
+
+def opened(annotation: Any) -> Any:
+    """What a ``NewType``, a type alias or a type variable stands for, which may be another one; the annotation itself
+    if it is none of them.
+    """
+    origin = get_origin(annotation)
+    if isinstance(annotation, TypeVar):
+        bound = annotation.__bound__
+        return Any if bound is None or isinstance(bound, (str, typing.ForwardRef)) else bound
+    if hasattr(origin, "__value__"):  # type Pair[T] = ...; Pair[int]
+        return origin.__value__[get_args(annotation)]
+    if hasattr(annotation, "__value__") and hasattr(annotation, "__type_params__"):  # type Name = ...
+        return annotation.__value__
+    if hasattr(annotation, "__supertype__"):  # NewType
+        return annotation.__supertype__
+    return annotation
 
 
 def stream_of(annotation: Any) -> StreamHint | None:

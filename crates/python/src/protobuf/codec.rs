@@ -13,7 +13,7 @@ use super::json;
 use super::making::{Budget, Making};
 use super::output::Output;
 use super::plan::Plan;
-use super::trouble::{Trouble, Why};
+use super::trouble::{Result, Trouble, Why};
 use crate::encoded::{Gathered, Lent};
 
 /// What a message has too much of.
@@ -53,7 +53,8 @@ impl ProtobufMessages {
         if index >= self.plan.messages.len() {
             return Err(PyIndexError::new_err("there is no such message"));
         }
-        Ok(ProtobufCodec { plan: Arc::clone(&self.plan), index, single, format })
+        let checks = self.plan.checks(index);
+        Ok(ProtobufCodec { plan: Arc::clone(&self.plan), index, single, format, checks })
     }
 }
 
@@ -74,6 +75,8 @@ pub(crate) struct ProtobufCodec {
     index: usize,
     single: bool,
     format: Format,
+    /// Classes of the values in it want to look at them.
+    checks: bool,
 }
 
 #[pymethods]
@@ -138,10 +141,12 @@ impl ProtobufCodec {
         max_values: usize,
         memory: Option<ValueBudget<'_>>,
     ) -> PyResult<std::result::Result<Bound<'py, PyAny>, Excess>> {
-        let budget = Budget::new(max_values, memory);
-        let decoded = match self.format {
-            Format::Binary => Making::new(py, &self.plan, budget).message(self.index, &[body], 1),
-            Format::Json { strict } => json::read(py, &self.plan, self.index, body, budget, strict),
+        let decoded = if self.checks {
+            // What is made first, and charged, is gone when the same values are made again.
+            let looked_at = self.make(py, body, Budget::new(max_values, memory), true);
+            looked_at.map(drop).and_then(|()| self.make(py, body, Budget::new(max_values, None), false))
+        } else {
+            self.make(py, body, Budget::new(max_values, memory), false)
         };
         match decoded {
             Ok(value) if self.single => Ok(Ok(PyTuple::new(py, [value])?.into_any())),
@@ -149,6 +154,13 @@ impl ProtobufCodec {
             Err(trouble) if matches!(trouble.why, Why::TooMany) => Ok(Err(Excess::Values)),
             Err(trouble) if matches!(trouble.why, Why::TooMuchMemory) => Ok(Err(Excess::Memory)),
             Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
+        }
+    }
+
+    fn make<'py>(&self, py: Python<'py>, body: &[u8], budget: Budget<'_>, checking: bool) -> Result<Bound<'py, PyAny>> {
+        match self.format {
+            Format::Binary => Making::new(py, &self.plan, budget).checking(checking).message(self.index, &[body], 1),
+            Format::Json { strict } => json::read(py, &self.plan, self.index, body, budget, strict, checking),
         }
     }
 }

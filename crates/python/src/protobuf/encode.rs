@@ -57,9 +57,12 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         }
         let message = &self.plan.messages[index];
         match &message.form {
-            Form::Object { class, .. } | Form::Call { class, .. } => {
+            Form::Object { class } | Form::Call { class, .. } => {
                 if !value.get_type().as_any().is(class) {
                     return Err(Self::not_of(message, value));
+                }
+                if let Some(look) = &message.look {
+                    look.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;
                 }
                 for field in &message.fields {
                     let name = field.name.bind(self.py);

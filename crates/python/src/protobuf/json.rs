@@ -29,9 +29,11 @@ pub(super) fn read<'py>(
     bytes: &[u8],
     budget: Budget<'_>,
     strict: bool,
+    checking: bool,
 ) -> Result<Bound<'py, PyAny>> {
     let text = std::str::from_utf8(bytes).map_err(|_| Trouble::misfit("the JSON is not valid UTF-8"))?;
-    let mut reading = Reading { making: Making::of_json(py, plan, budget, strict), trouble: None };
+    let making = Making::of_json(py, plan, budget, strict).checking(checking);
+    let mut reading = Reading { making, trouble: None };
     let mut tokens = serde_json::Deserializer::from_str(if text.is_empty() { "{}" } else { text });
     // This module counts how deep messages are; the plan limits what is between two messages.
     tokens.disable_recursion_limit();

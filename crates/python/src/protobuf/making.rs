@@ -94,16 +94,22 @@ pub(super) struct Making<'a, 'py> {
     pub(super) strict: bool,
     /// A map must not have a key twice.
     distinct: bool,
+    /// The classes of the values look at them. What they look at is thrown away, because they may change it.
+    checking: bool,
 }
 
 impl<'a, 'py> Making<'a, 'py> {
     pub(super) fn new(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>) -> Self {
-        Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false }
+        Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false, checking: false }
     }
 
     /// For JSON, where no key may occur twice. With `strict`, messages that people write must be complete.
     pub(super) fn of_json(py: Python<'py>, plan: &'a Plan, budget: Budget<'a>, strict: bool) -> Self {
         Self { strict, distinct: true, ..Self::new(py, plan, budget) }
+    }
+
+    pub(super) fn checking(self, checking: bool) -> Self {
+        Self { checking, ..self }
     }
 
     /// Makes the value of a message that was read completely. `found` is called once for each field, and returns what
@@ -309,16 +315,25 @@ impl<'a, 'py> Making<'a, 'py> {
         Ok(value)
     }
 
-    fn make(&self, message: &Message, mut values: Values<'py>) -> Result<Bound<'py, PyAny>> {
+    fn make(&self, message: &Message, values: Values<'py>) -> Result<Bound<'py, PyAny>> {
+        let py = self.py;
+        let made = match &message.make {
+            Some(make) => make.bind(py).run_many(&values, None).map_err(|error| refused(py, error))?,
+            None => self.make_of_form(message, values)?,
+        };
+        if let Some(check) = message.check.as_ref().filter(|_| self.checking) {
+            check.bind(py).run([&made]).map_err(|error| refused(py, error))?;
+        }
+        Ok(made)
+    }
+
+    fn make_of_form(&self, message: &Message, mut values: Values<'py>) -> Result<Bound<'py, PyAny>> {
         let py = self.py;
         match &message.form {
-            Form::Object { class, finish } => {
+            Form::Object { class } => {
                 let object = new_object(class.bind(py)).map_err(|error| refused(py, error))?;
                 for (field, value) in message.fields.iter().zip(&values) {
                     object.set_plainly(field.name.bind(py), value).map_err(|error| refused(py, error))?;
-                }
-                if let Some(finish) = finish {
-                    object.run_method(finish.bind(py), []).map_err(|error| refused(py, error))?;
                 }
                 Ok(object)
             }

@@ -26,6 +26,12 @@ pub(super) struct Message {
     pub(super) fields: Vec<Field>,
     /// How JSON has it, if not as an object with its fields.
     pub(super) in_json: Option<InJson>,
+    /// Makes the value of the values of all fields, in order, in the form's place.
+    pub(super) make: Option<Py<PyAny>>,
+    /// Lets the value's class look at the value, and raises what that raises.
+    pub(super) check: Option<Py<PyAny>>,
+    /// Raises an exception if a value holds something that would not be sent.
+    pub(super) look: Option<Py<PyAny>>,
     /// The memory of the Python value, apart from those of its fields that are present.
     weight: usize,
     /// For each number below 256, the place of its field, counted from 1; 0 if there is none.
@@ -44,8 +50,8 @@ pub(super) struct InJson {
 
 /// What a message becomes in Python.
 pub(super) enum Form {
-    /// An object whose attributes are set: a dataclass. `finish` is the name of the method that is called last.
-    Object { class: Py<PyAny>, finish: Option<Py<PyString>> },
+    /// An object whose attributes are set: a dataclass.
+    Object { class: Py<PyAny> },
     /// An object that its class makes from keyword arguments: a Struct. `names` are the names of the arguments.
     Call { class: Py<PyAny>, names: Py<PyTuple> },
     /// A tuple. `class` makes it if it is a named tuple.
@@ -149,6 +155,25 @@ pub(super) struct Members {
 }
 
 impl Plan {
+    /// Whether a value of a message, or one in it, is looked at by its class.
+    pub(super) fn checks(&self, index: usize) -> bool {
+        let (mut seen, mut waiting) = (vec![false; self.messages.len()], vec![index]);
+        while let Some(index) = waiting.pop() {
+            if std::mem::replace(&mut seen[index], true) {
+                continue;
+            }
+            let message = &self.messages[index];
+            if message.check.is_some() {
+                return true;
+            }
+            waiting.extend(message.fields.iter().filter_map(|field| match field.element.kind {
+                Kind::Message(index) => Some(index),
+                _ => None,
+            }));
+        }
+        false
+    }
+
     pub(super) fn read(messages: &Bound<'_, PyAny>, error: Py<PyAny>) -> PyResult<Self> {
         let messages = messages.items()?.map(|message| Message::read(&message?)).collect::<PyResult<Vec<_>>>()?;
         let plan = Self { messages, error };
@@ -191,7 +216,7 @@ impl Message {
             described.getattr("fields")?.items()?.map(|field| Field::read(&field?)).collect::<PyResult<Vec<_>>>()?;
         let needed = || class.as_ref().map(|class| class.clone_ref(described.py())).ok_or_else(|| no(&form));
         let form = match form.as_str() {
-            "object" => Form::Object { class: needed()?, finish: described.getattr("finish")?.extract()? },
+            "object" => Form::Object { class: needed()? },
             "call" => {
                 let names = fields.iter().map(|field| field.name.bind(described.py()));
                 Form::Call { class: needed()?, names: PyTuple::new(described.py(), names)?.unbind() }
@@ -226,10 +251,20 @@ impl Message {
                 names.entry(field?.getattr(attribute)?.extract()?).or_insert(place);
             }
         }
-        let weight = described.getattr("weight")?.extract()?;
         let in_json: Option<(Py<PyAny>, Py<PyAny>)> = described.getattr("in_json")?.extract()?;
         let in_json = in_json.map(|(to, from)| InJson { to, from });
-        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, in_json, weight, small, names })
+        Ok(Self {
+            name: described.getattr("name")?.extract()?,
+            form,
+            fields,
+            in_json,
+            make: described.getattr("make")?.extract()?,
+            check: described.getattr("check")?.extract()?,
+            look: described.getattr("look")?.extract()?,
+            weight: described.getattr("weight")?.extract()?,
+            small,
+            names,
+        })
     }
 
     /// The place of the field with this number.

@@ -18,9 +18,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ...types.hints import describe_value
+from ...types.hints import describe_value, short_repr
 from .. import anything
 from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
+from ..arriving import twins
 from ..references import REFERENCE, Incoming, Received
 from ..remedies import conversion
 
@@ -53,21 +54,30 @@ def _convert(value: Any) -> Any:
     if (numpy := sys.modules.get("numpy")) is not None and isinstance(value, numpy.generic):
         item = value.item()
         if not isinstance(item, numpy.generic):  # float128 has no equivalent
-            return item
+            return item if value.dtype.kind not in "mM" else _equal(item, value)
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, decimal.Decimal):
         return decimal.Decimal(value)
     if isinstance(value, numbers.Real):
-        return float(value)
+        return _equal(float(value), value)
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)):
-        return _plain_time(value)
+        return _equal(_plain_time(value), value)
     if isinstance(value, collections.abc.Mapping):
         return dict(cast(Any, value))
     if isinstance(value, (collections.abc.Sequence, collections.abc.Set)):
         return list(cast(Any, value))
     instead = conversion(type(value)) or "use a dataclass, a msgspec.Struct or plain data"
     raise TypeError(f"{describe_value(value)} is not a type that can be encoded; {instead}")
+
+
+def _equal(plain: Any, value: Any) -> Any:
+    """The plain equivalent of a value, if it is one."""
+    if plain == value or value != value:  # noqa: PLR0124 - nan is not equal to itself
+        return plain
+    if isinstance(value, numbers.Real):
+        raise TypeError(f"no float equals {short_repr(value)}, a {describe_value(value)}: send float(...) of it")
+    raise TypeError(f"a {describe_value(value)} with nanoseconds would lose them: round it to microseconds")
 
 
 def _plain_time(value: Any) -> Any:
@@ -190,12 +200,38 @@ def _read_custom(annotation: Any, value: Any) -> Any:
 
 
 def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
-    """A decoder for a type that holds no arrays: msgspec's own method.
+    """A decoder for a type that holds no arrays: msgspec's own method, unless code of a class in it would run.
 
     Raises:
         TypeError: msgspec does not support the type.
     """
-    return msgspec.msgpack.Decoder(annotation).decode
+    return _accepted_first(annotation, lambda type_: msgspec.msgpack.Decoder(type_).decode)
+
+
+def _accepted_first(annotation: Any, make: Callable[[Any], Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """A decoder that first lets the classes in a type look at the values, and then makes these as they left."""
+    found = twins(annotation)
+    if found is None:
+        return make(annotation)
+    check, decode = make(found.checked), make(found.bare)
+
+    def decode_accepted(body: Any) -> Any:
+        buffers, incoming = _arrived.buffers, _arrived.references
+        # What a class does to an array that it looks at must not be seen in the one that arrives.
+        _arrived.buffers = buffers and [view if view.readonly else memoryview(bytearray(view)) for view in buffers]
+        try:
+            check(body)
+        finally:
+            _arrived.buffers = buffers
+        if incoming is not None:
+            incoming.rewind()
+        return decode(body)
+
+    return decode_accepted
+
+
+def _decoder_with_hooks(annotation: Any) -> Callable[[Any], Any]:
+    return msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
 
 
 def parts_decoder(annotation: Any) -> Callable[..., Any]:
@@ -204,7 +240,7 @@ def parts_decoder(annotation: Any) -> Callable[..., Any]:
     Raises:
         TypeError: msgspec does not support the type.
     """
-    decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
+    decode = _accepted_first(annotation, _decoder_with_hooks)
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
         # Kept for the outer message: a constructor that the decoder calls may make a call of its own.
@@ -228,7 +264,7 @@ def reference_decoder(annotation: Any, *, for_loop: bool) -> Callable[..., Any]:
     Raises:
         TypeError: msgspec does not support the type.
     """
-    decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
+    decode = _accepted_first(annotation, _decoder_with_hooks)
 
     def decode_references(body: Any, buffers: list[memoryview] = []) -> Any:  # noqa: B006 - never changed
         incoming = Incoming(for_loop=for_loop)

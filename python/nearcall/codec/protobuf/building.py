@@ -15,7 +15,9 @@ from ...types.declared import service_class
 from ...types.hints import UNION_ORIGINS, type_name, unwrap
 from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
 from ..arrays import dtype_of_annotation
+from ..arriving import checker, maker
 from ..inspection import UnsupportedTypeError, inspect_type
+from ..senders import refuses_extra
 from . import hooks
 from .errors import CodingError
 from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
@@ -507,16 +509,18 @@ def _enum_type(cls: type[enum.Enum]) -> EnumType:
 
 
 def _form(message: Message, shape: Any, cls: Any) -> None:
+    if isinstance(shape, shapes.TypedDictType):
+        message.form = "dict"
+        return
     if isinstance(shape, shapes.StructType):
         message.form = "call"
-    elif isinstance(shape, shapes.TypedDictType):
-        message.form = "dict"
     elif isinstance(shape, shapes.NamedTupleType):
         message.form = "tuple"
     elif hasattr(cls, "__attrs_attrs__"):
         raise UnsupportedTypeError(f"{message.name} is a class of attrs: make it a dataclass to send it over gRPC")
-    else:
-        message.finish = "__post_init__" if hasattr(cls, "__post_init__") else None
+    names = [field.name for field in shape.fields]
+    message.make, message.check = maker(cls, names), checker(cls, names)
+    message.look = refuses_extra(message.name, cls, names)
 
 
 def _declared(shape: Any, cls: Any) -> list[Declared]:

@@ -125,8 +125,12 @@ class Message(msgspec.Struct, eq=False):
     ``"nothing"``."""
     fields: list[Field] = []
     cls: Any = None
-    finish: str | None = None
-    """A method to call when all attributes of an object are set."""
+    make: Callable[..., Any] | None = None
+    """Makes a value of the fields' values, where the class itself would change them or run code."""
+    check: Callable[[Any], object] | None = None
+    """Lets the class look at a value that has arrived; raises what the class raises. It may change what it looks at."""
+    look: Callable[[Any], object] | None = None
+    """Raises :class:`TypeError` if a value holds something that would not be sent."""
     doc: str | None = None
     in_json: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
     """If JSON has it in a form of its own: what is written of a value, and back."""
