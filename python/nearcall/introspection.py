@@ -95,6 +95,8 @@ class Statistics(msgspec.Struct, frozen=True):
     """Bytes kept for clients: of messages that they have sent, and of messages that wait for them to read."""
     max_memory: int = 0
     """The most that may be kept: the server's option ``max_memory``."""
+    loop_held_up: float = 0.0
+    """Seconds for which the event loop of coroutine handlers has not turned, if something holds it up; 0 otherwise."""
 
 
 @service(name=NAME)

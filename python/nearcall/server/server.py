@@ -119,6 +119,8 @@ class Server:
             ``on_connect`` was called with.
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
+        blocked_loop_after: Seconds that this loop may be held up, by a handler that waits without ``await`` or computes,
+            before the log names the handler and shows its stack; noticed within twice that time. ``None`` or 0: never.
         lifespan: Called with the server when it starts: a generator function that yields once, or one that gives a
             context manager. It is entered before the first call, when the server listens already, and left after the
             last one, within 5 seconds. If it is asynchronous, it runs in the event loop of the coroutine handlers,
@@ -161,6 +163,7 @@ class Server:
         on_connect: Hook | None = None,
         on_disconnect: Hook | None = None,
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
+        blocked_loop_after: float | None = 1.0,
         lifespan: LifespanFunction | None = None,
         error_handlers: ErrorHandlers | None = None,
         overrides: Mapping[Provider, Provider] | None = None,
@@ -235,6 +238,7 @@ class Server:
         self._process = os.getpid()
         self._ends_in_loop = any(each.ends_in_loop for each in served)
         self._loop_factory = loop_factory
+        self._blocked_loop_after = check_seconds("blocked_loop_after", blocked_loop_after or 0.0, otherwise="None") or None
         self._host_loop: AbstractEventLoop | None = None
         """An event loop that is already running, for :mod:`nearcall.grpcio.aio`: set before the start, in that loop."""
         self._urls: list[str] = []
@@ -349,10 +353,11 @@ class Server:
                 from ..loops.handlers import LoopThread
                 from ..loops.home import HomeLoop
 
+                blocked = self._blocked_loop_after
                 if self._host_loop is not None:
-                    loop: LoopThread = GuestLoop(self._core, self._handlers, self._host_loop)
+                    loop: LoopThread = GuestLoop(self._core, self._handlers, self._host_loop, blocked)
                 else:
-                    loop = LoopThread(self._core, self._handlers, self._loop_factory)
+                    loop = LoopThread(self._core, self._handlers, self._loop_factory, blocked)
                 loop.start()
                 self._sessions.finish = loop.finish
                 self._catalogue.home = HomeLoop(loop.loop).around

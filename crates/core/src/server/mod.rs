@@ -28,6 +28,7 @@ mod inbound;
 mod kept_back;
 mod leadership;
 mod limits;
+mod loop_watch;
 mod native;
 mod notice;
 mod reactor;
@@ -60,6 +61,7 @@ pub use directory::ServedMethods;
 pub use early_ends::{EarlyEnds, Errand};
 pub use event_loop::{AsyncQueue, ForLoop};
 pub use limits::WorkLimits;
+pub use loop_watch::{LoopWatch, Watchable};
 pub use native::NativeHandler;
 pub use notice::{Notice, OnNotice};
 pub use request::{OnewayTurn, Request};
@@ -263,6 +265,12 @@ impl Server {
     /// What the system says.
     pub fn use_event_loop(&self) -> io::Result<Arc<AsyncQueue>> {
         self.directory.use_event_loop()
+    }
+
+    /// The watch over that event loop.
+    #[must_use]
+    pub fn loop_watch(&self) -> &LoopWatch {
+        &self.shared.loop_watch
     }
 
     /// Closes everything that is left, after the workers have returned.

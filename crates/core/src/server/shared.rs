@@ -16,6 +16,7 @@ use crate::server::held_up::HeldUp;
 use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
+use crate::server::loop_watch::LoopWatch;
 use crate::server::notice::{Notice, OnNotice};
 use crate::server::reserve::Reserve;
 use crate::server::session::SessionEvents;
@@ -37,6 +38,7 @@ pub(in crate::server) struct Shared {
     /// `ASKED` or `DELIVERED`: the reactor was asked whether the clients have all that was sent; it has found that they
     /// have.
     delivery: AtomicU8,
+    pub(in crate::server) loop_watch: LoopWatch,
     /// How many requests were received and are not finished.
     pub(in crate::server) in_flight: AtomicUsize,
     /// How many connections are open.
@@ -100,6 +102,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             delivery: AtomicU8::new(UNASKED),
+            loop_watch: LoopWatch::default(),
             in_flight: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             unsent_connections: AtomicUsize::new(0),
@@ -169,6 +172,7 @@ impl Shared {
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
+            loop_held_up: self.loop_watch.held().map_or(0.0, |time| time.as_secs_f64()),
             ..self.statistics.snapshot()
         }
     }
