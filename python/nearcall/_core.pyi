@@ -984,6 +984,15 @@ class Server:
     def end_watch(self) -> None:
         """Ends ``watch_loop``."""
 
+    def statistics(self) -> bytes:
+        """What ``nearcall.introspection.Statistics`` is made of, in msgpack: for a process that serves with this one."""
+
+    def watch_statistics(self, begins: bool) -> None:
+        """Such a process begins to watch, or ends."""
+
+    def set_place(self, number: int, count: int) -> None:
+        """This is one of so many processes that serve together. Only the first call counts."""
+
     def work_in_loop(self) -> LoopWork:
         """What the loop does for a call of a thread counts as a call in the loop while the result lives."""
 

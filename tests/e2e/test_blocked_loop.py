@@ -78,7 +78,9 @@ _REFUSED: dict[str, Callable[[Leaves], Any]] = {
     "connect": _connects,
     "call": lambda leaves: leaves.client.service.leaf(),
     "started": lambda leaves: nearcall.start(leaves.client.service.leaf).result(),
-    "first of several": lambda leaves: next(nearcall.as_completed([nearcall.start(leaves.client.service.leaf)])).result(),
+    "first of several": lambda leaves: next(
+        nearcall.as_completed([nearcall.start(leaves.client.service.leaf)])
+    ).result(),
     "stream": lambda leaves: next(leaves.client.service.items()),
     "stream that was opened elsewhere": lambda leaves: next(leaves.items_for_it),
     "ping": lambda leaves: leaves.client.ping(),
@@ -186,9 +188,7 @@ def held(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 
 @pytest.mark.parametrize("way", ["waits", "waits_later", "computes", "in_a_task", "in_a_stream"])
-def test_what_blocks_the_loop_is_named_with_its_stack(
-    new_url: str, way: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_blocks_the_loop_is_named_with_its_stack(new_url: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
     service = Blocking()
     caplog.set_level(logging.INFO, "nearcall")
     with nearcall.Server(service, new_url, blocked_loop_after=SOON) as server, ThreadPoolExecutor(2) as pool:

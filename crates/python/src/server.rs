@@ -308,6 +308,21 @@ impl Server {
         Ok(())
     }
 
+    /// What `nearcall.introspection.Statistics` is made of, for another process that serves together with this one.
+    fn statistics(&self) -> PyResult<Vec<u8>> {
+        rmp_serde::to_vec_named(&self.core.snapshot()).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Such a process begins to watch, or ends.
+    fn watch_statistics(&self, begins: bool) {
+        self.core.watch_statistics(begins);
+    }
+
+    /// This process is one of several that serve together: its number, and how many there are.
+    fn set_place(&self, number: usize, count: usize) {
+        self.core.set_place(number, count);
+    }
+
     /// Ends `watch_loop`.
     fn end_watch(&self) {
         self.core.loop_watch().end();

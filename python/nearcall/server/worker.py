@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
-from .board import ParentsBoard, WorkersBoard, new_board
+from .board import ParentsBoard, Question, WorkersBoard, new_board
+from .colleagues import Colleagues
 from .server import Server
 from .signals import Terminated, raise_when_told
 
@@ -43,6 +44,8 @@ class Task:
     late_options: Callable[[], dict[str, Any]]
     """Makes the options that belong to the process that serves."""
     grace: float
+    count: int
+    """How many workers there are."""
 
 
 @dataclass
@@ -185,11 +188,13 @@ class _Inside:
                 _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
                 self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
                 server = self._make()
-                states = server.serve_as_worker(self.task.listeners, self.task.urls, self.board.tell, _end_this)
+                colleagues = Colleagues(self.number, self.task.count, self.board)
+                listeners, urls = self.task.listeners, self.task.urls
+                states = server.serve_as_worker(listeners, urls, self.board.tell, _end_this, colleagues)
                 # If the parent is gone, the message does not matter: `end_with` ends this process.
                 with contextlib.suppress(OSError):
                     self.lifeline.sendall(READY)
-                self._listen(awake, states)
+                self._listen(awake, states, colleagues)
             except Exception as error:
                 failed = True
                 self._fail(error)
@@ -209,8 +214,8 @@ class _Inside:
         task = self.task
         return Server(*(make() for make in task.makers), *task.urls, **task.options, **task.late_options())
 
-    def _listen(self, awake: socket.socket, states: _core.Health) -> None:
-        """Hears what other workers say of the server's health, until a signal interrupts it."""
+    def _listen(self, awake: socket.socket, states: _core.Health, colleagues: Colleagues) -> None:
+        """Hears what other workers say of the server's health, and ask, until a signal interrupts it."""
         poll = select.poll()
         poll.register(awake, select.POLLIN)
         poll.register(self.board.end, select.POLLIN)
@@ -219,8 +224,11 @@ class _Inside:
                 if fileno == awake.fileno():
                     awake.recv(4096)
                     continue
-                for service, serving in self.board.heard():
-                    states.set(service, serving)
+                for message in self.board.heard():
+                    if isinstance(message, Question):
+                        colleagues.hear(message)
+                    else:
+                        states.set(message.service, message.serving)
                 if not self.board.open:  # the parent is gone, or ends this process
                     poll.unregister(self.board.end)
 

@@ -30,6 +30,7 @@ from typing import Any
 from ..log import WARNING, log
 from ..options.checked import check_whole
 from ..service.service import is_service
+from .board import Question
 from .health import ServerHealth
 from .instances import is_made_per_client
 from .listening import make_listeners
@@ -104,7 +105,7 @@ class Workers:
         of_servers = {name: value for name, value in options.items() if name not in _OF_LISTENERS}
         self._listeners = make_listeners(self._asked, **of_listeners)
         self._urls: list[str] = []
-        self._task = Task(makers, self._urls, self._listeners, of_servers, late_options, grace)
+        self._task = Task(makers, self._urls, self._listeners, of_servers, late_options, grace, count)
         self._slots = [_Slot(number) for number in range(count)]
         self._context = multiprocessing.get_context("fork")
         self._turns = itertools.count(1)
@@ -158,6 +159,12 @@ class Workers:
         self._said[service] = serving
         for worker in self._living():
             worker.board.tell(service, serving)
+
+    def _pass_on(self, asker: Worker, question: Question) -> None:
+        with question.reply:
+            for worker in self._living():
+                if worker is not asker and worker.ready:
+                    worker.board.ask(question)
 
     def _supervise(self, on_ready: Callable[[Workers], object] | None) -> None:
         while not self._signals:
@@ -267,8 +274,11 @@ class Workers:
             worker = slot.worker
             if worker is None:
                 continue
-            for service, serving in worker.board.heard():
-                self._say(service, serving)
+            for message in worker.board.heard():
+                if isinstance(message, Question):
+                    self._pass_on(worker, message)
+                else:
+                    self._say(message.service, message.serving)
             worker.board.flush()
             if not worker.ready:
                 worker.listen()

@@ -267,6 +267,29 @@ impl Server {
         self.directory.use_event_loop()
     }
 
+    /// What the statistics say now, for a process that serves together with this one.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        // Relaxed: true for itself, and out of date a moment later. No call of this server asks.
+        let in_flight = self.shared.in_flight.load(Ordering::Relaxed);
+        Snapshot { in_flight, ..self.shared.snapshot() }
+    }
+
+    /// A process that serves together with this one begins to watch the statistics, or ends.
+    pub fn watch_statistics(&self, begins: bool) {
+        if begins {
+            self.shared.statistics.add_watcher();
+        } else {
+            self.shared.statistics.remove_watcher();
+        }
+    }
+
+    /// This is one of several processes that serve together: its number, and how many there are. Only the first call
+    /// counts.
+    pub fn set_place(&self, number: usize, count: usize) {
+        let _ = self.shared.place.set((number, count));
+    }
+
     /// The watch over that event loop.
     #[must_use]
     pub fn loop_watch(&self) -> &LoopWatch {

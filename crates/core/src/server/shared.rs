@@ -3,7 +3,7 @@
 //! They hold a [`Shared`], so that none of them needs the server itself. `Shared` knows nothing of them.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
@@ -39,6 +39,8 @@ pub(in crate::server) struct Shared {
     /// have.
     delivery: AtomicU8,
     pub(in crate::server) loop_watch: LoopWatch,
+    /// Which of the processes that serve together this is, and how many there are.
+    pub(in crate::server) place: OnceLock<(usize, usize)>,
     /// How many requests were received and are not finished.
     pub(in crate::server) in_flight: AtomicUsize,
     /// How many connections are open.
@@ -103,6 +105,7 @@ impl Shared {
             stopped: AtomicBool::new(false),
             delivery: AtomicU8::new(UNASKED),
             loop_watch: LoopWatch::default(),
+            place: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             unsent_connections: AtomicUsize::new(0),
@@ -172,6 +175,8 @@ impl Shared {
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
+            worker: self.place.get().map(|(number, _)| *number),
+            workers: self.place.get().map_or(1, |(_, count)| *count),
             loop_held_up: self.loop_watch.held().map_or(0.0, |time| time.as_secs_f64()),
             ..self.statistics.snapshot()
         }
