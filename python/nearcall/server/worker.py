@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import importlib
 import json
 import os
 import select
 import signal
 import socket
+import struct
 import sys
+import termios
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -59,6 +63,7 @@ class Worker:
     channels: list[socket.socket]
     returned: int
     board: ParentsBoard
+    grace: float
     ready_since: float | None = None
     leaving: bool = False
     clients: int = 0
@@ -86,6 +91,10 @@ class Worker:
     def settled(self) -> bool:
         """Whether it has served for long enough to be trusted."""
         return self.ready_since is not None and time.monotonic() - self.ready_since >= SETTLED
+
+    def has_taken_all(self) -> bool:
+        """Whether it has taken all clients that were handed to it."""
+        return self.process.exitcode is not None or not any(map(_unread, self.channels))
 
     def let_go(self) -> None:
         """Closes the parent's ends: the worker finishes its calls and ends."""
@@ -154,7 +163,7 @@ def start_worker(
     for end in inside.ends():
         end.close()
     assert process.pid is not None
-    return Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned, board)
+    return Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned, board, task.grace)
 
 
 @dataclass
@@ -177,13 +186,15 @@ class _Inside:
         server, awake, failed = None, None, False
         try:
             raise_when_told()
-            # The terminal sends Ctrl-C to parent and workers alike; the parent decides what happens then.
-            signal.signal(signal.SIGINT, lambda number, frame: None)
+            # The terminal sends Ctrl-C, and that it hangs up, to parent and workers alike; the parent decides what happens then.
+            for number in (signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, lambda number, frame: None)
             awake = _woken_by_signals()
             try:
                 for close in inherited:
                     close()
                 os.environ["NEARCALL_WORKER"] = str(self.number)
+                importlib.invalidate_caches()  # the code may be newer than what the parent has seen
                 # If the parent dies, nobody is left to kill this process should a handler keep it from ending.
                 _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
                 self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
@@ -240,6 +251,15 @@ class _Inside:
         told = json.dumps([said, "".join(traceback.format_exception(error))])
         with contextlib.suppress(OSError):
             self.lifeline.sendall(told.encode())
+
+
+def _unread(channel: socket.socket) -> int:
+    """Bytes that the other end has not read; 0 if it is closed."""
+    try:
+        (unread,) = struct.unpack("i", fcntl.ioctl(channel, termios.TIOCOUTQ, bytes(4)))
+    except (OSError, ValueError):
+        return 0
+    return int(unread)
 
 
 def _end_this() -> None:
