@@ -137,7 +137,7 @@ def set_call_variables(
     """
 
 def enter_handler_loop(running: AbstractEventLoop) -> None:
-    """Called in the thread of an event loop in which a server runs coroutine handlers from now on: no call waits there."""
+    """Called in an event loop's thread: a server runs coroutine handlers there from now on, and no call waits there."""
 
 def leave_handler_loop(running: AbstractEventLoop) -> None:
     """Called there when a server runs them no longer."""
@@ -977,15 +977,15 @@ class Server:
     def watch_loop(
         self, seconds: float, held_up: Callable[[float, bool], object], turned: Callable[[float], object]
     ) -> None:
-        """Watches that loop until ``end_watch``. Calls ``held_up`` when it has not turned for ``seconds``, with for how long
-        and whether it still does not; then ``turned`` when it turns again, with for how long it had not.
+        """Watches that loop until ``end_watch``. Calls ``held_up`` when it has not turned for ``seconds``, with for how
+        long and whether it still does not; then ``turned`` when it turns again, with for how long it had not.
         """
 
     def end_watch(self) -> None:
         """Ends ``watch_loop``."""
 
     def statistics(self) -> bytes:
-        """What ``nearcall.introspection.Statistics`` is made of, in msgpack: for a process that serves with this one."""
+        """What ``nearcall.introspection.Statistics`` is made of, in msgpack: for processes that serve with this one."""
 
     def watch_statistics(self, begins: bool) -> None:
         """Such a process begins to watch, or ends."""

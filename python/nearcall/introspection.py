@@ -120,14 +120,14 @@ class Introspection:
         raise NotImplementedError
 
     def read_all(self, lease: float = 10.0) -> list[Statistics]:
-        """The same of all workers that serve together, in the order of their numbers; of the server alone if it has none.
-        Workers that do not answer within a second are left out.
+        """The same of all workers that serve together, in the order of their numbers; of the server alone if it has
+        none. Workers that do not answer within a second are left out.
 
         Unlike :meth:`read` this takes a thread, and the interpreter, of each worker.
 
         Args:
-            lease: Seconds for which the other workers go on measuring, from 0 to 86400. A client that asks again in that
-                time finds that they have counted all the while.
+            lease: Seconds for which the other workers go on measuring, from 0 to 86400. A client that asks again in
+                that time finds that they have counted all the while.
         """
         raise NotImplementedError
 

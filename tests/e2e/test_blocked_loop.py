@@ -1,5 +1,5 @@
-"""Handlers that hold up the event loop in which they run: calls that would wait there are refused, and whatever else does it
-is named in the log.
+"""Handlers that hold up the event loop in which they run: calls that would wait there are refused, and whatever else
+does it is named in the log.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ async def _awaited(leaves: Leaves) -> int:
 
 async def _ended(leaves: Leaves) -> int:
     started = nearcall.start(leaves.client.service.leaf)
-    while not started.done():
+    while not started.done():  # noqa: ASYNC110 - a call of a thread wakes no loop
         await asyncio.sleep(0)
     return int(started.result())
 
@@ -207,13 +207,15 @@ def test_what_blocks_the_loop_is_named_with_its_stack(new_url: str, way: str, ca
                 assert watcher.read().loop_held_up >= SOON
             finally:
                 service.go_on.set()
-            assert blocking.result(PATIENCE) and other.result(PATIENCE) == 1
+            assert blocking.result(PATIENCE)
+            assert other.result(PATIENCE) == 1
             until(lambda: any("turns again" in record.getMessage() for record in caplog.records))
             assert watcher.read().loop_held_up == 0.0
             name = "aside" if way == "in_a_task" else f"Blocking.{way}"
             assert name in line.getMessage()
             assert line.levelno == logging.WARNING
-            assert line.stack_info is not None and "test_blocked_loop.py" in line.stack_info
+            assert line.stack_info is not None
+            assert "test_blocked_loop.py" in line.stack_info
             assert ("go_on.wait" in line.stack_info) == (way != "computes")
             assert "handlers.py" not in line.stack_info, "it begins with the user's code"
 
@@ -240,7 +242,9 @@ def test_it_is_said_once_of_each_place_and_not_of_a_loop_that_turns(
         while time.monotonic() < end:
             assert client.leaf() == 1
     said = [record.getMessage() for record in held(caplog)]
-    assert len(said) == 2 and "Blocking.waits" in said[0] and "Blocking.computes" in said[1]
+    assert len(said) == 2
+    assert "Blocking.waits" in said[0]
+    assert "Blocking.computes" in said[1]
 
 
 @pytest.mark.parametrize("never", [0, None])

@@ -1,4 +1,6 @@
-"""SIGHUP: workers are replaced by new ones with new code, and no call fails. A server without workers ends in good order."""
+"""SIGHUP: workers are replaced by new ones with new code, and no call fails. Without workers a server ends in good
+order.
+"""
 
 from __future__ import annotations
 

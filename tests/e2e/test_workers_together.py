@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,16 +30,12 @@ class Counted:
         return os.getpid()
 
 
-METERED = """
-import nearcall
-from tests.e2e.test_workers_together import Counted
-
-metrics = nearcall.observe.prometheus()
-
-def lifespan(server):
-    with nearcall.observe.prometheus_page(server, ADDRESS):
-        yield
-"""
+def recipe(address: str) -> str:
+    """The module of the recipe for metrics in ``docs/deployment.md``, at another address."""
+    page = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text()
+    found = re.search(r"^```python metered.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return re.sub(r'^METRICS = ".*"$', f'METRICS = "{address}"', found[1], flags=re.MULTILINE)
 
 
 def run(*arguments: str) -> str:
@@ -95,13 +92,17 @@ def test_one_connection_reads_the_statistics_of_all(outside_url: str) -> None:
 
 
 def test_a_measurement_of_the_others_ends_with_the_lease(key: str) -> None:
-    with WorkersProcess(f"shm://{key}", workers=2, maker="tests.e2e.test_workers_together:Counted") as served:
-        with nearcall.connect(served.url, Introspection) as watcher:
-            own = watcher.read().pid
-            (begun,) = [each.measurement for each in watcher.read_all(0.0) if each.pid != own]
-            until(
-                lambda: [each.measurement for each in watcher.read_all(0.0) if each.pid != own] != [begun], "another one"
-            )
+    with (
+        WorkersProcess(f"shm://{key}", workers=2, maker="tests.e2e.test_workers_together:Counted") as served,
+        nearcall.connect(served.url, Introspection) as watcher,
+    ):
+        own = watcher.read().pid
+
+        def others() -> list[float]:
+            return [each.measurement for each in watcher.read_all(0.0) if each.pid != own]
+
+        begun = others()
+        until(lambda: others() != begun, "another measurement")
 
 
 def test_without_workers_all_is_one(new_url: str) -> None:
@@ -126,25 +127,34 @@ def test_top_shows_sums_and_a_row_for_each_worker(key: str) -> None:
             assert any(line.split()[:2] == [str(number), str(pid)] for line in told.splitlines()), told
 
 
-def test_any_worker_shows_the_metrics_of_all(key: str, tmp_path: Path) -> None:
+def test_with_the_recipe_any_worker_shows_the_metrics_of_all(key: str, tmp_path: Path) -> None:
     address = f"127.0.0.1:{own_port()}"
-    (tmp_path / "metered.py").write_text(METERED.replace("ADDRESS", repr(address)))
-    command = [sys.executable, "-m", "nearcall", "serve", "metered:Counted", f"shm://{key}", "--workers", str(WORKERS)]
+    (tmp_path / "metered.py").write_text(recipe(address))
+    command = [
+        sys.executable,
+        "-m",
+        "nearcall",
+        "serve",
+        "metered:Calculator",
+        f"shm://{key}",
+        "--workers",
+        str(WORKERS),
+    ]
     command += ["--interceptor", "metered:metrics", "--lifespan", "metered:lifespan"]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.getcwd()])}
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process, ExitStack() as stack:
         try:
             assert process.stderr is not None
             assert "serving" in process.stderr.readline()
-            clients = [stack.enter_context(nearcall.connect(f"shm://{key}", Counted)) for _ in range(WORKERS)]
+            clients = [stack.enter_context(nearcall.connect(f"shm://{key}")) for _ in range(WORKERS)]
             for number, client in enumerate(clients):
                 for _ in range(number + 1):
-                    client.pid()
+                    client.add(1, 2)
 
             def counts() -> list[float]:
                 with urllib.request.urlopen(f"http://{address}/metrics") as page:
                     lines = page.read().decode().splitlines()
-                name = 'nearcall_server_handled_total{code="OK",method="pid",service="Counted",worker="'
+                name = 'nearcall_server_handled_total{code="OK",method="add",service="Calculator",worker="'
                 return sorted(float(line.split()[-1]) for line in lines if line.startswith(name))
 
             for _ in range(10):  # whichever answers

@@ -1,4 +1,6 @@
-"""The data that ``nearcall top`` shows: the difference between two readings of a server's statistics, of all its workers."""
+"""The data that ``nearcall top`` shows: the difference between two readings of the statistics of a server, of all its
+workers.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,14 @@ class _Step:
 
 
 def compare(url: str, last: Sequence[Statistics], now: Sequence[Statistics], pid: int) -> View:
-    """The view for two readings of all workers, or of the server if it has none; ``pid`` is the process that answers."""
+    """The view for two readings of all workers, or of the server if it has none.
+
+    Args:
+        url: Where the server is.
+        last: The reading before.
+        now: This reading.
+        pid: The process that answers.
+    """
     begun = {each.pid: each for each in last}
     steps = [_Step(begun.get(each.pid), each) for each in now]
 

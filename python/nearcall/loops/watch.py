@@ -91,8 +91,8 @@ class LoopWatch:
         text = "the event loop has not turned for %.1f s, and all coroutine handlers wait: %s holds it up"
         if not frames:
             text = (
-                "the event loop did not turn for %.1f s, and all coroutine handlers waited: %s held it up, and kept the "
-                "interpreter, so where it was could not be seen"
+                "the event loop did not turn for %.1f s, and all coroutine handlers waited: %s held it up, and kept "
+                "the interpreter, so where it was could not be seen"
             )
         if left_out:
             text += f" (as {left_out} times more since the last line of it)"

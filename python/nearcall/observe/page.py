@@ -60,7 +60,7 @@ def prometheus_page(server: Any, address: str, registry: CollectorRegistry | Non
         if colleagues is None:
             return generate_latest(metrics)
         pages = {colleagues.number: generate_latest(metrics)} | colleagues.ask(_TOPIC)
-        return generate_latest(_Pages(dict(sorted(pages.items()))))  # type: ignore[arg-type]
+        return generate_latest(_Pages(dict(sorted(pages.items()))))
 
     if colleagues is not None:
         colleagues.answers[_TOPIC] = lambda _: generate_latest(metrics)

@@ -1,7 +1,8 @@
-"""The messages between a worker and its parent: the state of a name of the server's health, or a question to all workers.
+"""The messages between a worker and its parent: the state of a name of the server's health, or a question to all
+workers.
 
-A question comes with a socket, through which whoever has an answer sends it (:mod:`.colleagues`). The parent passes it on,
-and keeps nothing of it.
+A question comes with a socket, through which whoever has an answer sends it (:mod:`.colleagues`). The parent passes it
+on, and keeps nothing of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the workers of one server ask each other: their statistics, and what they have for monitoring systems.
 
-A question goes to the parent, which passes it on to all other workers, with a socket. Each answers through that socket, with
-a descriptor of memory, so that an answer may have any length; the end of the last copy of the socket tells the asker that
-nothing more will come. A worker that is stuck, or has no answer, costs the asker some time and is left out.
+A question goes to the parent, which passes it on to all other workers, with a socket. Each answers through that socket,
+with a descriptor of memory, so that an answer may have any length. The end of the last copy of the socket tells the
+asker that nothing more will come. A worker that has no answer is left out; one that is stuck costs the asker a second.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Replacing:
         return min(times, default=None)
 
     def step(self) -> bool:
-        """Goes on. ``False`` if a successor could not begin: the others keep their places, and the earlier task counts."""
+        """Goes on. ``False`` if a successor could not begin: the others keep their places, and the last task counts."""
         went_well = self._look_at_successor()
         if not went_well:
             self._to_do.clear()

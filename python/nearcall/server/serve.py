@@ -43,9 +43,10 @@ def serve(
     on_ready: Callable[[Any], object] | None = None,
     **options: Any,
 ) -> None:
-    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``, or ``SIGHUP`` without ``workers``).
+    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``, without ``workers`` ``SIGHUP``).
 
-    With ``workers``, ``SIGHUP`` replaces them, one after the other: each has a successor that is ready before it leaves.
+    With ``workers``, ``SIGHUP`` replaces them, one after the other: each has a successor that is ready before it
+    leaves.
 
     Args:
         services_and_urls: As for :class:`Server`. With ``workers``, classes or functions without arguments in place of

@@ -123,8 +123,9 @@ class Server:
             ``on_connect`` was called with.
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
-        blocked_loop_after: Seconds that this loop may be held up, by a handler that waits without ``await`` or computes,
-            before the log names the handler and shows its stack; noticed within twice that time. ``None`` or 0: never.
+        blocked_loop_after: Seconds that this loop may be held up, by a handler that waits without ``await`` or
+            computes, before the log names the handler and shows its stack; it is noticed within twice that time.
+            ``None`` or 0: never.
         lifespan: Called with the server when it starts: a generator function that yields once, or one that gives a
             context manager. It is entered before the first call, when the server listens already, and left after the
             last one, within 5 seconds. If it is asynchronous, it runs in the event loop of the coroutine handlers,

@@ -186,7 +186,8 @@ class _Inside:
         server, awake, failed = None, None, False
         try:
             raise_when_told()
-            # The terminal sends Ctrl-C, and that it hangs up, to parent and workers alike; the parent decides what happens then.
+            # The terminal tells parent and workers alike of Ctrl-C, and that it hangs up; the parent decides what
+            # happens then.
             for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, lambda number, frame: None)
             awake = _woken_by_signals()

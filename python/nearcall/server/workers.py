@@ -66,7 +66,7 @@ class _WorkersTraceback(Exception):
 
 
 Refresh: TypeAlias = "Callable[[], tuple[Sequence[Callable[[], object]], dict[str, Any], Callable[[], dict[str, Any]]]]"
-"""Reads the settings anew: what makes the objects, the options, and what makes the late ones; raises if they are wrong."""
+"""Reads the settings anew: what makes the objects, the options, what makes the late ones; raises if they are wrong."""
 
 
 class Workers:

@@ -142,7 +142,6 @@ impl LoopWatch {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::mpsc;
 
     use super::*;
     use crate::sync::thread;
@@ -152,7 +151,7 @@ mod tests {
     struct Loop {
         watch: Arc<LoopWatch>,
         turns: bool,
-        asked: mpsc::Sender<()>,
+        asked: Arc<AtomicU64>,
     }
 
     impl Watchable for Loop {
@@ -164,22 +163,23 @@ mod tests {
             if self.turns {
                 self.watch.note_turn();
             }
-            let _ = self.asked.send(());
+            self.asked.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     #[test]
     fn a_loop_that_turns_is_asked_again_and_one_that_does_not_is_held_up() {
         for turns in [true, false] {
-            let (watch, (asked, is_asked)) = (Arc::new(LoopWatch::default()), mpsc::channel());
-            let watched = Loop { watch: Arc::clone(&watch), turns, asked };
+            let (watch, asked) = (Arc::new(LoopWatch::default()), Arc::new(AtomicU64::new(0)));
+            let watched = Loop { watch: Arc::clone(&watch), turns, asked: Arc::clone(&asked) };
             let watching = thread::spawn(move || {
                 let held = watched.watch.watch(LIMIT, &watched);
                 (held.is_some(), watched.watch.until_turned(LIMIT))
             });
-            is_asked.recv().expect("it is asked");
             if turns {
-                is_asked.recv().expect("it is asked again");
+                while asked.load(Ordering::Relaxed) < 2 {
+                    thread::yield_now();
+                }
                 assert_eq!(watch.held(), None);
                 watch.end();
                 assert_eq!(watching.join().expect("no panic"), (false, None));
