@@ -62,8 +62,11 @@ def prometheus_page(server: Any, address: str, registry: CollectorRegistry | Non
         pages = {colleagues.number: generate_latest(metrics)} | colleagues.ask(_TOPIC)
         return generate_latest(_Pages(dict(sorted(pages.items()))))
 
+    def own(_: float) -> bytes:
+        return generate_latest(metrics)
+
     if colleagues is not None:
-        colleagues.answers[_TOPIC] = lambda _: generate_latest(metrics)
+        colleagues.answers[_TOPIC] = own
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
