@@ -2,6 +2,7 @@
 ``nearcall`` exports.
 """
 
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from inspect import Signature
@@ -38,6 +39,7 @@ __all__ = [
     "LeftToDo",
     "Listeners",
     "LoopRequest",
+    "LoopWork",
     "Method",
     "Oneway",
     "PendingCall",
@@ -64,13 +66,16 @@ __all__ = [
     "dev_certs",
     "die_with_starter",
     "end_with",
+    "enter_handler_loop",
     "install",
     "is_native",
     "key_hash",
+    "leave_handler_loop",
     "memory_of",
     "named_servers",
     "note_block",
     "on_end",
+    "refuse_in_handler_loop",
     "rest",
     "sandbox_names",
     "set_call_variables",
@@ -131,6 +136,19 @@ def set_call_variables(
     serves. Only the first call counts.
 
     The deadline is in seconds on the clock of ``time.monotonic``.
+    """
+
+def enter_handler_loop(running: AbstractEventLoop) -> None:
+    """Called in an event loop's thread: a server runs coroutine handlers there from now on, and no call waits there."""
+
+def leave_handler_loop(running: AbstractEventLoop) -> None:
+    """Called there when a server runs them no longer."""
+
+def refuse_in_handler_loop(what: str) -> None:
+    """Raises in a thread that runs coroutine handlers: ``what`` would wait there.
+
+    Raises:
+        RuntimeError: this is such a thread.
     """
 
 def note_block() -> None:
@@ -972,6 +990,28 @@ class Server:
     def changed(self) -> list[int]:
         """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
 
+    def watch_loop(
+        self, seconds: float, held_up: Callable[[float, bool], object], turned: Callable[[float], object]
+    ) -> None:
+        """Watches that loop until ``end_watch``. Calls ``held_up`` when it has not turned for ``seconds``, with for how
+        long and whether it still does not; then ``turned`` when it turns again, with for how long it had not.
+        """
+
+    def end_watch(self) -> None:
+        """Ends ``watch_loop``."""
+
+    def statistics(self) -> bytes:
+        """What ``nearcall.introspection.Statistics`` is made of, in msgpack: for processes that serve with this one."""
+
+    def watch_statistics(self, begins: bool) -> None:
+        """Such a process begins to watch, or ends."""
+
+    def set_place(self, number: int, count: int) -> None:
+        """This is one of so many processes that serve together. Only the first call counts."""
+
+    def work_in_loop(self) -> LoopWork:
+        """What the loop does for a call of a thread counts as a call in the loop while the result lives."""
+
     def next_for_loop(self, runner: _Runner, may_spin: bool) -> HandlerTurn | Watch:
         """A turn that begins with the next request of that loop, for a task. If there is none, where to hear of the
         next one. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
@@ -1030,6 +1070,10 @@ class Watch:
     """At ``Server.poll_fileno``: the loop receives."""
     QUEUE: Watch
     """At ``Server.loop_fileno``: a worker receives, and tells the loop."""
+
+@final
+class LoopWork:
+    """Something that the event loop does for a call of a thread."""
 
 @final
 class HandlerTurn(Coroutine[Any, Any, None]):

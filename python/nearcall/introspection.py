@@ -8,17 +8,21 @@ interceptors, which run in Python, they are around this service as around any ot
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
 from ._core import IntrospectionMethod
 from .call.context import context
+from .errors import InvalidArgument
 from .service.service import service
 
 __all__ = ["Introspection", "MethodStatistics", "Statistics", "introspection_of"]
 
 NAME = "nearcall.Introspection"
+_LONGEST_LEASE = 86_400
+"""Seconds."""
 
 
 class MethodStatistics(msgspec.Struct, frozen=True):
@@ -95,6 +99,13 @@ class Statistics(msgspec.Struct, frozen=True):
     """Bytes kept for clients: of messages that they have sent, and of messages that wait for them to read."""
     max_memory: int = 0
     """The most that may be kept: the server's option ``max_memory``."""
+    loop_held_up: float = 0.0
+    """Seconds for which the event loop of coroutine handlers has not turned, if something holds it up; 0 otherwise."""
+
+    worker: int | None = None
+    """Which of the workers of :func:`nearcall.serve` this is, from 0; ``None`` without workers."""
+    workers: int = 1
+    """How many processes serve together."""
 
 
 @service(name=NAME)
@@ -108,33 +119,76 @@ class Introspection:
         """
         raise NotImplementedError
 
+    def read_all(self, lease: float = 10.0) -> list[Statistics]:
+        """The same of all workers that serve together, in the order of their numbers; of the server alone if it has
+        none. Workers that do not answer within a second are left out.
+
+        Unlike :meth:`read` this takes a thread, and the interpreter, of each worker.
+
+        Args:
+            lease: Seconds for which the other workers go on measuring, from 0 to 86400. A client that asks again in
+                that time finds that they have counted all the while.
+        """
+        raise NotImplementedError
+
     def stop(self) -> None:
         """The caller watches no longer. Harmless when repeated."""
         raise NotImplementedError
 
 
-class _Native(Introspection):
+Others: TypeAlias = "Callable[[], Callable[[float], Iterable[bytes]] | None]"
+"""A weak reference to what asks the other workers."""
+
+
+class _Own(Introspection):
+    """What the three below have in common."""
+
+    def __init__(self, others: Others) -> None:
+        self._others = others
+
+    def _read_all(self, own: Statistics, lease: float) -> list[Statistics]:
+        if not 0 <= lease <= _LONGEST_LEASE:
+            raise InvalidArgument(f"lease must be from 0 to {_LONGEST_LEASE} seconds, not {lease}")
+        ask = self._others()
+        others = () if ask is None else ask(lease)
+        seen = [own, *(msgspec.msgpack.decode(each, type=Statistics) for each in others)]
+        return sorted(seen, key=lambda each: each.worker or 0)
+
+
+class _Native(_Own):
     """The service in the core. It answers even if every handler in Python is stuck."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: Others) -> None:
+        super().__init__(others)
         vars(self).update(read=IntrospectionMethod.READ, stop=IntrospectionMethod.STOP)
 
+    def read_all(self, lease: float = 10.0) -> list[Statistics]:
+        return self._read_all(_read(), lease)
 
-class _InThread(Introspection):
+
+class _InThread(_Own):
     """The service behind interceptors: its handlers are like others, and count among ``max_concurrency``."""
 
     def read(self) -> Statistics:
         return _read()
 
+    def read_all(self, lease: float = 10.0) -> list[Statistics]:
+        return self._read_all(_read(), lease)
+
     def stop(self) -> None:
         context()._call.introspect(IntrospectionMethod.STOP)
 
 
-class _InLoop(Introspection):
+class _InLoop(_Own):
     """The service for a server all of whose handlers are coroutines, so that its interceptors await the result."""
 
     async def read(self) -> Statistics:  # type: ignore[override]
         return _read()
+
+    async def read_all(self, lease: float = 10.0) -> list[Statistics]:  # type: ignore[override]
+        import asyncio  # only here: it takes as long to import as all the rest
+
+        return await asyncio.to_thread(self._read_all, _read(), lease)
 
     async def stop(self) -> None:  # type: ignore[override]
         context()._call.introspect(IntrospectionMethod.STOP)
@@ -144,13 +198,14 @@ def _read() -> Statistics:
     return msgspec.msgpack.decode(context()._call.introspect(IntrospectionMethod.READ), type=Statistics)
 
 
-def introspection_of(*, intercepted: bool, in_loop: bool) -> Introspection:
+def introspection_of(others: Others, *, intercepted: bool, in_loop: bool) -> Introspection:
     """The introspection service for a server.
 
     Args:
+        others: A weak reference to what asks the other workers for their statistics, in msgpack.
         intercepted: Whether the server has interceptors.
         in_loop: Whether all handlers of the server are coroutines.
     """
     if not intercepted:
-        return _Native()
-    return _InLoop() if in_loop else _InThread()
+        return _Native(others)
+    return _InLoop(others) if in_loop else _InThread(others)

@@ -35,11 +35,16 @@ def is_logged(level: int) -> bool:
 
 
 def log(
-    level: int, text: str, *args: object, error: BaseException | None = None, begin_with_user: bool = False
+    level: int,
+    text: str,
+    *args: object,
+    error: BaseException | None = None,
+    begin_with_user: bool = False,
+    stack: str | None = None,
 ) -> None:
     """Writes to the logger ``nearcall``; see :func:`write`."""
     if is_logged(level):
-        write(_logger(), level, text, *args, error=error, begin_with_user=begin_with_user)
+        write(_logger(), level, text, *args, error=error, begin_with_user=begin_with_user, stack=stack)
 
 
 def write(
@@ -50,6 +55,7 @@ def write(
     error: BaseException | None = None,
     extra: Mapping[str, Any] | None = None,
     begin_with_user: bool = False,
+    stack: str | None = None,
 ) -> None:
     """Writes a line. Whatever the logging system raises must not end a thread, a loop or a call, so it is reported on
     stderr.
@@ -62,6 +68,7 @@ def write(
         error: An exception whose traceback follows, escaped and cut.
         extra: Attributes of the record.
         begin_with_user: The traceback begins with the user's code, unless the logger writes lines for debugging.
+        stack: A stack that follows, fit to be shown.
     """
     try:
         if not logger.isEnabledFor(level):
@@ -69,6 +76,7 @@ def write(
         fit = tuple(shown(arg) if isinstance(arg, str) else arg for arg in args)
         exc_info = None if error is None else (type(error), error, error.__traceback__)
         record = logger.makeRecord(logger.name, level, __file__, 0, text, fit, exc_info, None, extra)
+        record.stack_info = stack
         if error is not None:
             # Formatters use this text; tools that report exceptions use the exception itself.
             record.exc_text = traceback_text(error, begin_with_user=begin_with_user and not logger.isEnabledFor(DEBUG))

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{COMEBACK, Cause, Channel, Connection as Core, Patience, Pushback, Retries, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Body, Failure, Incoming, Kind, Metadata, Outgoing};
+use nearcall_core::{Body, Failure, Incoming, Kind, Metadata, Outgoing, is_past};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
 use crate::callback::Callback;
 use crate::errors::{describe, invalid, raise};
+use crate::handler_loop;
 use crate::interpreter::{SIGNAL_CHECK, attach, detach};
 use crate::plan::Method;
 use crate::target::Target;
@@ -290,6 +291,10 @@ impl Calling {
             Way::Object(target) => return Err(raise(py, &target.gone())),
             Way::Nowhere => return Err(raise(py, &Failure::new(Failure::UNAVAILABLE, "there is no connection"))),
         };
+        // With such a deadline nothing waits.
+        if !is_past(until) {
+            handler_loop::check(py, || format!("connecting to {}", channel.url()))?;
+        }
         let mut stopped = None;
         let mut go_on = || {
             stopped = attach(|py| py.check_signals()).err();

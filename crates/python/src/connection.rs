@@ -121,7 +121,10 @@ impl Connection {
     fn connect(&self, py: Python<'_>) -> PyResult<()> {
         // Without `wait_for_ready`, the only attempt ends by itself within `handshake_timeout`.
         let until = self.calling.wait_for_ready.then(|| Instant::now() + self.handshake);
-        let until = until.into_iter().chain(Surroundings::look(py, None)?.until()).min();
+        let until = until
+            .into_iter()
+            .chain(Surroundings::look_and_wait(py, None, || format!("connecting to {}", self.channel.url()))?.until())
+            .min();
         self.calling.usable(py, until).map(|_| ())
     }
 
@@ -282,7 +285,8 @@ impl Connection {
     fn ping(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<f64> {
         let default =
             timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.calling.limits.of_call());
-        let until = Surroundings::look(py, default)?.until();
+        let what = || format!("a ping to {}", self.channel.url());
+        let until = Surroundings::look_and_wait(py, default, what)?.until();
         let mut core = self.ready(py, until)?;
         let mut attempts = 1;
         loop {

@@ -1,7 +1,6 @@
 //! What the surrounding `with` blocks say of the calls inside them: `nearcall.timeout`, `nearcall.metadata` and
 //! `nearcall.compression`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::{Compress, Encoding, Metadata, seconds_left};
@@ -11,6 +10,8 @@ use pyo3::types::{PyBool, PyBytes, PyFloat};
 use pyo3::{ffi, intern};
 
 use crate::callback::Callback;
+use crate::handler_loop;
+use crate::noted::{BLOCKS, HANDLER_LOOPS, note, noted};
 
 /// The context variable that holds the deadline, seconds on the clock of `time.monotonic`.
 static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -20,9 +21,6 @@ static METADATA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static COMPRESSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The context variable that holds the request that a coroutine handler serves.
 static REQUEST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// Whether any block was ever entered in this process: until then, no call looks at the variables. Counting the blocks
-/// that are open now would not do: a task that was made in a block is in it for as long as it runs.
-static USED: AtomicBool = AtomicBool::new(false);
 
 /// Names the context variables that hold the deadline, the metadata, the compression and the request.
 #[pyfunction]
@@ -42,11 +40,7 @@ pub(crate) fn set_call_variables(
 /// Notes that a block is entered.
 #[pyfunction]
 pub(crate) fn note_block() {
-    // Relaxed, both: a thread always sees its own block, and a thread that gets a block's context from another thread
-    // sees what that thread saw. The load comes first, because a store takes the cache line from all other cores.
-    if !USED.load(Ordering::Relaxed) {
-        USED.store(true, Ordering::Relaxed);
-    }
+    note(BLOCKS);
 }
 
 /// What the surrounding blocks say of a call that begins now.
@@ -65,11 +59,28 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     #[inline]
     pub(crate) fn look(py: Python<'_>, default: Option<Duration>) -> PyResult<Self> {
-        // Relaxed: see `note_block`.
-        if !USED.load(Ordering::Relaxed) {
+        if noted() & BLOCKS == 0 {
             return Ok(Self::within(default));
         }
         Self::look_closely(py, default)
+    }
+
+    /// Like `look`, for a call that its thread will wait for, which no thread does that runs coroutine handlers. `what`
+    /// names the call.
+    #[inline]
+    pub(crate) fn look_and_wait(
+        py: Python<'_>,
+        default: Option<Duration>,
+        what: impl FnOnce() -> String,
+    ) -> PyResult<Self> {
+        let noted = noted();
+        if noted == 0 {
+            return Ok(Self::within(default));
+        }
+        if noted & HANDLER_LOOPS != 0 {
+            handler_loop::check(py, what)?;
+        }
+        Self::look(py, default)
     }
 
     #[cold]

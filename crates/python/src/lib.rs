@@ -17,6 +17,7 @@ mod deadline;
 mod encoded;
 mod encoder;
 mod errors;
+mod handler_loop;
 mod handler_turn;
 mod hashed;
 mod health;
@@ -27,6 +28,7 @@ mod listeners;
 mod loop_server;
 mod named;
 mod native;
+mod noted;
 mod notices;
 mod objects;
 mod oneway;
@@ -81,6 +83,8 @@ mod _core {
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]
+    use super::handler_loop::{enter_handler_loop, leave_handler_loop, refuse_in_handler_loop};
+    #[pymodule_export]
     use super::handler_turn::{Begun, HandlerTurn};
     #[pymodule_export]
     use super::hashed::{check_keys, key_hash};
@@ -115,7 +119,7 @@ mod _core {
     #[pymodule_export]
     use super::sandbox::{EarlyLimits, confine, sandbox_names};
     #[pymodule_export]
-    use super::server::Server;
+    use super::server::{LoopWork, Server};
     #[pymodule_export]
     use super::sizes::memory_of;
     #[pymodule_export]

@@ -13,6 +13,7 @@ use crate::calling::Calling;
 use crate::crossing::encoding;
 use crate::deadline::Surroundings;
 use crate::errors::raise;
+use crate::handler_loop;
 use crate::outcome::name_failure;
 use crate::plan::Method;
 use crate::when_full::Policy;
@@ -38,14 +39,16 @@ impl Oneway {
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let when_full = &self.calling.when_full;
-        let wait = if when_full.policy == Policy::Block { Wait::ForRoom } else { Wait::Never };
+        let may_wait = when_full.policy == Policy::Block && !handler_loop::is_here(py);
+        let wait = if may_wait { Wait::ForRoom } else { Wait::Never };
         let surroundings = Surroundings::look(py, self.calling.limits.of_call())?;
         if self.pass(py, args, kwargs, wait, &surroundings)? {
             return Ok(());
         }
         let name = &self.method.get().name;
         match when_full.policy {
-            Policy::Block => Err(raise(py, &self.too_late())),
+            Policy::Block if may_wait => Err(raise(py, &self.too_late())),
+            Policy::Block => Err(handler_loop::refusal(&format!("{name}, for which {} is full,", self.what_is_full()))),
             Policy::Error => Err(raise(py, &self.no_room())),
             Policy::Drop => when_full.count(py, name),
         }

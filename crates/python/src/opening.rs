@@ -24,7 +24,12 @@ pub(crate) fn begin_stream(
     arguments: &Bound<'_, PyAny>,
     for_loop: bool,
 ) -> PyResult<Stream> {
-    let mut surroundings = Surroundings::look(py, calling.limits.of_stream())?;
+    let limit = calling.limits.of_stream();
+    let mut surroundings = if for_loop {
+        Surroundings::look(py, limit)?
+    } else {
+        Surroundings::look_and_wait(py, limit, || format!("{} at {}", method.get().name, calling.place()))?
+    };
     let metadata = surroundings.metadata(py)?;
     let compression = surroundings.compression(py)?;
     let mut attempts = 1;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    Age, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
-    ServedMethods, Server as Core, Work, WorkLimits, Worker,
+    Age, AsyncQueue, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release,
+    Request, ServedMethods, Server as Core, Watchable, Work, WorkLimits, Worker,
 };
 use nearcall_core::{Codec, Failure, Messages, Options, Origins, Path, Paths};
 use pyo3::exceptions::PyValueError;
@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::callback::Callback;
-use crate::calling::{Calling, Limits, Way};
+use crate::calling::{Calling, Limits, Way, seconds_of};
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{no_stream, raise};
@@ -287,11 +287,61 @@ impl Server {
     /// something has changed.
     fn changed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let queue = self.core.use_event_loop()?;
+        self.core.loop_watch().note_turn();
         let changed = queue.take_changed();
         for caller in queue.take_callers() {
             self.calling.waiting.deliver(py, &caller)?;
         }
         Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
+    }
+
+    /// Watches that event loop until it has not turned for `seconds`: then calls `held_up` with for how long it has not and
+    /// whether it still does not, and, when it turns again, `turned` with for how long it had not; and so on, until `end_watch`. Neither the loop nor its calls wait for this.
+    fn watch_loop(
+        &self,
+        py: Python<'_>,
+        seconds: f64,
+        held_up: &Bound<'_, PyAny>,
+        turned: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let limit = seconds_of(py, "blocked_loop_after", seconds)?;
+        let (watch, queue) = (self.core.loop_watch(), self.core.use_event_loop()?);
+        let watched = WatchedLoop { queue, calls: Arc::clone(&self.in_loop) };
+        while let Some(since) = rest(py, |_| watch.watch(limit, &watched)) {
+            // What holds the loop up may have kept the interpreter as well, until now.
+            held_up.run_with((since.elapsed().as_secs_f64(), watch.held().is_some()))?;
+            if let Some(time) = rest(py, |_| watch.until_turned(limit / 4)) {
+                turned.run_with((time.as_secs_f64(),))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What `nearcall.introspection.Statistics` is made of, for another process that serves together with this one.
+    fn statistics(&self) -> PyResult<Vec<u8>> {
+        rmp_serde::to_vec_named(&self.core.snapshot()).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Such a process begins to watch, or ends.
+    fn watch_statistics(&self, begins: bool) {
+        self.core.watch_statistics(begins);
+    }
+
+    /// This process is one of several that serve together: its number, and how many there are.
+    fn set_place(&self, number: usize, count: usize) {
+        self.core.set_place(number, count);
+    }
+
+    /// Ends `watch_loop`.
+    fn end_watch(&self) {
+        self.core.loop_watch().end();
+    }
+
+    /// What the loop does for a call of a thread counts as a call in the loop until the result is dropped.
+    fn work_in_loop(&self) -> LoopWork {
+        let work = LoopWork { _calls: Arc::clone(&self.in_loop) };
+        self.core.loop_watch().note_call();
+        work
     }
 
     /// A turn that begins with the next request for that event loop, and tells `runner` how it ends. If there is no
@@ -304,6 +354,29 @@ impl Server {
             }
             NextForLoop::Watch(watch) => Ok(Bound::new(py, watch)?.into_any()),
         }
+    }
+}
+
+/// Something that the event loop does for a call of a thread.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct LoopWork {
+    _calls: Arc<InLoop>,
+}
+
+/// The event loop as its watch sees it.
+struct WatchedLoop {
+    queue: Arc<AsyncQueue>,
+    calls: Arc<InLoop>,
+}
+
+impl Watchable for WatchedLoop {
+    fn is_busy(&self) -> bool {
+        // Each call in the loop has one; the server and this object have the other two.
+        self.queue.has_requests() || Arc::strong_count(&self.calls) > 2
+    }
+
+    fn wake(&self) {
+        self.queue.wake();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
 use crate::encoded::Encoded;
 use crate::errors::raise;
+use crate::handler_loop;
 use crate::interpreter::detach;
 use crate::outcome::{late, name_failure, outcome, wait_on};
 use crate::plan::Method;
@@ -113,6 +114,7 @@ impl Stream {
     }
 
     fn wait(&self, py: Python<'_>) -> PyResult<Incoming> {
+        handler_loop::check(py, || self.__repr__())?;
         let until = self.soon();
         loop {
             if !self.route.keeps()
@@ -456,6 +458,7 @@ impl Stream {
         compress: Compress,
         leg: &Leg,
     ) -> PyResult<bool> {
+        handler_loop::check(py, || self.__repr__())?;
         let until = self.soon();
         loop {
             let sent = encoded.with(|body| {

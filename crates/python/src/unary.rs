@@ -17,6 +17,7 @@ use crate::calling::{Again, Calling, counted, pause, seconds_of};
 use crate::crossing::{decoding, encoding};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
+use crate::handler_loop;
 use crate::interpreter::{SIGNAL_CHECK, detach, is_alone};
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
@@ -98,7 +99,7 @@ impl Unary {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        let surroundings = self.surroundings(py)?;
+        let surroundings = Surroundings::look_and_wait(py, self.calling.limits.of_call(), || self.shown())?;
         let mut call = Call { py, args, kwargs, until: surroundings.until(), surroundings, tally: Tally::default() };
         let core = self.core(&mut call)?;
         match self.attempt(&mut call, &core)? {
@@ -480,6 +481,9 @@ impl StartedCall {
             if let Some(outcome) = self.outcome(py) {
                 return outcome;
             }
+            if handler_loop::is_here(py) && !self.done(py) {
+                return Err(handler_loop::refusal(&self.unary.get().shown()));
+            }
             if (limit.is_some() || self.is_awaited()) && !self.wait(py, limit)? {
                 let shown = self.unary.get().shown();
                 return Err(PyTimeoutError::new_err(format!(
@@ -622,6 +626,9 @@ pub(crate) fn wait_for_started(
             calls.iter().enumerate().filter(|(_, call)| call.get().has_ended()).map(|(place, _)| place).collect();
         if !ended.is_empty() || calls.is_empty() || (looked && is_past(limit)) {
             return Ok(ended);
+        }
+        if !is_past(limit) {
+            handler_loop::check(py, || "nearcall.wait".to_owned())?;
         }
         // A thread that waits for one of the calls does not wake this thread at its end: look now and then.
         let look = calls.iter().any(|call| call.get().is_awaited()).then(|| Instant::now() + LOOK);

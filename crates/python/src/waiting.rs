@@ -202,9 +202,7 @@ impl Waiting {
     }
 
     fn check_running_loop(&self, py: Python<'_>, mark: Option<Bound<'_, PyAny>>) -> PyResult<()> {
-        let get_loop = RUNNING_LOOP
-            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
-        let Ok(running) = get_loop.bind(py).run([]) else {
+        let Some(running) = running_loop(py) else {
             return Err(PyRuntimeError::new_err(
                 "what nearcall.aio connected is used from coroutines of asyncio, and no event loop of it runs in this thread",
             ));
@@ -488,6 +486,12 @@ impl Sleeper {
             Self::Future(future) => wake(future.bind(py)),
         }
     }
+}
+
+/// The event loop of asyncio that runs in this thread.
+pub(crate) fn running_loop(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    let find = || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind());
+    RUNNING_LOOP.get_or_try_init(py, find).and_then(|get_loop| get_loop.bind(py).run([])).ok()
 }
 
 /// The object that asyncio keeps in this thread's state while a loop runs here. Another loop has another object, and so

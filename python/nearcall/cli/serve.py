@@ -6,12 +6,15 @@ import argparse
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
 import nearcall
 
+from ..log import WARNING, log
 from ..server.instances import is_made_per_client
+from ..server.listening import OF_LISTENERS
 from ..server.serve import serve_with_workers
 from ..service.service import is_service
 from . import UsageError
@@ -77,9 +80,29 @@ def run(options: argparse.Namespace) -> None:
         if workers is None:
             nearcall.serve(*(make() for make in makers), *urls, on_ready=tell, **chosen, **functions())
         else:
-            serve_with_workers((*makers, *urls), on_ready=tell, late_options=functions, **chosen)
+            refresh = partial(_refresh, options, urls, chosen)
+            serve_with_workers((*makers, *urls), on_ready=tell, late_options=functions, refresh=refresh, **chosen)
     except ValueError as error:  # a URL or an option is wrong: errors of handlers go to their callers
         raise UsageError(str(error)) from error
+
+
+def _refresh(
+    options: argparse.Namespace, urls: list[str], first: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any], Callable[[], dict[str, Any]]]:
+    """Reads the settings again, for workers that begin now."""
+    settings = read_settings(options)
+    values = settings.values
+    targets = [item for item in options.what if not is_url(item)] or values.get("services", [])
+    chosen = server_options(values)
+    if not targets:
+        raise UsageError("there is nothing to serve any more")
+    now = [item for item in options.what if is_url(item)] or values.get("urls", [])
+    changed = [name for name in ("workers", *OF_LISTENERS) if name != "tls" and chosen.get(name) != first.get(name)]
+    if now != urls or changed:
+        names = ", ".join([*(["urls"] if now != urls else []), *changed])
+        log(WARNING, "what has changed here needs a restart, and stays as it is: %s", names)
+    chosen.pop("workers", None)
+    return [partial(load, target) for target in targets], chosen, server_functions(settings, find)
 
 
 def _tell_systemd() -> None:

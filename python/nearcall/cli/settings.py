@@ -150,6 +150,9 @@ GROUPS: Final = {
         Setting("spin", SPIN, "how long to spin before sleeping: auto, 0 or seconds", "S"),
         Setting("compression", TEXT, "compress what is sent over gRPC: gzip or zstd", "HOW"),
         Setting("handshake_timeout", SECONDS, "seconds a client may take to shake hands", "S"),
+        Setting(
+            "blocked_loop_after", SECONDS, "log what holds up the event loop for so long; 0: never (default: 1)", "S"
+        ),
     ],
     "log": [
         Setting("log_level", LEVEL, "write the log to standard error, from debug, info, warning or error on", "LEVEL"),

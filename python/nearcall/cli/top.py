@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 import nearcall
 
 from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
-from ..introspection import Introspection
+from ..introspection import Introspection, Statistics
 from ..types.shown import shown, shown_json
 from . import UsageError
 from .flags import add_client_options, client_options
@@ -41,6 +42,7 @@ def add_to(commands: Any) -> None:
         "-i", "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default: 1)"
     )
     parser.add_argument("--once", action="store_true", help="look for one interval, print that, and end")
+    parser.add_argument("--workers", action="store_true", help="show a row for each worker, too")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each look")
     add_client_options(parser)
     parser.set_defaults(run=run)
@@ -52,17 +54,18 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"-i {options.interval}: it must be from 0.05 to 86400 seconds")
     with _client(options) as server:
         looks = _looks(options.url, server, options.interval, give_up=options.once)
+        lines = partial(plain_lines, workers=options.workers)
         if options.once:
             view = cast(View, next(looks))
-            print(_json(view) if options.json else "\n".join(plain_lines(view)))
+            print(_json(view) if options.json else "\n".join(lines(view)))
         elif options.json:
             _print_all(looks, _json)
         else:
             live = _rich_console() if sys.stdout.isatty() else None
             if live is None:
-                _print_all(looks, lambda view: "\n".join(plain_lines(view)) + "\n")
+                _print_all(looks, lambda view: "\n".join(lines(view)) + "\n")
             else:
-                _show_all(looks, live)
+                _show_all(looks, live, partial(rich_table, workers=options.workers))
 
 
 @contextmanager
@@ -88,20 +91,29 @@ def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]
 
 def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -> Iterator[View | str]:
     """Yields a view after each interval, or a sentence while the server is gone or has too many calls under way."""
-    last = server.read()
+    last, pid = _read(server, interval)
     due = time.monotonic() + interval
     while True:
         time.sleep(max(due - time.monotonic(), 0))
         due = max(due + interval, time.monotonic())
         try:
-            now = server.read()
+            now, pid = _read(server, interval)
         except (ResourceExhausted, Unavailable) as gone:
             if give_up:
                 raise
             yield f"{url}: {shown(gone.message)}"
             continue
-        yield compare(url, last, now)
+        yield compare(url, last, now, pid)
         last = now
+
+
+def _read(server: Introspection, interval: float) -> tuple[list[Statistics], int]:
+    """What all workers tell, and the process that answers; a server without workers answers even if all is stuck."""
+    own = server.read()
+    if own.workers == 1:
+        return [own], own.pid
+    # The others measure on until the next look, even if it comes late.
+    return server.read_all(min(3 * interval + 10, 86_400)), own.pid
 
 
 def _json(view: View) -> str:
@@ -125,7 +137,7 @@ def _rich_console() -> Any:
     return Console()
 
 
-def _show_all(looks: Iterator[View | str], console: Any) -> None:
+def _show_all(looks: Iterator[View | str], console: Any, table: Callable[..., Any]) -> None:
     from rich.live import Live
     from rich.text import Text
 
@@ -137,8 +149,8 @@ def _show_all(looks: Iterator[View | str], console: Any) -> None:
                     live.update(Text(f"{view}; trying again", style="red"), refresh=True)
                 else:
                     last = view
-                    live.update(rich_table(view, height=os.get_terminal_size().lines), refresh=True)
+                    live.update(table(view, height=os.get_terminal_size().lines), refresh=True)
     finally:
         # The terminal shows its earlier content again; print the last table below the command.
         if last is not None:
-            console.print(rich_table(last))
+            console.print(table(last))

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..types.shown import shown
 from .ping import duration
-from .top_view import Row, View
+from .top_view import Row, View, WorkerRow
 
 __all__ = ["plain_lines", "rich_table"]
 
 COLUMNS = ("method", "calls/s", "in flight", "p50", "p99", "in/s", "out/s", "calls", "errors")
+OF_WORKERS = ("worker", "process", "calls/s", "in flight", "waiting", "connections", "threads", "kept", "event loop")
 NOTHING = "-"
 
 
-def plain_lines(view: View) -> list[str]:
-    """The table as lines of text."""
-    rows = [COLUMNS, *(_cells(row) for row in _ordered(view))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+def plain_lines(view: View, *, workers: bool = False) -> list[str]:
+    """The tables as lines of text; ``workers``: with one of the workers."""
     lines = [" · ".join(_summary(view))]
+    if workers:
+        lines += [*_table([OF_WORKERS, *map(_of_worker, view.workers)]), ""]
+    return lines + _table([COLUMNS, *(_cells(row) for row in _ordered(view))])
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines: list[str] = []
     for row in rows:
         cells = [
             row[0].ljust(widths[0]),
@@ -28,8 +36,8 @@ def plain_lines(view: View) -> list[str]:
     return lines
 
 
-def rich_table(view: View, height: int | None = None) -> Any:
-    """The table for a terminal of ``height`` lines."""
+def rich_table(view: View, height: int | None = None, *, workers: bool = False) -> Any:
+    """The tables for a terminal of ``height`` lines."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -39,7 +47,8 @@ def rich_table(view: View, height: int | None = None) -> Any:
         text = number in (0, len(COLUMNS) - 1)
         table.add_column(name, justify="left" if text else "right", no_wrap=number != len(COLUMNS) - 1)
     rows = _ordered(view)
-    seen = rows if height is None else rows[: max(height - 5, 1)]
+    taken = 5 + (len(view.workers) + 2 if workers else 0)
+    seen = rows if height is None else rows[: max(height - taken, 1)]
     for row in seen:
         # As Text, so that markup in a server's names has no effect.
         cells: list[Any] = [Text(cell) for cell in _cells(row)]
@@ -47,7 +56,10 @@ def rich_table(view: View, height: int | None = None) -> Any:
             cells[-1].stylize("red")
         table.add_row(*cells, style="" if row.calls_per_second or row.in_flight else "dim")
     first, *rest = _summary(view)
-    parts: list[Any] = [Text(first, style="bold"), Text(" · ".join(rest)), "", table]
+    parts: list[Any] = [Text(first, style="bold"), Text(" · ".join(rest)), ""]
+    if workers:
+        parts += [Text(line) for line in _table([OF_WORKERS, *map(_of_worker, view.workers)])] + [""]
+    parts.append(table)
     if len(seen) < len(rows):
         parts.append(Text(f"and {len(rows) - len(seen)} more", style="dim"))
     return Group(*parts)
@@ -61,8 +73,13 @@ def _ordered(view: View) -> list[Row]:
 def _summary(view: View) -> list[str]:
     calls = sum(row.calls_per_second for row in view.methods)
     unmeasured = view.in_flight - sum(row.in_flight for row in view.methods)
+    count = len(view.workers)
+    crew = f"{count} workers" if count > 1 or view.missing else f"process {view.pid}"
+    if view.missing:
+        crew += f" ({view.missing} more did not answer)"
+    held = [each for each in view.workers if each.loop_held_up]
     return [
-        f"{view.url}, process {view.pid}, nearcall {shown(view.version, 40)}",
+        f"{view.url}, {crew}, nearcall {shown(view.version, 40)}",
         f"{calls:,.0f} calls/s",
         f"{view.in_flight:,} in flight" + (f" ({unmeasured:,} since before measuring)" if unmeasured > 0 else ""),
         f"{view.queued:,} waiting",
@@ -70,7 +87,22 @@ def _summary(view: View) -> list[str]:
         f"{_size(view.memory)} of {_size(view.max_memory)} kept for clients",
         f"{view.threads:,} thread{'' if view.threads == 1 else 's'}, {view.idle_threads:,} idle",
         f"measured for {view.measured_seconds:.0f} s",
+        *(f"the event loop of process {each.pid} is held up for {each.loop_held_up:.0f} s" for each in held),
     ]
+
+
+def _of_worker(row: WorkerRow) -> tuple[str, ...]:
+    return (
+        NOTHING if row.worker is None else str(row.worker),
+        str(row.pid),
+        f"{row.calls_per_second:,.0f}",
+        f"{row.in_flight:,}",
+        f"{row.queued:,}",
+        f"{row.connections:,}",
+        f"{row.threads:,}",
+        _size(row.memory),
+        f"held up for {row.loop_held_up:.0f} s" if row.loop_held_up else "turns",
+    )
 
 
 def _cells(row: Row) -> tuple[str, ...]:

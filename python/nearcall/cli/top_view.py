@@ -1,15 +1,18 @@
-"""The data that ``nearcall top`` shows: the difference between two readings of a server's statistics."""
+"""The data that ``nearcall top`` shows: the difference between two readings of the statistics of a server, of all its
+workers.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ..introspection import MethodStatistics, Statistics
 
-__all__ = ["Row", "View", "compare"]
+__all__ = ["Row", "View", "WorkerRow", "compare"]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -33,11 +36,28 @@ class Row(msgspec.Struct, frozen=True):
     p99_seconds: float | None
 
 
+class WorkerRow(msgspec.Struct, frozen=True):
+    """One of the processes that serve together."""
+
+    worker: int | None
+    """Its number; ``None`` if it serves alone."""
+    pid: int
+    calls_per_second: float
+    in_flight: int
+    queued: int
+    connections: int
+    threads: int
+    memory: int
+    loop_held_up: float
+    """Seconds for which its event loop of coroutine handlers has not turned; 0 if it turns."""
+
+
 class View(msgspec.Struct, frozen=True):
-    """The state of a server at one moment; with ``--json``, one line."""
+    """The state of a server at one moment; with ``--json``, one line. Of a server with workers, numbers are sums."""
 
     url: str
     pid: int
+    """The process that answers."""
     version: str
     measured_seconds: float
     """Seconds for which the server has measured; the rows' counts are of this time."""
@@ -53,46 +73,110 @@ class View(msgspec.Struct, frozen=True):
     """Bytes kept for clients, of at most ``max_memory``."""
     max_memory: int
     methods: list[Row]
+    missing: int
+    """Workers that did not answer."""
+    workers: list[WorkerRow]
 
 
-def compare(url: str, last: Statistics, now: Statistics) -> View:
-    """The view for two readings."""
-    begun = {} if last.measurement != now.measurement else {method.method: method for method in last.methods}
-    seconds = now.seconds - (last.seconds if begun else 0.0)
+class _Step:
+    """What one process did between two readings."""
+
+    def __init__(self, last: Statistics | None, now: Statistics) -> None:
+        self.now = now
+        same = last is not None and last.measurement == now.measurement
+        self.begun = {method.method: method for method in last.methods} if last is not None and same else {}
+        self.seconds = now.seconds - (last.seconds if last is not None and same else 0.0)
+
+    def rate(self, method: MethodStatistics, of: Callable[[MethodStatistics], int]) -> float:
+        """How much of something there was in a second."""
+        last = self.begun.get(method.method)
+        return (of(method) - (0 if last is None else of(last))) / self.seconds if self.seconds > 0 else 0.0
+
+    def buckets(self, method: MethodStatistics) -> Counter[int]:
+        """The calls that ended, by the time that they took."""
+        last = self.begun.get(method.method)
+        before = {} if last is None else dict(last.latency)
+        return Counter({upper: count - before.get(upper, 0) for upper, count in method.latency})
+
+
+def compare(url: str, last: Sequence[Statistics], now: Sequence[Statistics], pid: int) -> View:
+    """The view for two readings of all workers, or of the server if it has none.
+
+    Args:
+        url: Where the server is.
+        last: The reading before.
+        now: This reading.
+        pid: The process that answers.
+    """
+    begun = {each.pid: each for each in last}
+    steps = [_Step(begun.get(each.pid), each) for each in now]
+
+    def total(of: Callable[[Statistics], int]) -> int:
+        return sum(map(of, now))
+
+    methods: dict[str, list[tuple[_Step, MethodStatistics]]] = {}
+    for step in steps:
+        for method in step.now.methods:
+            methods.setdefault(method.method, []).append((step, method))
     return View(
         url=url,
-        pid=now.pid,
-        version=now.version,
-        measured_seconds=now.seconds,
-        seconds=seconds,
-        watchers=now.watchers,
-        connections=now.connections,
-        threads=now.threads,
-        idle_threads=now.idle_threads,
-        queued=now.queued,
-        in_flight=now.in_flight,
-        memory=now.memory,
-        max_memory=now.max_memory,
-        methods=[_row(begun.get(method.method), method, seconds) for method in now.methods],
+        pid=pid,
+        version=now[0].version,
+        measured_seconds=max(each.seconds for each in now),
+        seconds=max(step.seconds for step in steps),
+        watchers=max(each.watchers for each in now),
+        connections=total(lambda each: each.connections),
+        threads=total(lambda each: each.threads),
+        idle_threads=total(lambda each: each.idle_threads),
+        queued=total(lambda each: each.queued),
+        in_flight=total(lambda each: each.in_flight),
+        memory=total(lambda each: each.memory),
+        max_memory=total(lambda each: each.max_memory),
+        methods=[_row(parts) for parts in methods.values()],
+        missing=max(max(each.workers for each in now) - len(now), 0),
+        workers=[_worker(step) for step in steps],
     )
 
 
-def _row(last: MethodStatistics | None, now: MethodStatistics, seconds: float) -> Row:
-    def rate(of: Callable[[MethodStatistics], int]) -> float:
-        return (of(now) - (0 if last is None else of(last))) / seconds if seconds > 0 else 0.0
-
-    before = {} if last is None else dict(last.latency)
-    buckets = [(upper, count - before.get(upper, 0)) for upper, count in now.latency]
-    return Row(
-        method=now.method,
-        kind=now.kind,
-        started=now.started,
-        ended=now.ended,
+def _worker(step: _Step) -> WorkerRow:
+    now = step.now
+    return WorkerRow(
+        worker=now.worker,
+        pid=now.pid,
+        calls_per_second=sum(step.rate(method, lambda each: each.calls) for method in now.methods),
         in_flight=now.in_flight,
-        items_in=now.items_in,
-        items_out=now.items_out,
-        bytes_in=now.bytes_in,
-        bytes_out=now.bytes_out,
+        queued=now.queued,
+        connections=now.connections,
+        threads=now.threads,
+        memory=now.memory,
+        loop_held_up=now.loop_held_up,
+    )
+
+
+def _row(parts: Sequence[tuple[_Step, MethodStatistics]]) -> Row:
+    """A method, in all processes."""
+
+    def total(of: Callable[[MethodStatistics], int]) -> int:
+        return sum(of(method) for _, method in parts)
+
+    def rate(of: Callable[[MethodStatistics], int]) -> float:
+        return sum(step.rate(method, of) for step, method in parts)
+
+    ended, times = Counter[str](), Counter[int]()
+    for step, method in parts:
+        ended.update(method.ended)
+        times.update(step.buckets(method))
+    buckets = sorted(times.items())
+    return Row(
+        method=parts[0][1].method,
+        kind=parts[0][1].kind,
+        started=total(lambda method: method.started),
+        ended=dict(ended),
+        in_flight=total(lambda method: method.in_flight),
+        items_in=total(lambda method: method.items_in),
+        items_out=total(lambda method: method.items_out),
+        bytes_in=total(lambda method: method.bytes_in),
+        bytes_out=total(lambda method: method.bytes_out),
         calls_per_second=rate(lambda method: method.calls),
         errors_per_second=rate(lambda method: method.calls - method.ended.get("OK", 0)),
         bytes_in_per_second=rate(lambda method: method.bytes_in),

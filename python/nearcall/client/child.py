@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from .. import _core
 from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..options.checked import check_seconds
 from .channel import Channel, ChannelBase, check_service
@@ -157,6 +158,7 @@ def spawn(
         FailedPrecondition, InvalidArgument: as for :func:`connect`.
         TypeError, ValueError: the command is no list of texts, or an argument does not fit.
     """
+    _core.refuse_in_handler_loop("nearcall.spawn")
     return cast("type[Child[Any]]", Child)._spawn(_ChildChannel, command, service, **options)
 
 

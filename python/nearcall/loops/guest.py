@@ -26,16 +26,23 @@ class GuestLoop(LoopThread):
     """
 
     def __init__(
-        self, core: _core.Server, handlers: Sequence[tuple[MethodPlan, Any]], loop: asyncio.AbstractEventLoop
+        self,
+        core: _core.Server,
+        handlers: Sequence[tuple[MethodPlan, Any]],
+        loop: asyncio.AbstractEventLoop,
+        blocked_loop_after: float | None,
     ) -> None:
-        super().__init__(core, handlers, lambda: loop)
+        super().__init__(core, handlers, lambda: loop, blocked_loop_after)
 
     def start(self) -> None:
         """Takes requests from now on."""
         self._watch_queue()
+        _core.enter_handler_loop(self._loop)
+        self._begin_watch(threading.get_ident())
 
     def stop(self) -> None:
         """Cancels the handlers that are left, and leaves the loop running."""
+        self._end_watch()
         self._stopping = True
         left = threading.Event()
 
@@ -43,6 +50,7 @@ class GuestLoop(LoopThread):
             for task in self._tasks | self._queued:
                 task.cancel()
             self._loop.remove_reader(self._core.loop_fileno())
+            _core.leave_handler_loop(self._loop)
             self._watch(_core.Watch.QUEUE)
             left.set()
 

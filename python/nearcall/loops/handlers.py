@@ -17,10 +17,11 @@ from ..call.interceptors import InterceptedReplies
 from ..call.variables import outside
 from ..codec.explain import explain_no_stream
 from ..errors import Unavailable, Unknown
-from ..log import ERROR, log
+from ..log import ERROR, WARNING, log
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
 from .starting import starter
 from .turns import pass_turn_on, turn_end
+from .watch import DEFAULT_BLOCKED_LOOP_AFTER, LoopWatch
 
 if TYPE_CHECKING:
     from ..references.catalogue import ObjectTable
@@ -74,6 +75,7 @@ class LoopThread:
         core: _core.Server,
         handlers: Sequence[tuple[MethodPlan, Any]],
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+        blocked_loop_after: float | None = DEFAULT_BLOCKED_LOOP_AFTER,
     ) -> None:
         self._core = core
         self._handlers = handlers
@@ -95,6 +97,7 @@ class LoopThread:
         self._waited = False
         self._comes_back = False
         self._stopping = False
+        self._watch_over = None if blocked_loop_after is None else LoopWatch(core, handlers, blocked_loop_after)
         self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
 
     @property
@@ -107,10 +110,23 @@ class LoopThread:
         try:
             self._watch_queue()
             self._thread.start()
+            self._begin_watch(self._thread.ident)
         except BaseException:
             # The system may lack descriptors or threads: closing the loop frees its descriptors.
             self._loop.close()
             raise
+
+    def _begin_watch(self, thread: int | None) -> None:
+        if self._watch_over is not None:
+            try:
+                self._watch_over.start(thread)
+            except RuntimeError as error:  # the system has no more threads: the handlers run all the same
+                self._watch_over = None
+                log(WARNING, "nobody notices if the server's event loop is blocked: %s", str(error))
+
+    def _end_watch(self) -> None:
+        if self._watch_over is not None:
+            self._watch_over.end()
 
     def _watch_queue(self) -> None:
         self._core.use_loop(self._loop)
@@ -123,8 +139,13 @@ class LoopThread:
 
     def adopt(self, task: asyncio.Task[None]) -> None:
         """Counts a task among the handlers: it is cancelled when the server ends. In the loop's own thread."""
+        work = self._core.work_in_loop()
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._forget, work))
+
+    def _forget(self, work: _core.LoopWork, task: asyncio.Task[None]) -> None:
+        del work
+        self._tasks.discard(task)
 
     def cut_off(self) -> None:
         """Cancels the handlers that are left, and lets them send their callers a status."""
@@ -164,6 +185,7 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancels the handlers that are left, and ends the thread."""
+        self._end_watch()
         self._stopping = True
         try:
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -173,6 +195,7 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        _core.enter_handler_loop(self._loop)
         try:
             while not self._stopping:
                 try:

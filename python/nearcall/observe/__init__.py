@@ -12,6 +12,7 @@ calls that the server refuses before; ``nearcall top`` counts these, too.
 
 from .logs import access_log
 from .metrics import prometheus
+from .page import prometheus_page
 from .tracing import opentelemetry
 
-__all__ = ["access_log", "opentelemetry", "prometheus"]
+__all__ = ["access_log", "opentelemetry", "prometheus", "prometheus_page"]

@@ -1,4 +1,9 @@
-"""The messages between a worker and its parent about the server's health: a name and a state in each."""
+"""The messages between a worker and its parent: the state of a name of the server's health, or a question to all
+workers.
+
+A question comes with a socket, through which whoever has an answer sends it (:mod:`.colleagues`). The parent passes it
+on, and keeps nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,32 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..log import WARNING, log
 
-__all__ = ["ParentsBoard", "WorkersBoard", "new_board"]
+__all__ = ["ParentsBoard", "Question", "State", "WorkersBoard", "new_board"]
 
 _LONGEST = 1 << 14
 """Longest message, bytes: a name of 1000 characters in JSON, and some room."""
 _PATIENCE = 5.0
 """Seconds that a worker waits for a parent that does not read."""
+
+
+class State(NamedTuple):
+    """The health of a service."""
+
+    service: str
+    serving: bool
+
+
+class Question(NamedTuple):
+    """A question of one worker to the others."""
+
+    topic: str
+    argument: float
+    reply: socket.socket
+    """Where answers are sent. Closing it says that none will come."""
 
 
 def new_board() -> tuple[ParentsBoard, WorkersBoard]:
@@ -33,20 +55,25 @@ class _Board:
         self.open = True
         """Whether messages may still arrive."""
 
-    def heard(self) -> Iterator[tuple[str, bool]]:
-        """The messages that have arrived."""
+    def heard(self) -> Iterator[State | Question]:
+        """The messages that have arrived. A question's socket is the caller's."""
         while True:
             try:
-                message = self.end.recv(_LONGEST, socket.MSG_DONTWAIT)
+                message, sockets, _, _ = socket.recv_fds(
+                    self.end, _LONGEST, 1, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 return
             except OSError:
-                message = b""
+                message, sockets = b"", []
             if not message:
                 self.open = False
                 return
-            service, serving = json.loads(message)
-            yield service, serving
+            first, second = json.loads(message)
+            if sockets:
+                yield Question(first, second, socket.socket(fileno=sockets[0]))
+            elif isinstance(second, bool):  # a question without a socket found no descriptor free here
+                yield State(first, second)
 
     def close(self) -> None:
         """Closes this end."""
@@ -66,6 +93,14 @@ class WorkersBoard(_Board):
         except OSError:
             pass  # the parent is gone, or ends all workers
 
+    def ask(self, question: Question) -> None:
+        """Asks all other workers. Any thread may call it.
+
+        Raises:
+            OSError: the parent is gone, or does not read.
+        """
+        _send(self.end, question)
+
 
 class ParentsBoard(_Board):
     """The parent's end, which never waits."""
@@ -79,6 +114,11 @@ class ParentsBoard(_Board):
         """Tells the worker, as soon as there is room for the message."""
         self.untold[service] = serving
         self.flush()
+
+    def ask(self, question: Question) -> None:
+        """Passes on a question, unless there is no room for it."""
+        with contextlib.suppress(OSError):
+            _send(self.end, question)
 
     def flush(self) -> None:
         """Sends as many states as there is room for. A signal's handler may call :meth:`tell` in the middle of it."""
@@ -94,6 +134,10 @@ class ParentsBoard(_Board):
             with contextlib.suppress(KeyError):
                 if self.untold[service] is serving:
                     del self.untold[service]
+
+
+def _send(end: socket.socket, question: Question) -> None:
+    socket.send_fds(end, [json.dumps([question.topic, question.argument]).encode()], [question.reply.fileno()])
 
 
 def _message(service: str, serving: bool) -> bytes:

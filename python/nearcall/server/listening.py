@@ -8,7 +8,10 @@ from .. import _core
 from ..options.common import check_users
 from ..options.tls import TLS, server_side
 
-__all__ = ["make_listeners"]
+__all__ = ["OF_LISTENERS", "make_listeners"]
+
+OF_LISTENERS = ("allow_plaintext", "tls", "allow_users", "allow_groups")
+"""Options that concern the sockets, which the parent of workers binds."""
 
 
 def make_listeners(

@@ -12,7 +12,7 @@ from .server import Server
 from .signals import Terminated, Told, raise_when_told
 
 if TYPE_CHECKING:
-    from .workers import Workers
+    from .workers import Refresh, Workers
 
 __all__ = ["serve", "serve_with_workers"]
 
@@ -43,7 +43,10 @@ def serve(
     on_ready: Callable[[Any], object] | None = None,
     **options: Any,
 ) -> None:
-    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``).
+    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``, without ``workers`` ``SIGHUP``).
+
+    With ``workers``, ``SIGHUP`` replaces them, one after the other: each has a successor that is ready before it
+    leaves.
 
     Args:
         services_and_urls: As for :class:`Server`. With ``workers``, classes or functions without arguments in place of
@@ -111,6 +114,7 @@ def serve_with_workers(
     grace: float = 5.0,
     on_ready: Callable[[Workers], object] | None = None,
     late_options: Callable[[], dict[str, Any]] = dict,
+    refresh: Refresh | None = None,
     **options: Any,
 ) -> None:
     """:func:`serve` with worker processes.
@@ -121,6 +125,7 @@ def serve_with_workers(
         grace: As for :func:`serve`.
         on_ready: As for :func:`serve`.
         late_options: Called in each worker: makes the options that must not exist before the fork.
+        refresh: Called at ``SIGHUP``: reads anew what to serve and how.
         options: As for :func:`serve`.
 
     Raises:
@@ -129,4 +134,4 @@ def serve_with_workers(
     from .workers import Workers  # only where they are wanted
 
     grace = check_seconds("grace", grace, endless=True)
-    Workers(services_and_urls, workers, grace, options, late_options).run(on_ready)
+    Workers(services_and_urls, workers, grace, options, late_options, refresh).run(on_ready)

@@ -44,16 +44,20 @@ from .listening import make_listeners
 from .methods import MethodTable
 from .references import ServerCatalogue
 from .sessions import Hook, Sessions
+from .watching import Watched
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from ..loops.crossing import Crossings
     from ..loops.handlers import LoopThread
+    from .colleagues import Colleagues
     from .lifespan import Lifespan, LifespanFunction
 
 __all__ = ["Server"]
 
+STATISTICS = "statistics"
+"""What workers ask each other for ``nearcall top``."""
 DEFAULT_MAX_CONCURRENCY = 256
 """Handlers that may run at once in threads, unless the user says otherwise."""
 DEFAULT_MAX_PENDING = 65_536
@@ -133,6 +137,9 @@ class Server:
             ``on_connect`` was called with.
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
+        blocked_loop_after: Seconds that this loop may be held up, by a handler that waits without ``await`` or
+            computes, before the log names the handler and shows its stack; it is noticed within twice that time.
+            ``None`` or 0: never.
         lifespan: Called with the server when it starts: a generator function that yields once, or one that gives a
             context manager. It is entered before the first call, when the server listens already, and left after the
             last one, within 5 seconds. If it is asynchronous, it runs in the event loop of the coroutine handlers,
@@ -180,6 +187,7 @@ class Server:
         on_connect: Hook | None = None,
         on_disconnect: Hook | None = None,
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
+        blocked_loop_after: float | None = 1.0,
         lifespan: LifespanFunction | None = None,
         error_handlers: ErrorHandlers | None = None,
         overrides: Mapping[Provider, Provider] | None = None,
@@ -193,7 +201,9 @@ class Server:
                 "loop_factory",
             )
         self._crossings, chain = _around(interceptors)
-        own = _introspection(plans, chain) if introspection else None
+        self.colleagues: Colleagues | None = None
+        """The other workers, in a worker of :func:`serve`; not for users."""
+        own = _introspection(plans, chain, weakref.WeakMethod(self._others)) if introspection else None
         self._failures = Failures(check_error_handlers(error_handlers or {}))
         self._lifespan = _lifespan_of(lifespan)
         value = None if self._lifespan is None else self._lifespan.value
@@ -257,6 +267,9 @@ class Server:
         self._process = os.getpid()
         self._ends_in_loop = any(each.ends_in_loop for each in served)
         self._loop_factory = loop_factory
+        self._blocked_loop_after = (
+            check_seconds("blocked_loop_after", blocked_loop_after or 0.0, otherwise="None") or None
+        )
         self._host_loop: AbstractEventLoop | None = None
         """An event loop that is already running, for :mod:`nearcall.grpcio.aio`: set before the start, in that loop."""
         self._urls: list[str] = []
@@ -328,6 +341,9 @@ class Server:
     def _begin(self, listeners: _core.Listeners, ended: Callable[[], object]) -> Server:
         try:
             self._core = self._make_core()
+            if self.colleagues is not None:
+                self._core.set_place(self.colleagues.number, self.colleagues.count)
+                self.colleagues.answers[STATISTICS] = Watched(self._core).read
             if self._lifespan is not None:
                 self._lifespan.begin(self, self._running_loop, ended)
             self._core.listen(listeners)
@@ -371,10 +387,11 @@ class Server:
                 from ..loops.handlers import LoopThread
                 from ..loops.home import HomeLoop
 
+                blocked = self._blocked_loop_after
                 if self._host_loop is not None:
-                    loop: LoopThread = GuestLoop(self._core, self._handlers, self._host_loop)
+                    loop: LoopThread = GuestLoop(self._core, self._handlers, self._host_loop, blocked)
                 else:
-                    loop = LoopThread(self._core, self._handlers, self._loop_factory)
+                    loop = LoopThread(self._core, self._handlers, self._loop_factory, blocked)
                 loop.start()
                 self._sessions.finish = loop.finish
                 self._catalogue.home = HomeLoop(loop.loop).around
@@ -393,6 +410,7 @@ class Server:
         urls: list[str],
         tell_health: Callable[[str, bool], object],
         ended: Callable[[], object],
+        colleagues: Colleagues,
     ) -> _core.Health:
         """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers.
 
@@ -401,6 +419,7 @@ class Server:
             urls: The URLs to show.
             tell_health: Called with each change of this process's health, to tell the other workers.
             ended: Called if the lifespan ends before the server is stopped.
+            colleagues: The other workers.
 
         Returns:
             The server's health, to be changed when another worker's health is set.
@@ -413,8 +432,13 @@ class Server:
 
         self._health = ServerHealth(change)
         self._urls = urls
+        self.colleagues = colleagues
         self._begin(listeners, ended)
         return states
+
+    def _others(self, lease: float) -> Iterable[bytes]:
+        """The statistics of the other workers."""
+        return () if self.colleagues is None else self.colleagues.ask(STATISTICS, lease).values()
 
     def _spawn(self) -> None:
         thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)
@@ -542,14 +566,16 @@ def _look_at_all(items: Iterable[object]) -> list[Served]:
     return served
 
 
-def _introspection(plans: Sequence[ServicePlan], chain: Chain) -> Served:
+def _introspection(
+    plans: Sequence[ServicePlan], chain: Chain, others: Callable[[], Callable[[float], Iterable[bytes]] | None]
+) -> Served:
     """The server's own service beside these."""
     from ..introspection import NAME, introspection_of
 
     if any(plan.name == NAME for plan in plans):
         raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
     in_loop = all(method.handler_is_async for plan in plans for method in plan.methods)
-    return look_at(introspection_of(intercepted=bool(chain.interceptors), in_loop=in_loop))
+    return look_at(introspection_of(others, intercepted=bool(chain.interceptors), in_loop=in_loop))
 
 
 def _besides(plans: Sequence[ServicePlan], states: _core.Health, *, reflection: bool) -> list[Served]:

@@ -1,18 +1,40 @@
-"""Signals that tell a process to end: ``SIGTERM`` and Ctrl-C."""
+"""Signals that tell a process to end: ``SIGTERM``, Ctrl-C, and ``SIGHUP`` where it does not mean to reload."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from typing import Any
 
-__all__ = ["Terminated", "Told", "raise_when_told"]
+__all__ = ["Terminal", "Terminated", "Told", "raise_when_told"]
 
 
 class Terminated(BaseException):
     """``SIGTERM`` arrived. The signal's handler raises it, as Ctrl-C does, and stops nothing itself: it may have
     interrupted code that holds a lock which stopping needs.
     """
+
+
+class Terminal:
+    """The terminal that the process was started from, if there is one."""
+
+    def __init__(self) -> None:
+        self._had_one = _has_terminal()
+        self.ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        """Whether the process was started by ``nohup``, or likewise: it outlives the terminal."""
+
+    def hung_up(self) -> bool:
+        """Whether ``SIGHUP`` came because the terminal is gone. Otherwise somebody has sent it."""
+        return self._had_one and not _has_terminal()
+
+
+def _has_terminal() -> bool:
+    with contextlib.suppress(OSError):
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        return True
+    return False
 
 
 class Told:
@@ -26,7 +48,10 @@ class Told:
 
     def watch(self) -> None:
         """Installs the handlers of the signals. In the main thread only."""
-        self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._on_sigterm)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Who has said what becomes of SIGHUP keeps that: nohup, too.
+            if number == signal.SIGTERM or signal.getsignal(number) == signal.SIG_DFL:
+                self._before[number] = signal.signal(number, self._on_sigterm)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._on_sigint)
 

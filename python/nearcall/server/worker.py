@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import importlib
 import json
 import os
 import select
 import signal
 import socket
+import struct
 import sys
+import termios
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -16,7 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
-from .board import ParentsBoard, WorkersBoard, new_board
+from .board import ParentsBoard, Question, WorkersBoard, new_board
+from .colleagues import Colleagues
 from .server import Server
 from .signals import Terminated, raise_when_told
 
@@ -43,6 +48,8 @@ class Task:
     late_options: Callable[[], dict[str, Any]]
     """Makes the options that belong to the process that serves."""
     grace: float
+    count: int
+    """How many workers there are."""
 
 
 @dataclass
@@ -56,6 +63,7 @@ class Worker:
     channels: list[socket.socket]
     returned: int
     board: ParentsBoard
+    grace: float
     ready_since: float | None = None
     leaving: bool = False
     clients: int = 0
@@ -83,6 +91,10 @@ class Worker:
     def settled(self) -> bool:
         """Whether it has served for long enough to be trusted."""
         return self.ready_since is not None and time.monotonic() - self.ready_since >= SETTLED
+
+    def has_taken_all(self) -> bool:
+        """Whether it has taken all clients that were handed to it."""
+        return self.process.exitcode is not None or not any(map(_unread, self.channels))
 
     def let_go(self) -> None:
         """Closes the parent's ends: the worker finishes its calls and ends."""
@@ -151,7 +163,7 @@ def start_worker(
     for end in inside.ends():
         end.close()
     assert process.pid is not None
-    return Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned, board)
+    return Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned, board, task.grace)
 
 
 @dataclass
@@ -174,22 +186,27 @@ class _Inside:
         server, awake, failed = None, None, False
         try:
             raise_when_told()
-            # The terminal sends Ctrl-C to parent and workers alike; the parent decides what happens then.
-            signal.signal(signal.SIGINT, lambda number, frame: None)
+            # The terminal tells parent and workers alike of Ctrl-C, and that it hangs up; the parent decides what
+            # happens then.
+            for number in (signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, lambda number, frame: None)
             awake = _woken_by_signals()
             try:
                 for close in inherited:
                     close()
                 os.environ["NEARCALL_WORKER"] = str(self.number)
+                importlib.invalidate_caches()  # the code may be newer than what the parent has seen
                 # If the parent dies, nobody is left to kill this process should a handler keep it from ending.
                 _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
                 self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
                 server = self._make()
-                states = server.serve_as_worker(self.task.listeners, self.task.urls, self.board.tell, _end_this)
+                colleagues = Colleagues(self.number, self.task.count, self.board)
+                listeners, urls = self.task.listeners, self.task.urls
+                states = server.serve_as_worker(listeners, urls, self.board.tell, _end_this, colleagues)
                 # If the parent is gone, the message does not matter: `end_with` ends this process.
                 with contextlib.suppress(OSError):
                     self.lifeline.sendall(READY)
-                self._listen(awake, states)
+                self._listen(awake, states, colleagues)
             except Exception as error:
                 failed = True
                 self._fail(error)
@@ -209,8 +226,8 @@ class _Inside:
         task = self.task
         return Server(*(make() for make in task.makers), *task.urls, **task.options, **task.late_options())
 
-    def _listen(self, awake: socket.socket, states: _core.Health) -> None:
-        """Hears what other workers say of the server's health, until a signal interrupts it."""
+    def _listen(self, awake: socket.socket, states: _core.Health, colleagues: Colleagues) -> None:
+        """Hears what other workers say of the server's health, and ask, until a signal interrupts it."""
         poll = select.poll()
         poll.register(awake, select.POLLIN)
         poll.register(self.board.end, select.POLLIN)
@@ -219,8 +236,11 @@ class _Inside:
                 if fileno == awake.fileno():
                     awake.recv(4096)
                     continue
-                for service, serving in self.board.heard():
-                    states.set(service, serving)
+                for message in self.board.heard():
+                    if isinstance(message, Question):
+                        colleagues.hear(message)
+                    else:
+                        states.set(message.service, message.serving)
                 if not self.board.open:  # the parent is gone, or ends this process
                     poll.unregister(self.board.end)
 
@@ -232,6 +252,15 @@ class _Inside:
         told = json.dumps([said, "".join(traceback.format_exception(error))])
         with contextlib.suppress(OSError):
             self.lifeline.sendall(told.encode())
+
+
+def _unread(channel: socket.socket) -> int:
+    """Bytes that the other end has not read; 0 if it is closed."""
+    try:
+        (unread,) = struct.unpack("i", fcntl.ioctl(channel, termios.TIOCOUTQ, bytes(4)))
+    except (OSError, ValueError):
+        return 0
+    return int(unread)
 
 
 def _end_this() -> None:

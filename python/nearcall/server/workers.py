@@ -24,16 +24,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-from ..log import WARNING, log
-from ..options.checked import check_whole
+from ..log import ERROR, INFO, WARNING, log
+from ..options.checked import check_seconds, check_whole
 from ..service.service import is_service
+from .board import Question
 from .health import ServerHealth
 from .instances import is_made_per_client
-from .listening import make_listeners
+from .listening import OF_LISTENERS, make_listeners
+from .replacing import Place, Replacing
 from .server import Server
+from .signals import Terminal
 from .worker import SLACK, Task, Worker, start_worker
 
 __all__ = ["WorkerFailed", "Workers"]
@@ -62,14 +65,8 @@ class _WorkersTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-@dataclass
-class _Slot:
-    """A worker's place: the worker that has it now, and how often its predecessors have died."""
-
-    number: int
-    worker: Worker | None = None
-    deaths: int = 0
-    not_before: float = 0.0
+Refresh: TypeAlias = "Callable[[], tuple[Sequence[Callable[[], object]], dict[str, Any], Callable[[], dict[str, Any]]]]"
+"""Reads the settings anew: what makes the objects, the options, what makes the late ones; raises if they are wrong."""
 
 
 class Workers:
@@ -82,6 +79,7 @@ class Workers:
         grace: float,
         options: dict[str, Any],
         late_options: Callable[[], dict[str, Any]] = dict,
+        refresh: Refresh | None = None,
     ) -> None:
         count = check_whole("workers", workers)
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -100,12 +98,15 @@ class Workers:
                 "serve(..., workers=...) must be called in the main thread: it is told by signals to end"
             )
         inspect.signature(Server).bind_partial(**options)  # a misspelt name is a TypeError here, not in every worker
-        of_listeners = {name: value for name, value in options.items() if name in _OF_LISTENERS}
-        of_servers = {name: value for name, value in options.items() if name not in _OF_LISTENERS}
+        of_listeners = {name: value for name, value in options.items() if name in OF_LISTENERS}
+        of_servers = {name: value for name, value in options.items() if name not in OF_LISTENERS}
         self._listeners = make_listeners(self._asked, **of_listeners)
         self._urls: list[str] = []
-        self._task = Task(makers, self._urls, self._listeners, of_servers, late_options, grace)
-        self._slots = [_Slot(number) for number in range(count)]
+        self._earlier = self._task = Task(makers, self._urls, self._listeners, of_servers, late_options, grace, count)
+        self._slots = [Place(number) for number in range(count)]
+        self._replacing = Replacing(self._slots, self._start)
+        self._refresh = refresh
+        self._reload = False
         self._context = multiprocessing.get_context("fork")
         self._turns = itertools.count(1)
         self._begun = False
@@ -131,7 +132,7 @@ class Workers:
     @property
     def pids(self) -> list[int]:
         """The process ids of the workers that serve."""
-        return [worker.process.pid or 0 for worker in self._living() if worker.ready]
+        return [worker.process.pid or 0 for worker in self._living() if worker.takes_clients]
 
     def __repr__(self) -> str:
         return f"<{len(self._slots)} nearcall workers at {', '.join(self._urls or self._asked)}>"
@@ -159,18 +160,26 @@ class Workers:
         for worker in self._living():
             worker.board.tell(service, serving)
 
+    def _pass_on(self, asker: Worker, question: Question) -> None:
+        with question.reply:
+            for worker in self._living():
+                if worker is not asker and worker.takes_clients:
+                    worker.board.ask(question)
+
     def _supervise(self, on_ready: Callable[[Workers], object] | None) -> None:
         while not self._signals:
             self._fill()
             self._wait(self._until_next())
             self._look_after()
+            self._replace()
             if not self._begun and all(slot.worker is not None and slot.worker.ready for slot in self._slots):
                 self._begun = True
                 if on_ready is not None:
                     on_ready(self)
 
     def _living(self) -> Iterator[Worker]:
-        return (slot.worker for slot in self._slots if slot.worker is not None)
+        yield from (slot.worker for slot in self._slots if slot.worker is not None)
+        yield from self._replacing.workers()
 
     # --- starting ---
 
@@ -179,13 +188,47 @@ class Workers:
         for slot in self._slots:
             if slot.worker is None and slot.not_before <= now:
                 try:
-                    slot.worker = start_worker(self._context, slot.number, self._task, self._inherited)
-                    slot.worker.board.untold.update(self._said)
+                    slot.worker = self._start(slot, self._task)
                 except OSError as error:
                     if not self._begun:
                         raise
                     log(WARNING, "cannot start worker %d: %s; trying again in a moment", slot.number, error)
                     slot.not_before = now + LONGEST_PAUSE
+
+    def _start(self, place: Place, task: Task) -> Worker:
+        worker = start_worker(self._context, place.number, task, self._inherited)
+        worker.board.untold.update(self._said)
+        return worker
+
+    def _replace(self) -> None:
+        """Goes on with a rolling restart, or begins one."""
+        if self._reload and self._begun:
+            self._reload = False
+            log(INFO, "told to reload: the workers are replaced, one after the other")
+            task = self._fresh_task()
+            if task is not None:
+                self._earlier, self._task = self._task, task
+                self._replacing.begin(task)
+        if not self._replacing.step():
+            self._task = self._earlier
+
+    def _fresh_task(self) -> Task | None:
+        """The task by the settings of now; ``None`` if they are wrong."""
+        if self._refresh is None:
+            return self._task
+        try:
+            makers, options, late_options = self._refresh()
+            grace = check_seconds("grace", options.pop("grace", 5.0), endless=True)
+            return replace(
+                self._task,
+                makers=[_check_maker(item) for item in makers],
+                options={name: value for name, value in options.items() if name not in OF_LISTENERS},
+                late_options=late_options,
+                grace=grace,
+            )
+        except Exception as error:
+            log(ERROR, "the workers stay as they are, because the settings are wrong: %s", str(error))
+            return None
 
     def _inherited(self) -> list[Callable[[], object]]:
         """What a newly forked worker must close: with these descriptors it would keep the other workers alive when the
@@ -198,6 +241,8 @@ class Workers:
     def _until_next(self) -> float | None:
         now = time.monotonic()
         times = [slot.not_before for slot in self._slots if slot.worker is None]
+        if (look := self._replacing.until_next()) is not None:
+            times.append(look)
         if self._not_accepting_until > now:
             times.append(self._not_accepting_until)
         return max(0.0, min(times) - now) if times else None
@@ -263,19 +308,20 @@ class Workers:
     # --- looking after the workers ---
 
     def _look_after(self) -> None:
-        for slot in self._slots:
-            worker = slot.worker
-            if worker is None:
-                continue
-            for service, serving in worker.board.heard():
-                self._say(service, serving)
+        for worker in list(self._living()):
+            for message in worker.board.heard():
+                if isinstance(message, Question):
+                    self._pass_on(worker, message)
+                else:
+                    self._say(message.service, message.serving)
             worker.board.flush()
             if not worker.ready:
                 worker.listen()
-            if worker.process.exitcode is not None:
-                self._bury(slot, worker)
+        for slot in self._slots:
+            if slot.worker is not None and slot.worker.process.exitcode is not None:
+                self._bury(slot, slot.worker)
 
-    def _bury(self, slot: _Slot, worker: Worker) -> None:
+    def _bury(self, slot: Place, worker: Worker) -> None:
         worker.listen()
         slot.worker = None
         worker.forget()
@@ -301,11 +347,12 @@ class Workers:
     def _stop(self) -> None:
         """Accepts no more clients, gives the workers the grace to finish, and kills those that do not end."""
         self._listeners.close()
-        for worker in self._living():
+        left = list(self._living())
+        for worker in left:
             worker.let_go()
         signals = self._signals
         deadline = time.monotonic() + self._task.grace + SLACK
-        for worker in self._living():
+        for worker in left:
             # A further signal ends the waiting: the workers are killed at once.
             while worker.process.exitcode is None and self._signals == signals and time.monotonic() < deadline:
                 poll = select.poll()
@@ -317,28 +364,34 @@ class Workers:
                     with contextlib.suppress(BlockingIOError):
                         self._waker[0].recv(4096)
         for slot in self._slots:
-            left, slot.worker = slot.worker, None
-            if left is None:
-                continue
-            if left.process.exitcode is None:
-                log(WARNING, "worker %d did not end in time and is killed", left.number)
-                left.process.kill()
-            left.process.join()
-            left.process.close()
-            left.forget()
+            slot.worker = None
+        self._replacing.forget()
+        for worker in left:
+            if worker.process.exitcode is None:
+                log(WARNING, "worker %d did not end in time and is killed", worker.number)
+                worker.process.kill()
+            worker.process.join()
+            worker.process.close()
+            worker.forget()
 
     @contextlib.contextmanager
     def _heed_signals(self) -> Generator[None, None, None]:
-        """Counts SIGTERM and Ctrl-C instead of being interrupted by them, and wakes from waiting."""
+        """Counts SIGTERM and Ctrl-C instead of being interrupted by them, notes SIGHUP, and wakes from waiting."""
+        terminal = Terminal()
 
         def note(number: int, frame: object) -> None:
-            self._signals += 1
+            if number != signal.SIGHUP:
+                self._signals += 1
+            elif not terminal.hung_up():
+                self._reload = True
+            elif not terminal.ignored:
+                self._signals += 1
 
         self._waker = socket.socketpair()
         for end in self._waker:
             end.setblocking(False)
         wakeup = signal.set_wakeup_fd(self._waker[1].fileno(), warn_on_full_buffer=False)
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         try:
             yield
         finally:
@@ -348,10 +401,6 @@ class Workers:
             for end in self._waker:
                 end.close()
             self._waker = None
-
-
-_OF_LISTENERS = ("allow_plaintext", "tls", "allow_users", "allow_groups")
-"""Options that concern the sockets, which the parent binds."""
 
 
 def _check_maker(item: object) -> Callable[[], object]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceback import TracebackException
+    from types import FrameType
 
 __all__ = ["shown", "shown_json", "traceback_of", "traceback_text"]
 
@@ -91,6 +92,21 @@ def traceback_of(error: BaseException, *, begin_with_user: bool = False) -> Trac
         others = (place for place, frame in enumerate(found.stack) if not frame.filename.startswith(_PACKAGE))
         del found.stack[: next(others, 0)]
     return found
+
+
+def stack_text(frames: Sequence[FrameType]) -> str:
+    """A stack as Python prints it, fit to be shown. Never raises.
+
+    Args:
+        frames: From the outermost to the innermost.
+    """
+    try:
+        from traceback import StackSummary
+
+        stack = StackSummary.extract((frame, frame.f_lineno) for frame in frames)
+        return _joined(["Stack (most recent call last):\n", *stack.format()])
+    except Exception as problem:
+        return f"(the stack could not be shown: {type(problem).__name__})"
 
 
 def _joined(parts: Iterable[str]) -> str:

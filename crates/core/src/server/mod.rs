@@ -28,6 +28,7 @@ mod inbound;
 mod kept_back;
 mod leadership;
 mod limits;
+mod loop_watch;
 mod native;
 mod notice;
 mod reactor;
@@ -60,6 +61,7 @@ pub use directory::ServedMethods;
 pub use early_ends::{EarlyEnds, Errand};
 pub use event_loop::{AsyncQueue, ForLoop};
 pub use limits::{Age, WorkLimits};
+pub use loop_watch::{LoopWatch, Watchable};
 pub use native::NativeHandler;
 pub use notice::{Notice, OnNotice};
 pub use request::{OnewayTurn, Request};
@@ -263,6 +265,35 @@ impl Server {
     /// What the system says.
     pub fn use_event_loop(&self) -> io::Result<Arc<AsyncQueue>> {
         self.directory.use_event_loop()
+    }
+
+    /// What the statistics say now, for a process that serves together with this one.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        // Relaxed: true for itself, and out of date a moment later. No call of this server asks.
+        let in_flight = self.shared.in_flight.load(Ordering::Relaxed);
+        Snapshot { in_flight, ..self.shared.snapshot() }
+    }
+
+    /// A process that serves together with this one begins to watch the statistics, or ends.
+    pub fn watch_statistics(&self, begins: bool) {
+        if begins {
+            self.shared.statistics.add_watcher();
+        } else {
+            self.shared.statistics.remove_watcher();
+        }
+    }
+
+    /// This is one of several processes that serve together: its number, and how many there are. Only the first call
+    /// counts.
+    pub fn set_place(&self, number: usize, count: usize) {
+        let _ = self.shared.place.set((number, count));
+    }
+
+    /// The watch over that event loop.
+    #[must_use]
+    pub fn loop_watch(&self) -> &LoopWatch {
+        &self.shared.loop_watch
     }
 
     /// Closes everything that is left, after the workers have returned.

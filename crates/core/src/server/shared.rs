@@ -3,7 +3,7 @@
 //! They hold a [`Shared`], so that none of them needs the server itself. `Shared` knows nothing of them.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
@@ -16,6 +16,7 @@ use crate::server::held_up::HeldUp;
 use crate::server::kept_back::KeptBack;
 use crate::server::leadership::Leadership;
 use crate::server::limits::WorkLimits;
+use crate::server::loop_watch::LoopWatch;
 use crate::server::notice::{Notice, OnNotice};
 use crate::server::reserve::Reserve;
 use crate::server::session::SessionEvents;
@@ -37,6 +38,9 @@ pub(in crate::server) struct Shared {
     /// `ASKED` or `DELIVERED`: the reactor was asked whether the clients have all that was sent; it has found that they
     /// have.
     delivery: AtomicU8,
+    pub(in crate::server) loop_watch: LoopWatch,
+    /// Which of the processes that serve together this is, and how many there are.
+    pub(in crate::server) place: OnceLock<(usize, usize)>,
     /// How many requests were received and are not finished.
     pub(in crate::server) in_flight: AtomicUsize,
     /// How many connections are open.
@@ -100,6 +104,8 @@ impl Shared {
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             delivery: AtomicU8::new(UNASKED),
+            loop_watch: LoopWatch::default(),
+            place: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             unsent_connections: AtomicUsize::new(0),
@@ -169,6 +175,9 @@ impl Shared {
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
+            worker: self.place.get().map(|(number, _)| *number),
+            workers: self.place.get().map_or(1, |(_, count)| *count),
+            loop_held_up: self.loop_watch.held().map_or(0.0, |time| time.as_secs_f64()),
             ..self.statistics.snapshot()
         }
     }

@@ -117,6 +117,12 @@ pub struct Snapshot {
     pub memory: usize,
     /// How many such bytes may be kept: [`super::WorkLimits::max_memory`].
     pub max_memory: usize,
+    /// Which of the processes that serve together this is, if there are several.
+    pub worker: Option<usize>,
+    /// How many processes serve together.
+    pub workers: usize,
+    /// For how long the event loop of the coroutine handlers has not turned, seconds; 0 while it does.
+    pub loop_held_up: f64,
     /// The counts of each method.
     pub methods: Vec<MethodCounts>,
 }

@@ -46,6 +46,7 @@ impl Server {
                 .notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
         };
         let first = queue.push(request);
+        self.shared.loop_watch.note_call();
         if !first {
             // The loop was woken for an earlier request that it has not taken yet. It is not asked to do more.
             return;
@@ -68,7 +69,16 @@ impl Server {
 
     /// What the event loop is to do next. Never waits. `may_spin`: nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
-        self.or_elsewhere(|| self.look_for_loop(may_spin))
+        self.noted(self.or_elsewhere(|| self.look_for_loop(may_spin)))
+    }
+
+    /// Tells the loop's watch of a request that the loop begins.
+    #[inline]
+    fn noted(&self, next: ForLoop) -> ForLoop {
+        if matches!(next, ForLoop::Request(_)) {
+            self.shared.loop_watch.note_call();
+        }
+        next
     }
 
     /// Looks for the event loop. If that panics, leaves receiving to a worker: a loop that is not told how to go on would
@@ -140,7 +150,7 @@ impl Server {
 
     /// Spins for the event loop's next request, after [`ForLoop::Spin`].
     pub fn spin_for_loop(&self) -> ForLoop {
-        self.or_elsewhere(|| {
+        self.noted(self.or_elsewhere(|| {
             let mut reactor = self.reactor.lock();
             let (again, request) = reactor.spin_for_loop();
             drop(reactor);
@@ -148,7 +158,7 @@ impl Server {
                 Some(request) => self.take_for_loop(request),
                 None => self.look_for_loop(again),
             }
-        })
+        }))
     }
 
     fn take_for_loop(&self, work: Work) -> ForLoop {

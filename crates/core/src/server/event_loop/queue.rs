@@ -72,7 +72,7 @@ impl AsyncQueue {
     }
 
     /// Wakes the loop.
-    pub(in crate::server) fn wake(&self) {
+    pub fn wake(&self) {
         descriptors::signal(&self.event);
     }
 
@@ -80,6 +80,12 @@ impl AsyncQueue {
     pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
         descriptors::clear(&self.event);
         std::mem::take(&mut self.queued.lock().changed)
+    }
+
+    /// Whether requests wait for the loop.
+    #[must_use]
+    pub fn has_requests(&self) -> bool {
+        !self.queued.lock().requests.is_empty()
     }
 
     /// Takes the request that has waited longest, of the client whose turn it is.
