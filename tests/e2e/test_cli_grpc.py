@@ -284,7 +284,7 @@ def described(**changes: Any) -> FileDescriptorProto:
 class Hostile(ServerReflection):
     def __init__(self) -> None:
         self.files: list[bytes] = []
-        self.listed = "harm.Harm"
+        self.listed = ["harm.Harm"]
         self.error: ErrorResponse | None = None
 
     def server_reflection_info(self, requests: Iterator[ReflectionRequest]) -> Iterator[ReflectionResponse]:
@@ -292,7 +292,7 @@ class Hostile(ServerReflection):
             if self.error is not None:
                 yield ReflectionResponse(error_response=self.error)
             elif request.list_services is not None:
-                services = [ServiceResponse(self.listed)]
+                services = [ServiceResponse(name) for name in self.listed]
                 yield ReflectionResponse(list_services_response=ListServiceResponse(services))
             else:
                 yield ReflectionResponse(file_descriptor_response=FileDescriptorResponse(self.files))
@@ -378,7 +378,7 @@ def test_a_file_is_made_of_what_it_imports_alone() -> None:
         FileSource(name="b", dependency=["c"]),
         FileSource(name="a", dependency=["b"]),
     ]
-    described = Described({"A": "a", "W": "wrong"}, files)
+    described = Described({"A": "a", "W": "wrong"}, files, {})
     assert [file.name for file in described.with_imports("a")] == ["c", "b", "a"]
     assert [file.name for file in described.with_imports("wrong")] == ["wrong"]
 
@@ -388,6 +388,47 @@ def test_files_that_import_each_other_end(run: Any, hostile: tuple[Hostile, str]
     other = FileDescriptorProto(name="other.proto", dependency=["harm.proto", "other.proto"])
     answering.files = [encoded(described(imports=["other.proto"])), encoded(other)]
     assert run("list", url)[0] == 0
+
+
+def test_services_that_import_too_much_are_refused(run: Any, hostile: tuple[Hostile, str]) -> None:
+    """Each module is made of all that its file imports, so the work grows with the square of the files."""
+    answering, url = hostile
+    names = [f"s{number}" for number in range(400)]
+    files = [f"{name}.proto" for name in names]
+    answering.files = [
+        encoded(
+            FileDescriptorProto(
+                name=file,
+                package=name,
+                dependency=files,
+                message_type=[DescriptorProto(name="Ask")],
+                service=[ServiceDescriptorProto("Harm", [MethodDescriptorProto("Do", f".{name}.Ask", f".{name}.Ask")])],
+            )
+        )
+        for name, file in zip(names, files, strict=True)
+    ]
+    answering.listed = [f"{name}.Harm" for name in names]
+    try:
+        status, out, err = run("list", url)
+    finally:
+        answering.listed = ["harm.Harm"]
+    assert (status, out) == (1, "")
+    assert "import each other too often: its services need more than 64 MiB" in err
+    assert err.count("\n") == 1
+
+
+def test_a_service_without_methods_leaves_the_others(run: Any, hostile: tuple[Hostile, str]) -> None:
+    answering, url = hostile
+    file = described()
+    file.service.append(ServiceDescriptorProto("Empty", []))
+    answering.files = [encoded(file)]
+    answering.listed = ["harm.Harm", "harm.Empty"]
+    try:
+        status, out, err = run("list", url)
+    finally:
+        answering.listed = ["harm.Harm"]
+    assert (status, out.startswith("harm.Harm\n")) == (0, True)
+    assert err == f"nearcall: {url}: harm.Empty left out: it has no methods\n"
 
 
 def test_an_error_of_reflection_is_told(run: Any, hostile: tuple[Hostile, str]) -> None:

@@ -293,6 +293,22 @@ def test_names_that_python_has_a_use_for(tmp_path: Path, capsys: pytest.CaptureF
         module.Request(field__post_init__=1, field__doc__="")
 
 
+def test_a_service_without_methods_leaves_the_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto = """
+    syntax = "proto3";
+    message A { int32 a = 1; }
+    service Later {}
+    service int {}
+    service Now { rpc Get(A) returns (A); }
+    """
+    module = stub(proto, tmp_path, capsys)
+    assert module.__all__ == ["A", "Now"]
+    assert module.A(a=1).a == 1
+    assert [plan.name for plan in plan_of(module.Now).methods] == ["get"]
+    text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    assert text.endswith("\n\n# The service int has no methods, so there is no interface for it.\n")
+
+
 @pytest.mark.parametrize(
     ("proto", "problem"),
     [

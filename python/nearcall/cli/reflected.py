@@ -16,6 +16,7 @@ import msgspec
 import nearcall
 
 from ..codec.protobuf.module import CannotBeWritten, module_text
+from ..errors import FailedPrecondition
 from ..reflection.asking import Described, ask
 from ..service.describing import describe
 from ..service.description import MethodInfo, ServiceInfo
@@ -26,6 +27,13 @@ from . import UsageError
 from .messages import to_message
 
 __all__ = ["Reflected"]
+
+_MOST_READ = 64 << 20
+"""Bytes of files that are read for all modules together. Each module is made of a file and of all that it imports, so
+files that many others import are read many times.
+"""
+_LEAST_READ = 1 << 10
+"""Bytes that reading any file counts for: an empty one is work, too."""
 
 
 class Reflected:
@@ -57,16 +65,34 @@ class Reflected:
         self._channel.close()
 
     def _made(self, described: Described) -> Iterator[tuple[str, type]]:
-        """The services and their interfaces."""
-        for file in dict.fromkeys(described.services.values()):
-            asked = [service for service, declared_in in described.services.items() if declared_in == file]
+        """The services and their interfaces.
+
+        Raises:
+            FailedPrecondition: it is too much work.
+        """
+        services_of: dict[str, list[str]] = {}
+        for service, file in described.services.items():
+            services_of.setdefault(file, []).append(service)
+        read = 0
+        for file, asked in services_of.items():
+            files = described.with_imports(file)
+            read += sum(max(described.sizes[each.name], _LEAST_READ) for each in files)
+            if read > _MOST_READ:
+                raise FailedPrecondition(
+                    f"the files that the server's reflection describes import each other too often: its services need "
+                    f"more than {_MOST_READ >> 20} MiB of them, each with what it imports"
+                )
             try:
-                module = _module(module_text(described.with_imports(file), [file]))
+                module = _module(module_text(files, [file]))
             except CannotBeWritten as error:
                 self.problems.append(f"{', '.join(map(shown, asked))} left out: {error}")
                 continue
             for service in asked:
-                yield service, getattr(module, service.rpartition(".")[2])
+                name = service.rpartition(".")[2]
+                if hasattr(module, name):
+                    yield service, getattr(module, name)
+                else:
+                    self.problems.append(f"{shown(service)} left out: it has no methods")
 
     def arguments(
         self, given: dict[str, Any] | list[Any], service: ServiceInfo, method: MethodInfo

@@ -65,6 +65,8 @@ class _Writer:
         self._types: dict[str, _Type] = {}
         self._maps: dict[str, MessageSource] = {}
         self._used: dict[str, None] = {}
+        self._taken = {service.name for file in files for service in file.service}
+        """Names that no other class may have."""
         for file in sorted(files, key=lambda file: file.name not in self._asked):  # what is asked for keeps its names
             info = file.source_code_info
             self._places[file.name] = {tuple(place.path): place for place in info.location} if info else {}
@@ -74,11 +76,10 @@ class _Writer:
     def _collect(self, file: FileSource) -> None:
         scope = f".{file.package}" if file.package else ""
         package = "".join(map(title, file.package.split(".")))
-        taken = {each.name for each in self._types.values()} | set(_services(self._files))
 
         def name(parts: tuple[str, ...]) -> str:
-            found = class_name(parts, package, taken)
-            taken.add(found)
+            found = class_name(parts, package, self._taken)
+            self._taken.add(found)
             return found
 
         def messages(sources: Sequence[MessageSource], outer: tuple[str, ...], path: tuple[int, ...]) -> None:
@@ -103,12 +104,13 @@ class _Writer:
 
     def write(self) -> Iterator[str]:
         """The lines of the module."""
-        services = [
+        declared = [
             (file, index, service)
             for file in self._files
             if file.name in self._asked
             for index, service in enumerate(file.service)
         ]
+        services = [each for each in declared if each[2].method]
         named: dict[str, FileSource] = {}
         for file, index, service in services:
             if (other := named.setdefault(service.name, file)) is not file:
@@ -149,10 +151,13 @@ class _Writer:
         for full in sorted(bodies, key=lambda full: not is_enum[full]):  # defaults name members of enums
             yield from ("", "", *bodies[full])
         yield from interfaces
+        for _, _, service in declared:
+            if not service.method:
+                yield from ("", "", f"# The service {service.name} has no methods, so there is no interface for it.")
 
     def _check(self, file: FileSource) -> None:
         for index, service in enumerate(file.service):
-            if not is_class_name(service.name):
+            if service.method and not is_class_name(service.name):
                 raise self._refusal(
                     file, (6, index), f"Python needs the name of the service '{service.name}': rename it"
                 )
@@ -337,8 +342,6 @@ class _Writer:
             if doc or number:
                 yield ""
             yield from self._method(file, (6, index, 2, number), method)
-        if not service.method:
-            raise self._refusal(file, (6, index), f"the service {service.name} has no methods")
 
     def _method(self, file: FileSource, path: tuple[int, ...], method: MethodSource) -> Iterator[str]:
         name = method_name(method.name)
@@ -362,11 +365,6 @@ class _Writer:
         if doc:
             yield from doc
             yield "        ..."
-
-
-def _services(files: Sequence[FileSource]) -> Iterator[str]:
-    for file in files:
-        yield from (service.name for service in file.service)
 
 
 def _oneof(source: MessageSource, field: FieldSource) -> str | None:
