@@ -293,6 +293,22 @@ def test_names_that_python_has_a_use_for(tmp_path: Path, capsys: pytest.CaptureF
         module.Request(field__post_init__=1, field__doc__="")
 
 
+def test_options_of_a_file_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto = """
+    syntax = "proto3";
+    import "google/protobuf/descriptor.proto";
+    extend google.protobuf.MethodOptions { string role = 50001; }
+    message A {
+      extend google.protobuf.FieldOptions { Rule rule = 50002; }
+      int32 a = 1 [(A.rule) = { most: 3 }];
+    }
+    message Rule { int32 most = 1; }
+    service S { rpc Get(A) returns (A) { option (role) = "reader"; } }
+    """
+    module = stub(proto, tmp_path, capsys)
+    assert module.__all__ == ["A", "Rule", "S"]
+
+
 def test_a_service_without_methods_leaves_the_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proto = """
     syntax = "proto3";

@@ -8,6 +8,7 @@ hide it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -45,6 +46,8 @@ _KNOWN: Final = {
     ".google.protobuf.Duration": "datetime.timedelta",
     ".google.protobuf.Value": "typing.Any",
 }
+_OPTIONS: Final = re.compile(r"\.google\.protobuf\.([A-Za-z]+Options|FeatureSet)")
+"""What options in files are extensions of. They are said of a file, and are in no message that is sent."""
 
 
 class _Type(NamedTuple):
@@ -161,8 +164,13 @@ class _Writer:
                 raise self._refusal(
                     file, (6, index), f"Python needs the name of the service '{service.name}': rename it"
                 )
-        for index, extension in enumerate(file.extension):
-            raise self._refusal(file, (7, index), f"the extension '{extension.name}' has no counterpart: remove it")
+        self._check_extensions(file, file.extension, (7,))
+
+    def _check_extensions(self, file: FileSource, extensions: Sequence[FieldSource], path: tuple[int, ...]) -> None:
+        for index, extension in enumerate(extensions):
+            if not _OPTIONS.fullmatch(extension.extendee):
+                problem = f"the extension '{extension.name}' has no counterpart: remove it"
+                raise self._refusal(file, (*path, index), problem)
 
     def _use(self, full: str) -> str:
         """The class of a message or an enum."""
@@ -212,9 +220,7 @@ class _Writer:
 
     def _message(self, each: _Type) -> Iterator[str]:
         source: MessageSource = each.source
-        for index, extension in enumerate(source.extension):
-            problem = f"the extension '{extension.name}' has no counterpart: remove it"
-            raise self._refusal(each.file, (*each.path, 6, index), problem)
+        self._check_extensions(each.file, source.extension, (*each.path, 6))
         named = attributes([field.name for field in source.field], self._names)
         renamed = any(attribute != name for name, attribute in named.items())
         if renamed:
