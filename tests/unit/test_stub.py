@@ -143,8 +143,13 @@ def stub(proto: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Module
     """The module that the command prints, imported."""
     (folder / "file.proto").write_text(proto, encoding="utf-8")
     assert cli.main(["stub", str(folder / "file.proto")]) == 0
+    return imported(capsys.readouterr().out, folder)
+
+
+def imported(text: str, folder: Path) -> ModuleType:
+    """A module of this text."""
     path = folder / f"stub_{next(_numbers)}.py"
-    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
