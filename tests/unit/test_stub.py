@@ -143,8 +143,13 @@ def stub(proto: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Module
     """The module that the command prints, imported."""
     (folder / "file.proto").write_text(proto, encoding="utf-8")
     assert cli.main(["stub", str(folder / "file.proto")]) == 0
+    return imported(capsys.readouterr().out, folder)
+
+
+def imported(text: str, folder: Path) -> ModuleType:
+    """A module of this text."""
     path = folder / f"stub_{next(_numbers)}.py"
-    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -268,17 +273,6 @@ def test_files_of_proto2_and_of_editions(
     assert codec.decode(message.SerializeToString(), 100) == value
 
 
-def test_a_service_without_methods_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    proto = 'syntax = "proto3";\nmessage A { int32 a = 1; }\nservice Nothing {}\nservice S { rpc Get(A) returns (A); }'
-    (tmp_path / "file.proto").write_text(proto, encoding="utf-8")
-    assert cli.main(["stub", "-I", str(tmp_path), "file.proto"]) == 0
-    text = capsys.readouterr().out
-    assert text.endswith("\n# file.proto: the service Nothing has no methods, and so no class.\n")
-    module = stub(proto, tmp_path, capsys)
-    assert module.__all__ == ["A", "S"]
-    assert codec_of(module.A).encode(module.A(a=1)) == b"\x08\x01"
-
-
 def test_names_that_python_has_a_use_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     module = stub(NAMES, tmp_path, capsys)
     found: Any = compiled(NAMES).FindMessageTypeByName("names.Request")  # type: ignore[no-untyped-call]
@@ -302,6 +296,38 @@ def test_names_that_python_has_a_use_for(tmp_path: Path, capsys: pytest.CaptureF
     assert [*module.Odd.__members__] == ["mro_", "None_", "value_missing_", "value__hidden", "value", "_order"]
     with pytest.raises(ValueError, match="Request: more than one of choice is set"):
         module.Request(field__post_init__=1, field__doc__="")
+
+
+def test_options_of_a_file_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto = """
+    syntax = "proto3";
+    import "google/protobuf/descriptor.proto";
+    extend google.protobuf.MethodOptions { string role = 50001; }
+    message A {
+      extend google.protobuf.FieldOptions { Rule rule = 50002; }
+      int32 a = 1 [(A.rule) = { most: 3 }];
+    }
+    message Rule { int32 most = 1; }
+    service S { rpc Get(A) returns (A) { option (role) = "reader"; } }
+    """
+    module = stub(proto, tmp_path, capsys)
+    assert module.__all__ == ["A", "Rule", "S"]
+
+
+def test_a_service_without_methods_leaves_the_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto = """
+    syntax = "proto3";
+    message A { int32 a = 1; }
+    service Later {}
+    service int {}
+    service Now { rpc Get(A) returns (A); }
+    """
+    module = stub(proto, tmp_path, capsys)
+    assert module.__all__ == ["A", "Now"]
+    assert module.A(a=1).a == 1
+    assert [plan.name for plan in plan_of(module.Now).methods] == ["get"]
+    text = Path(str(module.__file__)).read_text(encoding="utf-8")
+    assert text.endswith("\n\n# The service int has no methods, so there is no interface for it.\n")
 
 
 @pytest.mark.parametrize(

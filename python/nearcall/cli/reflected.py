@@ -16,6 +16,7 @@ import msgspec
 import nearcall
 
 from ..codec.protobuf.module import CannotBeWritten, module_text
+from ..errors import FailedPrecondition
 from ..reflection.asking import Described, ask
 from ..service.describing import describe
 from ..service.description import MethodInfo, ServiceInfo
@@ -27,10 +28,12 @@ from .messages import to_message
 
 __all__ = ["Reflected"]
 
-_MOST_READ = 20_000
-"""Files that may be read for all services together, those that are imported again for each. A server that has its files
-import each other would else keep the command for hours; fifty services with two hundred imports each have 10,000.
+_MOST_READ = 64 << 20
+"""Bytes of files that are read for all modules together. Each module is made of a file and of all that it imports, so
+files that many others import are read many times.
 """
+_LEAST_READ = 1 << 10
+"""Bytes that reading any file counts for: an empty one is work, too."""
 
 
 class Reflected:
@@ -62,28 +65,34 @@ class Reflected:
         self._channel.close()
 
     def _made(self, described: Described) -> Iterator[tuple[str, type]]:
-        """The services and their interfaces."""
+        """The services and their interfaces.
+
+        Raises:
+            FailedPrecondition: it is too much work.
+        """
+        services_of: dict[str, list[str]] = {}
+        for service, file in described.services.items():
+            services_of.setdefault(file, []).append(service)
         read = 0
-        for file in dict.fromkeys(described.services.values()):
-            asked = [service for service, declared_in in described.services.items() if declared_in == file]
+        for file, asked in services_of.items():
             files = described.with_imports(file)
-            read += len(files)
+            read += sum(max(described.sizes[each.name], _LEAST_READ) for each in files)
             if read > _MOST_READ:
-                self.problems.append(
-                    f"{shown(asked[0])} and later ones left out: the server's files import too many others"
+                raise FailedPrecondition(
+                    f"the files that the server's reflection describes import each other too often: its services need "
+                    f"more than {_MOST_READ >> 20} MiB of them, each with what it imports"
                 )
-                return
             try:
                 module = _module(module_text(files, [file]))
             except CannotBeWritten as error:
                 self.problems.append(f"{', '.join(map(shown, asked))} left out: {error}")
                 continue
             for service in asked:
-                interface = getattr(module, service.rpartition(".")[2], None)
-                if interface is None:
-                    self.problems.append(f"{shown(service)} left out: it has no methods")
+                name = service.rpartition(".")[2]
+                if hasattr(module, name):
+                    yield service, getattr(module, name)
                 else:
-                    yield service, interface
+                    self.problems.append(f"{shown(service)} left out: it has no methods")
 
     def arguments(
         self, given: dict[str, Any] | list[Any], service: ServiceInfo, method: MethodInfo

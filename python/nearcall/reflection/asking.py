@@ -28,6 +28,8 @@ class Described(NamedTuple):
     """The file that declares each service, by the service's full name. Reflection itself is left out."""
     files: list[FileSource]
     """These files and all that they import, each after the files that it imports."""
+    sizes: dict[str, int]
+    """How many bytes describe each file, by its name."""
 
     def with_imports(self, name: str) -> list[FileSource]:
         """One file and all that it imports, in the same order."""
@@ -65,6 +67,7 @@ class _Questions:
         self._declared_in: dict[str, str] = {}
         """Files by the full names of their services."""
         self._bytes = 0
+        self._sizes: dict[str, int] = {}
 
     def ask(self) -> Described:
         listed = self._answer(ReflectionRequest(list_services="*")).list_services_response
@@ -74,7 +77,7 @@ class _Questions:
         for service in listed.service:
             if not service.name.startswith(_OWN):
                 services[service.name] = self._declaring(service.name)
-        return Described(services, list(self._in_order(services.values())))
+        return Described(services, list(self._in_order(services.values())), self._sizes)
 
     def _declaring(self, service: str) -> str:
         if service not in self._declared_in:
@@ -93,6 +96,7 @@ class _Questions:
             except ValueError as error:
                 raise FailedPrecondition(f"the server's reflection describes a file that is none: {error}") from None
             if self._files.setdefault(file.name, file) is file:
+                self._sizes[file.name] = len(encoded)
                 for service in _names(file):
                     self._declared_in.setdefault(service, file.name)
             if len(self._files) > _MOST_FILES or self._bytes > _MOST_BYTES:

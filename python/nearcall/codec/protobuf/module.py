@@ -8,6 +8,7 @@ hide it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -46,6 +47,8 @@ _KNOWN: Final = {
     ".google.protobuf.Duration": "datetime.timedelta",
     ".google.protobuf.Value": "typing.Any",
 }
+_OPTIONS: Final = re.compile(r"\.google\.protobuf\.([A-Za-z]+Options|FeatureSet)")
+"""What options in files are extensions of. They are said of a file, and are in no message that is sent."""
 
 
 _ANY: Final = ".google.protobuf.Any"
@@ -69,6 +72,8 @@ class _Writer:
         self._types: dict[str, _Type] = {}
         self._maps: dict[str, MessageSource] = {}
         self._used: dict[str, None] = {}
+        self._taken = {service.name for file in files for service in file.service}
+        """Names that no other class may have."""
         for file in sorted(files, key=lambda file: file.name not in self._asked):  # what is asked for keeps its names
             info = file.source_code_info
             self._places[file.name] = {tuple(place.path): place for place in info.location} if info else {}
@@ -78,11 +83,10 @@ class _Writer:
     def _collect(self, file: FileSource) -> None:
         scope = f".{file.package}" if file.package else ""
         package = "".join(map(title, file.package.split(".")))
-        taken = {each.name for each in self._types.values()} | set(_services(self._files))
 
         def name(parts: tuple[str, ...]) -> str:
-            found = class_name(parts, package, taken)
-            taken.add(found)
+            found = class_name(parts, package, self._taken)
+            self._taken.add(found)
             return found
 
         def messages(sources: Sequence[MessageSource], outer: tuple[str, ...], path: tuple[int, ...]) -> None:
@@ -107,13 +111,13 @@ class _Writer:
 
     def write(self) -> Iterator[str]:
         """The lines of the module."""
-        services = [
+        declared = [
             (file, index, service)
             for file in self._files
             if file.name in self._asked
             for index, service in enumerate(file.service)
-            if service.method
         ]
+        services = [each for each in declared if each[2].method]
         named: dict[str, FileSource] = {}
         for file, index, service in services:
             if (other := named.setdefault(service.name, file)) is not file:
@@ -154,23 +158,23 @@ class _Writer:
         for full in sorted(bodies, key=lambda full: not is_enum[full]):  # defaults name members of enums
             yield from ("", "", *bodies[full])
         yield from interfaces
-        for file in self._files:
-            if file.name in self._asked:
-                yield from self._left_out(file)
+        for _, _, service in declared:
+            if not service.method:
+                yield from ("", "", f"# The service {service.name} has no methods, so there is no interface for it.")
 
     def _check(self, file: FileSource) -> None:
         for index, service in enumerate(file.service):
-            if not is_class_name(service.name):
+            if service.method and not is_class_name(service.name):
                 raise self._refusal(
                     file, (6, index), f"Python needs the name of the service '{service.name}': rename it"
                 )
-        for index, extension in enumerate(file.extension):
-            raise self._refusal(file, (7, index), f"the extension '{extension.name}' has no counterpart: remove it")
+        self._check_extensions(file, file.extension, (7,))
 
-    def _left_out(self, file: FileSource) -> Iterator[str]:
-        for service in file.service:
-            if not service.method:
-                yield from ("", "", f"# {file.name}: the service {service.name} has no methods, and so no class.")
+    def _check_extensions(self, file: FileSource, extensions: Sequence[FieldSource], path: tuple[int, ...]) -> None:
+        for index, extension in enumerate(extensions):
+            if not _OPTIONS.fullmatch(extension.extendee):
+                problem = f"the extension '{extension.name}' has no counterpart: remove it"
+                raise self._refusal(file, (*path, index), problem)
 
     def _use(self, full: str) -> str:
         """The class of a message or an enum."""
@@ -221,9 +225,7 @@ class _Writer:
 
     def _message(self, full: str, each: _Type) -> Iterator[str]:
         source: MessageSource = each.source
-        for index, extension in enumerate(source.extension):
-            problem = f"the extension '{extension.name}' has no counterpart: remove it"
-            raise self._refusal(each.file, (*each.path, 6, index), problem)
+        self._check_extensions(each.file, source.extension, (*each.path, 6))
         named = attributes([field.name for field in source.field], self._names)
         renamed = any(attribute != name for name, attribute in named.items())
         if renamed:
@@ -378,11 +380,6 @@ class _Writer:
         if doc:
             yield from doc
             yield "        ..."
-
-
-def _services(files: Sequence[FileSource]) -> Iterator[str]:
-    for file in files:
-        yield from (service.name for service in file.service)
 
 
 def _oneof(source: MessageSource, field: FieldSource) -> str | None:

@@ -61,6 +61,8 @@ class FieldSource(msgspec.Struct):
     """A field of a message, or an extension."""
 
     name: Annotated[str, numbered(1)] = ""
+    extendee: Annotated[str, numbered(2)] = ""
+    """The message that an extension extends."""
     number: Annotated[int, numbered(3, type="int32")] = 0
     label: Annotated[int, numbered(4, type="int32")] = 1
     type: Annotated[int, numbered(5, type="int32")] = 0
