@@ -406,7 +406,7 @@ mod tests {
         let mut reader = Reader::new(Body::Whole);
         reader.declared = Declared::Unknown;
         assert_eq!(reader.take(b"x", false, LIMITS), (1, Given::Nothing));
-        assert!(matches!(reader.end(LIMITS), Given::Refused(Failure::UNIMPLEMENTED, _)));
+        assert!(matches!(reader.end(LIMITS), Given::Refused(Failure::INTERNAL, _)));
     }
 
     #[test]
