@@ -6,9 +6,7 @@ Arguments: where the modules are that were made, and the codec of the calls.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -150,17 +148,16 @@ def main() -> None:
         creds = asked.server_creds
         options["tls"] = nearcall.TLS(cert=creds.cert, key=creds.key, client_ca=asked.client_tls_cert or None)
     scheme = "https" if asked.use_tls else "http"
-    with nearcall.Server(Conformance(), f"{scheme}://127.0.0.1:0", **options) as server:
+
+    def tell(server: Any) -> None:
         port = int(server.urls[0].rpartition(":")[2])
         answer = messages.server_pb2.ServerCompatResponse(host="127.0.0.1", port=port)
         if asked.use_tls:
             answer.pem_cert = asked.server_creds.cert
         messages.write(sys.stdout.buffer, answer)
-        ended = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        ended.wait()
-        # Connections that the runner leaves open are not waited for.
-        server.stop(grace=0)
+
+    # The runner ends it by SIGTERM, and may leave calls under way.
+    nearcall.serve(Conformance(), f"{scheme}://127.0.0.1:0", on_ready=tell, grace=0.0, **options)
 
 
 if __name__ == "__main__":
