@@ -84,11 +84,7 @@ fn begin(session: &mut Session, at: usize) -> Option<u32> {
     };
     let id = session.begin(&call).ok()?;
     session
-        .send_message(
-            id,
-            &[&[0; 700]],
-            [Compressing::Always, Compressing::IfShorter, Compressing::No][at.min(2) as usize],
-        )
+        .send_message(id, &[&[0; 700]], [Compressing::Always, Compressing::IfShorter, Compressing::No][at.min(2)])
         .expect("it was begun");
     if at == 1 {
         session.end(id).expect("it was begun");
