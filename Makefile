@@ -42,7 +42,7 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup profiled wheel demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -64,7 +64,7 @@ test-rust: tools-present  ## run the Rust tests
 	@cargo test -q $(RUST_TESTED)
 
 # Files take turns in WORKERS processes; a process that a test has ended is not started again to end once more.
-test-python: setup  ## run the Python tests, WORKERS (4) files at a time (ARGS="-k name" chooses)
+test-python: setup conformance-built  ## run the Python tests, WORKERS (4) files at a time (ARGS="-k name" chooses)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
 
 test-versions: tools-present  ## run the short tests on every Python that is promised and here (VERSIONS="3.10 3.13" chooses)
@@ -159,6 +159,14 @@ h2spec: tools-present  ## ask h2spec whether crates/http speaks HTTP/2 (go insta
 
 interop: setup  ## try gRPC's interoperability cases and the examples in other languages; needs Go, Node, Java with Maven (each may lack)
 	@NEARCALL_INTEROP=all $(PY) -m pytest tests/interop tests/test_docs.py -k "interop or commands_print" --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
+
+# The runner of Connect's conformance suite. Where it cannot be had its tests are skipped, and say why.
+conformance-built: $(STAMPS)/build
+	@$(PY) -m tests.conformance.building || true
+
+conformance: setup  ## run all cases of Connect's conformance suite at our server and our client: gRPC, gRPC-Web, Connect; needs Go
+	@$(PY) -m tests.conformance.building
+	@NEARCALL_CONFORMANCE=all $(PY) -m pytest -q tests/conformance --timeout 1800 -o faulthandler_timeout=0 -s $(ARGS)
 
 survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
 	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)

@@ -1,6 +1,6 @@
 //! A connection of HTTP/1.1 with a stranger at its other end: the same comes of his bytes however they are divided, and little
 //! of them is kept.
-use nearcall_http::{Asked, Calls, Connection as _, Event, Http1, Origins, Outcome, Reply};
+use nearcall_http::{Asked, Calls, Compressing, Connection as _, Event, Http1, Origins, Outcome, Reply};
 
 use crate::http1_limits::{MOST_HELD, OPTIONS};
 
@@ -66,7 +66,7 @@ fn look(session: &mut Http1, heard: &mut Vec<String>, call: &mut Option<(u32, Re
                 heard.push(format!("{message:?}"));
                 session.release(stream, cost);
                 if let Some((_, reply)) = call {
-                    let _ = reply.message(session, stream, &[&message], false, &mut |_| 0);
+                    let _ = reply.message(session, stream, &[&message], Compressing::No, &mut |_| 0);
                 }
                 end = ended.then_some((stream, 0));
             }

@@ -1,6 +1,8 @@
 //! A client of Connect's over HTTP/1.1 with a stranger for a server: the same comes of his bytes however they are divided, each
 //! call ends once, and little of what he says is kept.
-use nearcall_http::{Asks, Call, Caller, Code, Codec, Connection as _, Ending, Event, Http1Client, Requests, Shape};
+use nearcall_http::{
+    Asks, Call, Caller, Code, Codec, Compressing, Connection as _, Ending, Event, Http1Client, Requests, Shape,
+};
 
 use crate::http1_limits::{MOST_HELD, OPTIONS};
 
@@ -34,7 +36,7 @@ fn begin(session: &mut Http1Client, streams: bool) -> Option<(u32, Caller)> {
     let asks = Asks::Connect { codec: Codec::Json, by_get: false };
     let shape = Shape { streams_in: false, streams_out: streams, is_safe: false };
     let call = Call { path: "/a.B/C", authority: "there", ..Call::default() };
-    Caller::begin(session, asks, shape, &call, Some(&[b"{}"]), false, &mut |_| 0).ok()
+    Caller::begin(session, asks, shape, &call, Some(&[b"{}"]), Compressing::No, &mut |_| 0).ok()
 }
 
 /// Looks at all events. Whether the connection goes on.

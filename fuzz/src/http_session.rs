@@ -1,5 +1,5 @@
 //! An HTTP/2 connection with a stranger at its other end, in either role, in pieces of his choice.
-use nearcall_http::{Call, Code, Ending, Event, Options, Outcome, Session};
+use nearcall_http::{Call, Code, Compressing, Ending, Event, Options, Outcome, Session};
 
 const OPTIONS: Options = Options {
     max_message: 3000,
@@ -83,7 +83,9 @@ fn begin(session: &mut Session, at: usize) -> Option<u32> {
         user_agent: "",
     };
     let id = session.begin(&call).ok()?;
-    session.send_message(id, &[&[0; 700]], at == 0).expect("it was begun");
+    session
+        .send_message(id, &[&[0; 700]], [Compressing::Always, Compressing::IfShorter, Compressing::No][at.min(2)])
+        .expect("it was begun");
     if at == 1 {
         session.end(id).expect("it was begun");
     }
@@ -152,7 +154,11 @@ fn look(session: &mut Session, is_server: bool) -> bool {
         match reply {
             Some((stream, message)) if is_server => {
                 if let Some(message) = message {
-                    let _ = session.send_message(stream, &[&message], stream % 4 == 1);
+                    let _ = session.send_message(
+                        stream,
+                        &[&message],
+                        if stream % 4 == 1 { Compressing::IfShorter } else { Compressing::No },
+                    );
                 }
                 let _ = session.send_status(stream, &Outcome { code: 3, message: "é", ..Outcome::default() });
             }

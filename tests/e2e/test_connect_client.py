@@ -215,8 +215,8 @@ UNARY: dict[str, tuple[bytes, type[nearcall.RpcError], str]] = {
     "no JSON": (response(b"{"), nearcall.Internal, "Shop.price"),
     "an encoding nobody has": (
         response(VALUE, "application/json", 200, "content-encoding: br"),
-        nearcall.Unimplemented,
-        "gzip or zstd",
+        nearcall.Internal,
+        "otherwise than this side has offered",
     ),
     "compressed nonsense": (
         response(VALUE, "application/json", 200, "content-encoding: gzip"),
@@ -230,6 +230,16 @@ UNARY: dict[str, tuple[bytes, type[nearcall.RpcError], str]] = {
     ),
     "much": (response(b" " * (2 << 20)), nearcall.ResourceExhausted, "limit"),
     "a failure in words": (response(b"come back\n", "text/plain", 503), nearcall.Unavailable, "503: come back"),
+    "a failure of a code nobody knows": (
+        response(b'{"code":"other","message":"come back"}', status=503),
+        nearcall.Unavailable,
+        "^come back",
+    ),
+    "a failure without a code": (
+        response(b'{"code":null,"message":"come back"}', status=503),
+        nearcall.Unavailable,
+        "^come back",
+    ),
     "a failure without words": (response(b"", "text/plain", 401), nearcall.Unauthenticated, "HTTP status 401"),
     "a failure that is called ok": (response(b'{"code":"ok"}', status=404), nearcall.Unimplemented, "404"),
     "a failure that is not one": (response(b'{"code":[1]}', status=429), nearcall.Unavailable, "429"),
@@ -296,8 +306,8 @@ def test_streams_that_are_none(strange: Strange, name: str) -> None:
         strange.answer = stream(ITEM, END)
         assert list(shop.countdown(1)) == [7]
         strange.answer = stream(END)
-        with pytest.raises(nearcall.Internal, match="no message, and no failure"):
+        with pytest.raises(nearcall.Unimplemented, match="no message, and no failure"):
             shop.total(iter([1]))
         strange.answer = stream(ITEM, ITEM, END)
-        with pytest.raises(nearcall.Internal, match="more than one message"):
+        with pytest.raises(nearcall.Unimplemented, match="more than one message"):
             shop.total(iter([1]))

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::Write;
 use std::net::TcpStream;
 
-use nearcall_http::{Call, Ending, Event, Filled, Options, Session};
+use nearcall_http::{Call, Compressing, Ending, Event, Filled, Options, Session};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut session = Session::client(Options::default());
     let call = session.begin(&Call { path, authority: address, user_agent: "call", ..Call::default() })?;
     for message in messages {
-        session.send_message(call, &[message.as_bytes()], false)?;
+        session.send_message(call, &[message.as_bytes()], Compressing::No)?;
     }
     session.end(call)?;
     loop {

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nearcall_http::{Broken, Ending, Event, Filled, Options, Outcome, Session};
+use nearcall_http::{Broken, Compressing, Ending, Event, Filled, Options, Outcome, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// How often one connection is read before others have their turn.
@@ -102,7 +102,7 @@ impl Connection {
             }
             if let Some((stream, message)) = echo {
                 // A stream that is gone needs no answer.
-                let _ = self.session.send_message(stream, &[&message], false);
+                let _ = self.session.send_message(stream, &[&message], Compressing::No);
             }
             self.perform(todo);
             self.perform(then);

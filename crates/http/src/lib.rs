@@ -8,12 +8,12 @@
 //! A call, with both ends in one program:
 //!
 //! ```
-//! use nearcall_http::{Call, Ending, Event, Options, Outcome, Session};
+//! use nearcall_http::{Call, Compressing, Ending, Event, Options, Outcome, Session};
 //!
 //! let (mut client, mut server) = (Session::client(Options::default()), Session::server(Options::default()));
 //! let call = Call { path: "/pkg.Greeter/Hello", authority: "localhost", ..Call::default() };
 //! let id = client.begin(&call)?;
-//! client.send_last_message(id, &[b"Ada"], false)?;
+//! client.send_last_message(id, &[b"Ada"], Compressing::No)?;
 //!
 //! // Usually a socket lies between the two: `flush` on this side, `fill` on the other.
 //! server.feed(client.unsent());
@@ -28,7 +28,7 @@
 //! }
 //! let (stream, name, cost) = name.expect("a message has come");
 //! server.release(stream, cost);
-//! server.send_message(stream, &[b"Hello, ", &name], false)?;
+//! server.send_message(stream, &[b"Hello, ", &name], Compressing::No)?;
 //! server.send_status(stream, &Outcome::default())?;
 //!
 //! client.feed(server.unsent());
@@ -64,7 +64,7 @@ pub use calls::{Calls, Connection, Requests};
 pub use code::{Broken, Code};
 pub use event::{Call, Ending, Event, Head, Outcome, RequestHead, SendError, Sent, StreamId};
 pub use fields::{Request, Response};
-pub use grpc::{BadMetadata, BadTimeout, Encoding, Encodings, code_of_http};
+pub use grpc::{BadMetadata, BadTimeout, Compressing, Encoding, Encodings, code_of_http};
 pub use h1::{Http1, Http1Client, refusal_of_http1};
 pub use options::{LimitName, Options};
 pub use reading::Reads;

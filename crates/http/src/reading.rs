@@ -284,11 +284,9 @@ fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8
         Declared::Nothing => {
             return Err((Failure::INTERNAL, "a message is compressed, but no header says how".into()));
         }
+        // A server has refused the request already.
         Declared::Unknown => {
-            return Err((
-                Failure::UNIMPLEMENTED,
-                "messages may be compressed with gzip or zstd, with nothing else".into(),
-            ));
+            return Err((Failure::INTERNAL, "a message is compressed otherwise than this side has offered".into()));
         }
     };
     Decompressor::run(encoding, bytes, limit).map_err(|error| match error {
@@ -408,7 +406,7 @@ mod tests {
         let mut reader = Reader::new(Body::Whole);
         reader.declared = Declared::Unknown;
         assert_eq!(reader.take(b"x", false, LIMITS), (1, Given::Nothing));
-        assert!(matches!(reader.end(LIMITS), Given::Refused(Failure::UNIMPLEMENTED, _)));
+        assert!(matches!(reader.end(LIMITS), Given::Refused(Failure::INTERNAL, _)));
     }
 
     #[test]

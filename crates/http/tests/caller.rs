@@ -2,8 +2,9 @@
 //! client of HTTP/1.1.
 
 use nearcall_http::{
-    Asked, Asks, Call, Caller, Calls, Code, Codec, Connection as _, Encoding, Ending, Event, Http1, Http1Client,
-    LimitName, Options, Origins, Outcome, Protocol, Reply, RequestHead, Requests, SendError, Session, Shape,
+    Asked, Asks, Call, Caller, Calls, Code, Codec, Compressing, Connection as _, Encoding, Ending, Event, Http1,
+    Http1Client, LimitName, Options, Origins, Outcome, Protocol, Reply, RequestHead, Requests, SendError, Session,
+    Shape,
 };
 use nearcall_wire::Metadata;
 
@@ -77,7 +78,9 @@ impl<C: Requests, S: Calls> Pair<C, S> {
                     let head = nearcall_http::Head { metadata: asked.metadata.as_ref(), compress: true };
                     reply.head(&mut self.server, stream, &head).expect("fresh");
                     if let Some(message) = asked.by_get.take() {
-                        reply.message(&mut self.server, stream, &[&message], true, &mut |_| 0).expect("open");
+                        reply
+                            .message(&mut self.server, stream, &[&message], Compressing::IfShorter, &mut |_| 0)
+                            .expect("open");
                         done = Some(stream);
                     }
                     self.calls.push((stream, reply, vec![path]));
@@ -87,7 +90,9 @@ impl<C: Requests, S: Calls> Pair<C, S> {
                     let message = message.into_owned();
                     self.server.release(stream, cost);
                     let (_, reply, _) = self.calls.iter_mut().find(|(id, ..)| *id == stream).expect("its call");
-                    reply.message(&mut self.server, stream, &[&message], true, &mut |_| 0).expect("open");
+                    reply
+                        .message(&mut self.server, stream, &[&message], Compressing::IfShorter, &mut |_| 0)
+                        .expect("open");
                     done = ended.then_some(stream);
                 }
                 Some(Event::Ended { stream, .. }) => done = Some(stream),
@@ -116,10 +121,10 @@ impl<C: Requests, S: Calls> Pair<C, S> {
         let (first, rest) = messages.split_first().map_or((None, messages), |(first, rest)| (Some(*first), rest));
         let pieces = first.map(|first| [first]);
         let first = pieces.as_ref().map(|pieces| &pieces[..]);
-        let begun = Caller::begin(&mut self.client, asks, shape, call, first, true, &mut |_| 0);
+        let begun = Caller::begin(&mut self.client, asks, shape, call, first, Compressing::IfShorter, &mut |_| 0);
         let (id, mut caller) = begun.expect("there is room");
         for message in rest {
-            caller.message(&mut self.client, id, &[message], true, false, &mut |_| 0).expect("open");
+            caller.message(&mut self.client, id, &[message], Compressing::IfShorter, false, &mut |_| 0).expect("open");
         }
         if shape.streams_in {
             self.client.end(id).expect("open");

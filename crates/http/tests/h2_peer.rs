@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, client, server};
 use http::{HeaderMap, Request, Response};
-use nearcall_http::{Call, Encoding, Ending, Event, Head, Options, Outcome, Session};
+use nearcall_http::{Call, Compressing, Encoding, Ending, Event, Head, Options, Outcome, Session};
 use nearcall_wire::Metadata;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -174,7 +174,7 @@ fn echo(session: &mut Session, end: &mut End, kept: &mut HashMap<u32, Metadata>)
             if let Some((stream, message, cost)) = todo {
                 session.release(stream, cost);
                 let (first, second) = message.split_at(message.len() / 3);
-                session.send_message(stream, &[first, second], false).unwrap();
+                session.send_message(stream, &[first, second], Compressing::No).unwrap();
             }
             if let Some(stream) = finished {
                 let trailers = kept.remove(&stream).unwrap();
@@ -428,7 +428,7 @@ fn a_client_calls_h2() {
                 };
                 let id = session.begin(&call).unwrap();
                 for message in &messages {
-                    session.send_message(id, &[message], false).unwrap();
+                    session.send_message(id, &[message], Compressing::No).unwrap();
                 }
                 session.end(id).unwrap();
                 pairs.sort();

@@ -1,7 +1,7 @@
 //! Malicious peers, frame by frame.
 #![allow(clippy::unwrap_used, reason = "in tests")]
 
-use nearcall_http::{Code, Event, Options, Outcome, Session};
+use nearcall_http::{Code, Compressing, Event, Options, Outcome, Session};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -264,7 +264,7 @@ fn a_client_that_also_works_may_cancel_and_ping() {
         let made = look(&mut session);
         assert_eq!((made.requests, made.messages, made.end), (2, 1, None));
         session.forget(cancelled);
-        session.send_message(call, &[b"x"], false).unwrap();
+        session.send_message(call, &[b"x"], Compressing::No).unwrap();
         session.send_status(call, &Outcome::default()).unwrap();
         forget_output(&mut session);
     }
@@ -367,7 +367,7 @@ fn a_peer_that_opens_no_window_makes_its_replies_wait() {
     session.feed(&request(1, END_STREAM));
     look(&mut session);
     forget_output(&mut session);
-    session.send_message(1, &[&[7; 1000]], false).unwrap();
+    session.send_message(1, &[&[7; 1000]], Compressing::No).unwrap();
     session.send_status(1, &Outcome::default()).unwrap();
     assert_eq!(session.waiting(), 1005);
     forget_output(&mut session);
@@ -380,7 +380,7 @@ fn a_peer_that_opens_no_window_makes_its_replies_wait() {
     // A waiting reply is dropped with its stream.
     session.feed(&request(3, END_STREAM));
     look(&mut session);
-    session.send_message(3, &[&[7; 1000]], false).unwrap();
+    session.send_message(3, &[&[7; 1000]], Compressing::No).unwrap();
     session.feed(&frame(RST_STREAM, 0, 3, &[0, 0, 0, 8]));
     look(&mut session);
     assert_eq!(session.waiting(), 0);
@@ -393,7 +393,7 @@ fn streams_that_wait_for_the_connections_window_leave_nothing_behind() {
         let id = 2 * at + 1;
         session.feed(&request(id, END_STREAM));
         assert_eq!(look(&mut session).requests, 1);
-        session.send_message(id, &[&[7; 10_000]], false).unwrap();
+        session.send_message(id, &[&[7; 10_000]], Compressing::No).unwrap();
         session.feed(&frame(RST_STREAM, 0, id, &[0, 0, 0, 8]));
         look(&mut session);
         session.forget(id);
@@ -408,7 +408,7 @@ fn a_stream_that_was_answered_needs_no_forgetting() {
     session.feed(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
     session.feed(&request(1, END_STREAM));
     look(&mut session);
-    session.send_message(1, &[b"it waits"], false).unwrap();
+    session.send_message(1, &[b"it waits"], Compressing::No).unwrap();
     session.send_status(1, &Outcome::default()).unwrap();
     session.feed(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
     assert_eq!((look(&mut session).resets, session.streams()), (vec![], 0));

@@ -1,6 +1,8 @@
 //! HTTP/1.1 at a server: requests in any division, bodies in any framing, and malicious clients.
 
-use nearcall_http::{Asked, Calls, Connection as _, Event, Http1, LimitName, Options, Origins, Outcome, Reply};
+use nearcall_http::{
+    Asked, Calls, Compressing, Connection as _, Event, Http1, LimitName, Options, Origins, Outcome, Reply,
+};
 
 const OPTIONS: Options = Options {
     max_message: 5000,
@@ -62,7 +64,7 @@ impl Echo {
                     }
                     if let Some((_, reply)) = self.calls.iter_mut().find(|call| call.0 == stream) {
                         reply
-                            .message(&mut self.session, stream, &[&message], false, &mut |_| 0)
+                            .message(&mut self.session, stream, &[&message], Compressing::No, &mut |_| 0)
                             .expect("the call is there");
                     }
                     done = ended.then_some((stream, 0));
@@ -331,7 +333,9 @@ fn a_sender_hears_when_there_is_room_again() {
     let mut reply = Reply::to(&asked, None);
     let mut sent = nearcall_http::Sent::Ready;
     while sent == nearcall_http::Sent::Ready {
-        sent = reply.message(&mut echo.session, stream, &[&[0; 100]], false, &mut |_| 0).expect("the call is there");
+        sent = reply
+            .message(&mut echo.session, stream, &[&[0; 100]], Compressing::No, &mut |_| 0)
+            .expect("the call is there");
     }
     echo.session.sent(echo.session.queued());
     assert!(matches!(echo.session.next_event(), Ok(Some(Event::Room { stream: other })) if other == stream));

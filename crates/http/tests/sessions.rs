@@ -1,7 +1,9 @@
 //! A client's session and a server's session, connected in memory.
 #![allow(clippy::unwrap_used, reason = "in tests")]
 
-use nearcall_http::{Call, Code, Encoding, Ending, Event, Head, Options, Outcome, SendError, Sent, Session, refusal};
+use nearcall_http::{
+    Call, Code, Compressing, Encoding, Ending, Event, Head, Options, Outcome, SendError, Sent, Session, refusal,
+};
 use nearcall_wire::Metadata;
 
 /// An event, without borrowed data.
@@ -92,10 +94,10 @@ fn a_call_and_its_reply() {
     let (mut client, mut server) = usual();
     for id in [1, 3] {
         assert_eq!(client.begin(&CALL), Ok(id));
-        client.send_last_message(id, &[b"hel", b"lo"], false).unwrap();
+        client.send_last_message(id, &[b"hel", b"lo"], Compressing::No).unwrap();
         let seen = carry(&mut client, &mut server);
         assert_eq!(seen, [Seen::Request(id, false), Seen::Message(id, b"hello".to_vec(), 10, true)]);
-        server.send_message(id, &[b"world"], false).unwrap();
+        server.send_message(id, &[b"world"], Compressing::No).unwrap();
         server.send_status(id, &OK).unwrap();
         let seen = carry(&mut server, &mut client);
         assert_eq!(
@@ -112,9 +114,9 @@ fn a_reply_names_the_codec_that_was_asked_in() {
     let (mut client, mut server) = usual();
     for (codec, expected) in [("", "application/grpc"), ("json", "application/grpc+json")] {
         let id = client.begin(&Call { codec, ..CALL }).unwrap();
-        client.send_last_message(id, &[b""], false).unwrap();
+        client.send_last_message(id, &[b""], Compressing::No).unwrap();
         carry(&mut client, &mut server);
-        server.send_message(id, &[b""], false).unwrap();
+        server.send_message(id, &[b""], Compressing::No).unwrap();
         let bytes = server.unsent().to_vec();
         server.sent(bytes.len());
         client.feed(&bytes);
@@ -135,10 +137,10 @@ fn the_second_call_has_shorter_headers() {
     let mut lengths = Vec::new();
     for _ in 0..2 {
         let id = client.begin(&CALL).unwrap();
-        client.send_last_message(id, &[b""], false).unwrap();
+        client.send_last_message(id, &[b""], Compressing::No).unwrap();
         let there = client.queued();
         carry(&mut client, &mut server);
-        server.send_message(id, &[b""], false).unwrap();
+        server.send_message(id, &[b""], Compressing::No).unwrap();
         server.send_status(id, &OK).unwrap();
         lengths.push((there, server.queued()));
         carry(&mut server, &mut client);
@@ -215,13 +217,13 @@ fn messages_are_compressed_where_both_sides_can() {
         let (mut client, mut server) = usual();
         let id = client.begin(&Call { encoding: Some(encoding), ..CALL }).unwrap();
         let message = vec![7; 100_000];
-        client.send_message(id, &[&message[..10], &message[10..]], true).unwrap();
-        client.send_last_message(id, &[b"plain"], false).unwrap();
+        client.send_message(id, &[&message[..10], &message[10..]], Compressing::IfShorter).unwrap();
+        client.send_last_message(id, &[b"plain"], Compressing::No).unwrap();
         assert!(client.queued() < 2000, "{}", client.queued());
         let seen = carry(&mut client, &mut server);
         assert!(matches!(&seen[1], Seen::Message(_, got, cost, false) if *got == message && *cost < 1000));
         assert!(matches!(&seen[2], Seen::Message(_, got, 10, true) if got == b"plain"));
-        server.send_message(id, &[&message], true).unwrap();
+        server.send_message(id, &[&message], Compressing::IfShorter).unwrap();
         assert!(server.queued() < 2000);
         server.send_status(id, &OK).unwrap();
         let seen = carry(&mut server, &mut client);
@@ -234,28 +236,28 @@ fn what_decompresses_to_too_much_or_to_nothing_ends_only_its_call() {
     let limited = Options { max_message: 1000, ..Options::default() };
     let (mut client, mut server) = pair(Options::default(), limited);
     let long = client.begin(&Call { encoding: Some(Encoding::Zstd), ..CALL }).unwrap();
-    client.send_message(long, &[&vec![0; 10_000_000]], true).unwrap();
+    client.send_message(long, &[&vec![0; 10_000_000]], Compressing::IfShorter).unwrap();
     assert!(client.queued() < 2000);
     let seen = carry(&mut client, &mut server);
     assert!(matches!(&seen[1], Seen::Refused(_, 8, why) if why.contains("1000")), "{seen:?}");
     // The rest of the body is dropped.
-    client.send_last_message(long, &[b"more"], false).unwrap();
+    client.send_last_message(long, &[b"more"], Compressing::No).unwrap();
     assert_eq!(carry(&mut client, &mut server), []);
     server.send_status(long, &Outcome { code: 8, message: "too long", ..OK }).unwrap();
     assert_eq!(carry(&mut server, &mut client), [Seen::Ended(long, status(8, "too long"))]);
 
     let long = client.begin(&CALL).unwrap();
-    client.send_last_message(long, &[&[1; 1001]], false).unwrap();
+    client.send_last_message(long, &[&[1; 1001]], Compressing::No).unwrap();
     assert!(matches!(&carry(&mut client, &mut server)[1], Seen::Refused(_, 8, _)));
     let fits = client.begin(&CALL).unwrap();
-    client.send_last_message(fits, &[&[1; 1000]], false).unwrap();
+    client.send_last_message(fits, &[&[1; 1000]], Compressing::No).unwrap();
     assert!(matches!(&carry(&mut client, &mut server)[1], Seen::Message(_, _, 1005, true)));
     // The other way round, the client cancels.
     let (mut client, mut server) = pair(limited, Options::default());
     let id = client.begin(&CALL).unwrap();
     client.end(id).unwrap();
     carry(&mut client, &mut server);
-    server.send_message(id, &[&[1; 1001]], false).unwrap();
+    server.send_message(id, &[&[1; 1001]], Compressing::No).unwrap();
     let seen = carry(&mut server, &mut client);
     assert!(matches!(&seen[..], [Seen::Response(..), Seen::Refused(_, 8, _)]), "{seen:?}");
     assert_eq!(carry(&mut client, &mut server), [Seen::Reset(id, Code::CANCEL, false)]);
@@ -269,7 +271,7 @@ fn a_message_longer_than_all_windows_arrives_and_a_stream_of_messages_waits_for_
     let id = client.begin(&CALL).unwrap();
     let message: Vec<u8> = (0..3_000_000u32).map(|at| at as u8).collect();
     for _ in 0..3 {
-        client.send_message(id, &[&message], false).unwrap();
+        client.send_message(id, &[&message], Compressing::No).unwrap();
     }
     client.end(id).unwrap();
     let mut costs = Vec::new();
@@ -305,7 +307,7 @@ fn the_owner_hears_when_there_is_room_and_the_status_comes_last() {
     client.end(id).unwrap();
     carry(&mut client, &mut server);
     let mut sent = 0;
-    while server.send_message(id, &[&[5; 10_000]], false).unwrap() == Sent::Ready {
+    while server.send_message(id, &[&[5; 10_000]], Compressing::No).unwrap() == Sent::Ready {
         sent += 1;
     }
     assert!(!server.has_room(id) && server.waiting() >= 100_000 && sent < 20);
@@ -324,9 +326,9 @@ fn the_owner_hears_when_there_is_room_and_the_status_comes_last() {
     }
     assert_eq!(rooms, 1);
     assert!(server.has_room(id));
-    server.send_message(id, &[&vec![5; 200_000]], false).unwrap();
+    server.send_message(id, &[&vec![5; 200_000]], Compressing::No).unwrap();
     server.send_status(id, &Outcome { code: 3, message: "last", ..OK }).unwrap();
-    assert_eq!(server.send_message(id, &[b"x"], false), Err(SendError::Gone));
+    assert_eq!(server.send_message(id, &[b"x"], Compressing::No), Err(SendError::Gone));
     let mut last = None;
     for _ in 0..100 {
         for seen in carry(&mut server, &mut client) {
@@ -355,7 +357,7 @@ fn a_stream_whose_peer_reads_goes_on_beyond_what_may_be_kept_and_others_wait() {
     let send = |server: &mut Session, id, len: usize| {
         let may = server.may_go_beyond(id, len, SPARE);
         if may {
-            server.send_message(id, &[&vec![7; len]], false).unwrap();
+            server.send_message(id, &[&vec![7; len]], Compressing::No).unwrap();
         }
         may
     };
@@ -399,7 +401,7 @@ fn bytes_behind_which_nothing_follows_are_known() {
     let ids: Vec<u32> = (0..3).map(|_| client.begin(&CALL).unwrap()).collect();
     carry(&mut client, &mut server);
     for &id in &ids {
-        server.send_message(id, &[&vec![5; 100_000]], false).unwrap();
+        server.send_message(id, &[&vec![5; 100_000]], Compressing::No).unwrap();
     }
     assert_eq!(server.finished(), 0);
     let one = server.waiting() / 3;
@@ -426,8 +428,8 @@ fn long_streams_take_turns() {
         client.end(id).unwrap();
     }
     carry(&mut client, &mut server);
-    server.send_message(1, &[&vec![1; 900_000]], false).unwrap();
-    server.send_message(3, &[&vec![3; 20_000]], false).unwrap();
+    server.send_message(1, &[&vec![1; 900_000]], Compressing::No).unwrap();
+    server.send_message(3, &[&vec![3; 20_000]], Compressing::No).unwrap();
     server.send_status(3, &OK).unwrap();
     server.send_status(1, &OK).unwrap();
     let ended: Vec<_> = carry(&mut server, &mut client)
@@ -462,13 +464,13 @@ fn as_many_streams_as_the_server_takes() {
 fn a_server_that_answers_early_wants_no_more_of_the_request() {
     let (mut client, mut server) = usual();
     let id = client.begin(&CALL).unwrap();
-    client.send_message(id, &[b"first"], false).unwrap();
+    client.send_message(id, &[b"first"], Compressing::No).unwrap();
     carry(&mut client, &mut server);
     server.send_status(id, &Outcome { code: 12, message: "unknown", ..OK }).unwrap();
-    client.send_message(id, &[b"second"], false).unwrap();
+    client.send_message(id, &[b"second"], Compressing::No).unwrap();
     assert_eq!(carry(&mut client, &mut server), []);
     assert_eq!(carry(&mut server, &mut client), [Seen::Ended(id, status(12, "unknown"))]);
-    assert_eq!(client.send_message(id, &[b"third"], false), Err(SendError::Gone));
+    assert_eq!(client.send_message(id, &[b"third"], Compressing::No), Err(SendError::Gone));
     assert_eq!(carry(&mut client, &mut server), []);
     assert_eq!((client.streams(), server.streams()), (0, 0));
 }
@@ -516,7 +518,7 @@ fn over_budget_nothing_but_data_stops() {
     server.hold_credit(true);
     let id = client.begin(&CALL).unwrap();
     for _ in 0..20 {
-        client.send_message(id, &[&[1; 10_000]], false).unwrap();
+        client.send_message(id, &[&[1; 10_000]], Compressing::No).unwrap();
     }
     client.ping([0; 8]);
     let messages = carry(&mut client, &mut server).len();
@@ -547,7 +549,7 @@ fn who_cancels_responses_is_not_flooded_by_what_is_under_way() {
         client.end(id).unwrap();
         carry(&mut client, &mut server);
         for _ in 0..number {
-            server.send_message(id, &[&[1; 10_000][..len]], false).unwrap();
+            server.send_message(id, &[&[1; 10_000][..len]], Compressing::No).unwrap();
         }
         client.reset(id, Code::CANCEL);
         assert_eq!(carry(&mut server, &mut client), []);
@@ -566,7 +568,7 @@ fn a_long_message_is_written_on_the_way_whatever_the_writer_takes() {
             let (mut client, mut server) = pair(Options::default(), large);
             let (other, long) = (client.begin(&CALL).unwrap(), client.begin(&CALL).unwrap());
             if waits {
-                client.send_message(other, &[&vec![7; 600_000]], false).unwrap();
+                client.send_message(other, &[&vec![7; 600_000]], Compressing::No).unwrap();
             }
             let (mut turns, mut written, mut longest) = (0, Vec::new(), 0);
             let mut out = |bytes: &[u8]| {
@@ -577,7 +579,7 @@ fn a_long_message_is_written_on_the_way_whatever_the_writer_takes() {
                 len
             };
             let pieces = [&message[..5], &[], &message[5..1_000_000], &message[1_000_000..]];
-            client.send_message_through(long, &pieces, false, true, &mut out).unwrap();
+            client.send_message_through(long, &pieces, Compressing::No, true, &mut out).unwrap();
             assert!(longest < 300_000, "{longest} bytes were to be written at once");
             assert_eq!(written.is_empty(), taken == 0 || waits, "what waits comes first");
             server.feed(&written);

@@ -42,7 +42,7 @@ pub enum Compress {
     /// As the connection's options say.
     #[default]
     AsUsual,
-    /// Compress the message if that makes it shorter.
+    /// Compress the message, also if that makes it longer.
     Yes,
     /// Do not compress it. As far as is known, the call has no compressed message.
     No,

@@ -46,8 +46,8 @@ class compression(Block["compression"]):  # noqa: N801 - reads as a word: with n
     @property
     def compress(self) -> bool | None:
         """Whether the messages that are sent from now on are compressed; in a call that sends a stream, the items that
-        its iterator yields from now on. ``None``, the initial value: those of 1 KiB and more. ``True``: short ones as
-        well. ``False``: none. A message that would become longer is never compressed.
+        its iterator yields from now on. ``None``, the initial value: those of 1 KiB and more that become shorter.
+        ``True``: all, also those that become longer. ``False``: none. A call by GET is never compressed.
 
         All calls inside the block share this value: give a call whose messages you choose one by one a block of its
         own.

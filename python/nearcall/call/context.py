@@ -65,9 +65,8 @@ class Context:
     def compress(self) -> bool | None:
         """Whether the result, or the items that are sent from now on, are compressed, for a caller over gRPC or HTTP
         that can decompress them. ``None``, the initial value: as the server's option ``compression`` says. ``True``:
-        short ones as well, with the server's compression or one that the caller reads; set it before the first item or
-        any metadata is sent. A message that would become longer is never compressed, and over other transports nothing
-        is.
+        all, also those that become longer, with the server's compression or one that the caller reads; set it before
+        the first item or any metadata is sent. Over other transports nothing is compressed.
         """
         return self._call.compress
 

@@ -87,6 +87,18 @@ impl Encodings {
     }
 }
 
+/// Whether a message is compressed, where an encoding was agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compressing {
+    /// It goes as it is.
+    #[default]
+    No,
+    /// If that makes it shorter.
+    IfShorter,
+    /// However long it becomes.
+    Always,
+}
+
 /// Why a message was not decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TooLong {
@@ -104,7 +116,13 @@ pub(crate) struct Decompressor;
 
 impl Decompressor {
     /// Decompresses a message of at most `limit` bytes. Of a longer one, only one byte more is ever produced.
+    ///
+    /// No bytes at all are an empty message, although neither format has such a form: some peers do not compress one,
+    /// and say that they have.
     pub(crate) fn run(encoding: Encoding, bytes: &[u8], limit: usize) -> Result<Vec<u8>, TooLong> {
+        if bytes.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut out = Vec::with_capacity((bytes.len() * 4).min(limit).min(1 << 20));
         let most = limit as u64 + 1;
         let read = match encoding {
@@ -126,11 +144,17 @@ impl Decompressor {
 pub(crate) struct Compressor;
 
 impl Compressor {
-    /// Compresses the pieces as one message, if there is an encoding and the result is shorter.
-    pub(crate) fn shorter(encoding: Option<Encoding>, pieces: &[&[u8]]) -> Option<Vec<u8>> {
+    /// Compresses the pieces as one message. `None` if they go as they are.
+    pub(crate) fn compressed(
+        encoding: Option<Encoding>,
+        compressing: Compressing,
+        pieces: &[&[u8]],
+    ) -> Option<Vec<u8>> {
+        let encoding = encoding.filter(|_| compressing != Compressing::No)?;
         let mut out = Vec::new();
-        Self::run(encoding?, pieces, &mut out);
-        (out.len() < pieces.iter().map(|piece| piece.len()).sum()).then_some(out)
+        Self::run(encoding, pieces, &mut out);
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        (compressing == Compressing::Always || out.len() < len).then_some(out)
     }
 
     /// Compresses the pieces as one message, and appends the result to `out`.
@@ -171,6 +195,23 @@ mod tests {
             }
             assert!(Decompressor::run(encoding, b"nonsense", 100).is_err());
         }
+    }
+
+    #[test]
+    fn no_bytes_at_all_are_an_empty_message() {
+        for encoding in Encoding::ALL {
+            assert_eq!(Decompressor::run(encoding, b"", 0), Ok(Vec::new()));
+        }
+    }
+
+    #[test]
+    fn a_message_becomes_longer_only_if_that_is_asked_for() {
+        let run = |encoding, compressing| Compressor::compressed(encoding, compressing, &[b"x"]);
+        for encoding in Encoding::ALL.map(Some) {
+            assert_eq!((run(encoding, Compressing::No), run(encoding, Compressing::IfShorter)), (None, None));
+            assert!(run(encoding, Compressing::Always).expect("it is asked for").len() > 1);
+        }
+        assert_eq!(run(None, Compressing::Always), None);
     }
 
     #[test]

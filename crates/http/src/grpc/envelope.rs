@@ -2,20 +2,20 @@
 
 use crate::event::SendError;
 
-use super::compression::{Compressor, Encoding};
+use super::compression::{Compressing, Compressor, Encoding};
 
-/// Passes to `send` a message in the form of a body: with a flag and its length in front, and compressed if that makes
-/// it shorter.
+/// Passes to `send` a message in the form of a body: with a flag and its length in front, and compressed if there is an
+/// encoding.
 ///
 /// # Errors
 /// [`SendError::TooLong`], and those of `send`.
 pub(crate) fn envelope<T>(
     flag: u8,
-    encoding: Option<Encoding>,
+    (encoding, compressing): (Option<Encoding>, Compressing),
     pieces: &[&[u8]],
     send: impl FnOnce(&[&[u8]]) -> Result<T, SendError>,
 ) -> Result<T, SendError> {
-    let compressed = Compressor::shorter(encoding, pieces);
+    let compressed = Compressor::compressed(encoding, compressing, pieces);
     let whole = compressed.as_ref().map(|compressed| [&compressed[..]]);
     let message = whole.as_ref().map_or(pieces, |whole| &whole[..]);
     let len: usize = message.iter().map(|piece| piece.len()).sum();

@@ -11,8 +11,8 @@ mod status;
 mod timeout;
 
 pub(crate) use assembler::{Assembler, END_OF_STREAM, PREFIX, Piece};
+pub use compression::{Compressing, Encoding, Encodings};
 pub(crate) use compression::{Compressor, Decompressor, TooLong};
-pub use compression::{Encoding, Encodings};
 pub(crate) use content_type::{CONTENT_TYPE, codec, reply_type};
 pub(crate) use envelope::envelope;
 pub use metadata::BadMetadata;

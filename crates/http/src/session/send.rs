@@ -7,7 +7,7 @@ use nearcall_wire::Metadata;
 use crate::code::Code;
 use crate::event::{Head, Outcome, SendError, Sent, StreamId};
 use crate::frame::{HEAD, HIGHEST, LONGEST, flag, kind, put, put_head};
-use crate::grpc::{self, Compressor, Encodings, PREFIX};
+use crate::grpc::{self, Compressing, Compressor, Encodings, PREFIX};
 use crate::hpack::{Encoder, Keep, OVERHEAD};
 
 use super::Session;
@@ -68,7 +68,7 @@ impl Session {
     ///
     /// # Errors
     /// Nothing was accepted: [`SendError::Gone`], [`SendError::TooLong`].
-    pub fn send_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool) -> Result<Sent, SendError> {
+    pub fn send_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: Compressing) -> Result<Sent, SendError> {
         self.message(id, pieces, compress, false, &mut |_| 0)
     }
 
@@ -82,7 +82,7 @@ impl Session {
         &mut self,
         id: StreamId,
         pieces: &[&[u8]],
-        compress: bool,
+        compress: Compressing,
         last: bool,
         out: Out<'_>,
     ) -> Result<Sent, SendError> {
@@ -93,7 +93,12 @@ impl Session {
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
-    pub fn send_last_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool) -> Result<Sent, SendError> {
+    pub fn send_last_message(
+        &mut self,
+        id: StreamId,
+        pieces: &[&[u8]],
+        compress: Compressing,
+    ) -> Result<Sent, SendError> {
         self.message(id, pieces, compress, true, &mut |_| 0)
     }
 
@@ -101,27 +106,24 @@ impl Session {
         &mut self,
         id: StreamId,
         pieces: &[&[u8]],
-        compress: bool,
+        compress: Compressing,
         last: bool,
         out: Out<'_>,
     ) -> Result<Sent, SendError> {
         let stream = self.sendable(id)?;
         if !stream.outgoing.has_head {
             // The next message may be compressed, even if this one is not.
-            self.send_head(id, &Head { metadata: None, compress: compress || self.options.encoding.is_some() })?;
+            self.send_head(
+                id,
+                &Head { metadata: None, compress: compress != Compressing::No || self.options.encoding.is_some() },
+            )?;
         }
-        let encoding = self.stream(id).outgoing.encoding.filter(|_| compress);
-        let mut compressed = Vec::new();
-        if let Some(encoding) = encoding {
-            Compressor::run(encoding, pieces, &mut compressed);
-        }
-        let whole = [&compressed[..]];
+        let compressed = Compressor::compressed(self.stream(id).outgoing.encoding, compress, pieces);
+        let whole = compressed.as_ref().map(|compressed| [&compressed[..]]);
+        let pieces = whole.as_ref().map_or(pieces, |whole| &whole[..]);
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        // A message that compression makes longer is sent as it is.
-        let encoding = encoding.filter(|_| compressed.len() < len);
-        let (pieces, len) = if encoding.is_some() { (&whole[..], compressed.len()) } else { (pieces, len) };
         let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
-        let prefix = [u8::from(encoding.is_some()), a, b, c, d];
+        let prefix = [u8::from(compressed.is_some()), a, b, c, d];
         Ok(self.body(id, Pieces::new(&prefix, pieces), PREFIX + len, last, out))
     }
 

@@ -194,9 +194,8 @@ impl Asked {
             Ok(metadata) => self.metadata = metadata,
             Err(_) => trouble("the metadata is malformed"),
         }
-        if self.protocol == Protocol::Connect
-            && let Some(Reads { declared: Declared::Unknown, .. }) = self.reads
-        {
+        // Whether or not a message is compressed by it.
+        if self.by_get.is_none() && Declared::read(request.header(self.protocol.encoding())) == Declared::Unknown {
             self.trouble.get_or_insert((Failure::UNIMPLEMENTED, UNKNOWN_ENCODING.into()));
         }
     }

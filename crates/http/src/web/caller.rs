@@ -8,7 +8,7 @@ use crate::calls::Requests;
 use crate::code::Code;
 use crate::event::{Call, Ending, RequestHead, SendError, Sent, StreamId};
 use crate::fields::Response;
-use crate::grpc::{self, Compressor, Encoding, Encodings};
+use crate::grpc::{self, Compressing, Compressor, Encoding, Encodings};
 use crate::reading::{Body, Declared, Reads};
 use crate::session::Out;
 
@@ -83,7 +83,7 @@ impl Caller {
         shape: Shape,
         call: &Call<'_>,
         first: Option<&[&[u8]]>,
-        compress: bool,
+        compress: Compressing,
         out: Out<'_>,
     ) -> Result<(StreamId, Self), SendError> {
         let (protocol, codec) = match asks {
@@ -114,7 +114,7 @@ impl Caller {
         call: &Call<'_>,
         message: &[&[u8]],
         by_get: bool,
-        compress: bool,
+        compress: Compressing,
         out: Out<'_>,
     ) -> Result<StreamId, SendError> {
         if by_get {
@@ -123,7 +123,7 @@ impl Caller {
                 return ask(to, call, "GET", &path, &[("accept-encoding", Encodings::COMPRESSED.as_bytes())], true);
             }
         }
-        let compressed = Compressor::shorter(self.encoding.filter(|_| compress), message);
+        let compressed = Compressor::compressed(self.encoding, compress, message);
         let encoding = self.encoding.filter(|_| compressed.is_some());
         let whole = compressed.as_ref().map(|compressed| [&compressed[..]]);
         let message = whole.as_ref().map_or(message, |whole| &whole[..]);
@@ -163,14 +163,14 @@ impl Caller {
         to: &mut impl Requests,
         id: StreamId,
         pieces: &[&[u8]],
-        compress: bool,
+        compress: Compressing,
         last: bool,
         out: Out<'_>,
     ) -> Result<Sent, SendError> {
         if self.protocol == Protocol::Grpc {
             return to.http2().ok_or(SendError::Gone)?.send_message_through(id, pieces, compress, last, out);
         }
-        grpc::envelope(0, self.encoding.filter(|_| compress), pieces, |pieces| to.send_data(id, pieces, last, out))
+        grpc::envelope(0, (self.encoding, compress), pieces, |pieces| to.send_data(id, pieces, last, out))
     }
 
     /// Reads the head of the response.

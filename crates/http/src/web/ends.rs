@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nearcall_wire::protobuf::Writer;
 use nearcall_wire::{Failure, Metadata};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::event::Ending;
 use crate::grpc::{code_of_http, decode_value};
@@ -21,21 +21,25 @@ const MOST_DETAILS: usize = 1000;
 /// The prefix of types of details in gRPC.
 const TYPES: &str = "type.googleapis.com/";
 
-/// An error, with the fields that are known here.
+/// An error, with the fields that are known here. In Protobuf's JSON a field that is `null` is absent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Error {
+    #[serde(deserialize_with = "unless_null")]
     code: String,
+    #[serde(deserialize_with = "unless_null")]
     message: String,
+    #[serde(deserialize_with = "unless_null")]
     details: Vec<Detail>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Detail {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "unless_null")]
     kind: String,
     /// Base64.
+    #[serde(deserialize_with = "unless_null")]
     value: String,
 }
 
@@ -44,24 +48,32 @@ struct Detail {
 #[serde(default)]
 struct End {
     error: Option<Error>,
+    #[serde(deserialize_with = "unless_null")]
     metadata: BTreeMap<String, Vec<String>>,
+}
+
+fn unless_null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 /// How a call ended that failed with this HTTP status and this body.
 pub(super) fn of_failure(status: u16, is_json: bool, body: &[u8], metadata: Option<Metadata>) -> Ending {
     let read = (is_json && body.len() <= MOST).then(|| serde_json::from_slice::<Error>(body).ok()).flatten();
-    let known = read.as_ref().and_then(|failure| connect::code(&failure.code));
-    if let (Some(code), Some(failure)) = (known, read) {
+    let mut failure = read.unwrap_or_default();
+    let known = connect::code(&failure.code);
+    let code = known.unwrap_or(code_of_http(status));
+    if known.is_some() || !failure.message.is_empty() {
         return ending(code, failure, metadata);
     }
+    // Whoever reads the error has to be told something.
     let shown: String = String::from_utf8_lossy(&body[..body.len().min(4 * MOST_SHOWN)])
         .chars()
         .map(|one| if one.is_control() { ' ' } else { one })
         .take(MOST_SHOWN)
         .collect();
     let between = if shown.trim().is_empty() { "" } else { ": " };
-    let message = format!("the server answers with HTTP status {status}{between}{}", shown.trim());
-    Ending::Status { code: code_of_http(status), message, details: Vec::new(), metadata }
+    failure.message = format!("the server answers with HTTP status {status}{between}{}", shown.trim());
+    ending(code, failure, metadata)
 }
 
 /// How a stream ended, by its last message.
@@ -184,6 +196,19 @@ mod tests {
     }
 
     #[test]
+    fn an_error_without_a_known_code_has_that_of_its_status_and_keeps_the_rest() {
+        let detail = br#""details":[{"type":"a.B","value":"/w"},{"type":null,"value":null}]"#;
+        for code in ["", r#""code":null,"#, r#""code":"other","#] {
+            let message = r#""message":"oops","#;
+            let body = [b"{", code.as_bytes(), message.as_bytes(), detail, b"}"].concat();
+            let (code, message, details, _) = parts(of_failure(401, true, &body, None));
+            assert_eq!((code, &*message), (16, "oops"));
+            assert_eq!(details, b"\x1a\x1c\x0a\x17type.googleapis.com/a.B\x12\x01\xff");
+        }
+        assert_eq!(failed(401, r#"{"code":"aborted","message":null,"details":null}"#), (10, String::new()));
+    }
+
+    #[test]
     fn streams_end_with_a_status_and_metadata() {
         let end = |text: &str| parts(of_stream(text.as_bytes()));
         assert_eq!(end("{}"), (0, String::new(), vec![], vec![]));
@@ -194,6 +219,11 @@ mod tests {
         assert_eq!((code, found), (0, pairs));
         let (code, message, ..) = end(r#"{"error":{"code":"aborted","message":"enough"},"metadata":{"x-bin":["*"]}}"#);
         assert_eq!((code, &*message), (10, "enough"));
+        for code in ["", r#""code":null,"#, r#""code":"other","#] {
+            let (code, message, ..) = end(&format!("{{\"error\":{{{code}\"message\":\"oops\"}},\"metadata\":null}}"));
+            assert_eq!((code, &*message), (Failure::UNKNOWN, "oops"));
+        }
+        assert_eq!(end(r#"{"error":null}"#).0, 0);
         assert_eq!(end(r#"{"error":{}}"#).0, Failure::UNKNOWN);
         for bad in [
             "",

@@ -6,7 +6,7 @@ use nearcall_wire::Metadata;
 
 use crate::calls::Calls;
 use crate::event::{Head, Outcome, SendError, Sent, StreamId};
-use crate::grpc::{self, Compressor, END_OF_STREAM, Encoding, Encodings};
+use crate::grpc::{self, Compressing, Compressor, END_OF_STREAM, Encoding, Encodings};
 use crate::session::Out;
 
 use super::answer::Answer;
@@ -104,8 +104,8 @@ impl Reply {
         self.respond(to, id, 200, self.content_type(), &pairs, false)
     }
 
-    /// Sends, or keeps, a message, whose bytes are `pieces` end to end. It is compressed if `compress` is set and the
-    /// client reads the encoding. Long messages of gRPC are written by `out` directly.
+    /// Sends, or keeps, a message, whose bytes are `pieces` end to end. It is compressed as `compress` says if
+    /// the client reads the encoding. Long messages of gRPC are written by `out` directly.
     ///
     /// # Errors
     /// [`SendError::Gone`], [`SendError::TooLong`].
@@ -114,26 +114,26 @@ impl Reply {
         to: &mut impl Calls,
         id: StreamId,
         pieces: &[&[u8]],
-        compress: bool,
+        compress: Compressing,
         out: Out<'_>,
     ) -> Result<Sent, SendError> {
         if self.protocol == Protocol::Grpc {
             return to.http2().ok_or(SendError::Gone)?.send_message_through(id, pieces, compress, false, out);
         }
         if self.later.is_some() {
-            self.choose(compress);
+            self.choose(compress != Compressing::No);
         }
         if let Some(later) = &mut self.later {
-            later.compressed = Compressor::shorter(self.encoding.filter(|_| compress), pieces);
+            later.compressed = Compressor::compressed(self.encoding, compress, pieces);
             if later.compressed.is_none() {
                 later.message = pieces.concat();
             }
             return Ok(Sent::Ready);
         }
         if !self.has_head {
-            self.head(to, id, &Head { compress, ..Head::default() })?;
+            self.head(to, id, &Head { compress: compress != Compressing::No, ..Head::default() })?;
         }
-        self.envelope(to, id, (0, self.encoding.filter(|_| compress)), pieces, false)
+        self.envelope(to, id, (0, compress), pieces, false)
     }
 
     /// Chooses an encoding for a message that is to be compressed although the server does not compress by default.
@@ -205,7 +205,7 @@ impl Reply {
         }
         if self.protocol == Protocol::ConnectStream {
             let end = connect::end_of_stream(outcome, trailers);
-            return self.envelope(to, id, (END_OF_STREAM, None), &[end.as_bytes()], true).map(drop);
+            return self.envelope(to, id, (END_OF_STREAM, Compressing::No), &[end.as_bytes()], true).map(drop);
         }
         let mut fields = format!("grpc-status:{}\r\n", outcome.code).into_bytes();
         let mut put = |name: &str, value: &[u8]| {
@@ -224,19 +224,19 @@ impl Reply {
         for (key, value) in trailers {
             put(key, value);
         }
-        self.envelope(to, id, (TRAILERS, None), &[&fields], true).map(drop)
+        self.envelope(to, id, (TRAILERS, Compressing::No), &[&fields], true).map(drop)
     }
 
-    /// Sends bytes with a flag and their length in front, compressed if there is an encoding.
+    /// Sends bytes with a flag and their length in front.
     fn envelope(
         &self,
         to: &mut impl Calls,
         id: StreamId,
-        (flag, encoding): (u8, Option<Encoding>),
+        (flag, compress): (u8, Compressing),
         pieces: &[&[u8]],
         last: bool,
     ) -> Result<Sent, SendError> {
-        grpc::envelope(flag, encoding, pieces, |all| {
+        grpc::envelope(flag, (self.encoding, compress), pieces, |all| {
             if self.protocol == Protocol::GrpcWebText {
                 return to.send_data(id, &[STANDARD.encode(all.concat()).as_bytes()], last);
             }

@@ -194,7 +194,7 @@ impl<S: Requests + 'static> Client<S> {
             }
             Ending::Status { code: 0, metadata, .. } => {
                 let head = with_metadata(FrameHead::new(Kind::Reply, call.number), metadata);
-                let failed = |why| Incoming::local(call.number, &Failure::new(Failure::INTERNAL, why));
+                let failed = |why| Incoming::local(call.number, &Failure::new(Failure::UNIMPLEMENTED, why));
                 let reply = call.reply.take().map(|message| with_message(head, message, &self.account));
                 reply.unwrap_or_else(|| failed("the server has sent no message, and no failure"))
             }
@@ -264,7 +264,7 @@ impl<S: Requests + 'static> Client<S> {
             if call.reply.replace(message).is_some() {
                 session.reset(stream, Code::CANCEL);
                 let why = "the server has sent more than one message";
-                self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
+                self.fail(frames, stream, &Failure::new(Failure::UNIMPLEMENTED, why));
                 return false;
             }
         }
@@ -440,7 +440,7 @@ impl<S: Requests + 'static> Role for Client<S> {
 
 #[cfg(test)]
 mod tests {
-    use nearcall_http::{Head, Options, Session};
+    use nearcall_http::{Compressing, Head, Options, Session};
 
     use super::*;
     use crate::budget::Budget;
@@ -517,7 +517,7 @@ mod tests {
         pair.server.send_head(pair.stream, &Head { metadata: None, compress: true }).unwrap();
         let zeros = vec![0; MEGABYTE];
         for sent in 0..64 {
-            pair.server.send_message(pair.stream, &[&zeros], true).unwrap();
+            pair.server.send_message(pair.stream, &[&zeros], Compressing::IfShorter).unwrap();
             pair.receive();
             // The failure waits behind the messages that were kept.
             let refused = pair.client.calls.values().any(|call| call.inflow.has_end());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearcall_http::SendError;
+use nearcall_http::{Compressing, SendError};
 use nearcall_wire::{FrameHead, Kind, Metadata};
 use smallvec::SmallVec;
 
@@ -46,11 +46,11 @@ pub(super) fn credit(call: u32, bytes: i64) -> Incoming {
 const WORTH_COMPRESSING: usize = 1024;
 
 /// Whether to compress a frame's message, if it can be. `usually`: what happens if the frame does not say.
-pub(super) fn compresses(frame: &Outgoing<'_>, usually: bool) -> bool {
+pub(super) fn compresses(frame: &Outgoing<'_>, usually: bool) -> Compressing {
     match frame.compress {
-        Compress::AsUsual => usually && frame.len() >= WORTH_COMPRESSING,
-        Compress::Yes => true,
-        Compress::No | Compress::NotThis => false,
+        Compress::AsUsual if usually && frame.len() >= WORTH_COMPRESSING => Compressing::IfShorter,
+        Compress::Yes => Compressing::Always,
+        Compress::AsUsual | Compress::No | Compress::NotThis => Compressing::No,
     }
 }
 

@@ -8,7 +8,7 @@ use nearcall_http::{
     Answer, Asked, Calls, Codec, Encoding, Event, Head, Origins, Out, Outcome, Protocol, Reads, Reply, Request,
     SendError, StreamId,
 };
-use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
+use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
 use super::frames::{Frames, bare, compresses, credit, message, owned, short, unsent, with_message};
@@ -61,10 +61,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 struct Call {
     /// What the client sends.
     messages: Messages,
-    /// The frame that begins the call in the core, until the message with the call's arguments has arrived.
-    head: Option<FrameHead>,
-    /// The cost of the metadata in `head` until then.
-    waits: Option<Charge>,
+    /// What the core does not know yet of the call.
+    unbegun: Unbegun,
     /// The client has cancelled the call, and a handler may still work for it.
     given_up: bool,
     /// The whole body is one message, so an empty body is a message, too.
@@ -72,6 +70,42 @@ struct Call {
     reply: Reply,
     inflow: Inflow,
     outflow: Outflow,
+}
+
+/// A call that the core does not know yet.
+#[derive(Debug)]
+enum Unbegun {
+    /// The message with the call's arguments has not arrived: the head of the frame that begins the call, and the cost
+    /// of its metadata.
+    Head(FrameHead, Option<Charge>),
+    /// It has, and must be the only one: no handler runs before the client has said that it was.
+    Message(Box<OnlyMessage>),
+    /// The core knows the call.
+    No,
+}
+
+#[derive(Debug)]
+struct OnlyMessage {
+    head: FrameHead,
+    message: SmallVec<[u8; INLINE]>,
+    compressed: bool,
+    /// The cost of all this. A short message costs something as well, as nothing else limits how many there are.
+    waits: Charge,
+}
+
+impl Unbegun {
+    /// Bytes that are kept until the client goes on.
+    fn kept(&self) -> usize {
+        match self {
+            Self::Head(_, waits) => waits.as_ref().map_or(0, Charge::bytes),
+            Self::Message(only) => only.waits.bytes(),
+            Self::No => 0,
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        matches!(self, Self::No)
+    }
 }
 
 /// What a request turned out to be.
@@ -161,8 +195,7 @@ impl<S: Calls> Server<S> {
         }
         let call = Call {
             messages: found.messages,
-            head: Some(head),
-            waits,
+            unbegun: Unbegun::Head(head, waits),
             given_up: false,
             is_whole: asked.protocol == Protocol::Connect,
             reply,
@@ -205,10 +238,10 @@ impl<S: Calls> Server<S> {
                 // Ends the wait for the answer to the goodbye after `PATIENCE`, or the client could go on beginning
                 // calls.
                 self.has_parted(session, true);
-                if call.messages == Messages::Stream {
-                    let head = call.head.take();
-                    call.waits = None;
-                    frames.extend(head.map(|head| with_message(head, SmallVec::new(), &self.account)));
+                if call.messages == Messages::Stream
+                    && let Unbegun::Head(head, _) = std::mem::replace(&mut call.unbegun, Unbegun::No)
+                {
+                    frames.push_back(with_message(head, SmallVec::new(), &self.account));
                 }
                 let is_whole = call.is_whole;
                 self.calls.insert(stream, *call);
@@ -246,7 +279,7 @@ impl<S: Calls> Server<S> {
         // If the client is gone, it cannot be told.
         let _ = call.reply.end(session, stream, &Outcome { code, message: why, ..Outcome::default() });
         self.given_up -= usize::from(call.given_up);
-        if call.head.is_none() && !call.given_up {
+        if call.unbegun.is_known() && !call.given_up {
             frames.push_back(bare(Kind::Cancel, stream));
         }
     }
@@ -262,19 +295,30 @@ impl<S: Calls> Server<S> {
             session.release(stream, size);
             return;
         };
-        if let Some(head) = call.head.take() {
-            call.waits = None;
-            frames.push_back(with_message(head, message, &self.account).that_was_compressed(compressed));
-            session.release(stream, size);
-            if ended {
-                self.ended(session, frames, stream);
+        match std::mem::replace(&mut call.unbegun, Unbegun::No) {
+            Unbegun::Head(head, _) => {
+                session.release(stream, size);
+                if call.messages == Messages::One && !ended {
+                    let kept = size_of::<OnlyMessage>() + message.len() + head.metadata().map_or(0, Metadata::held);
+                    let mut waits = self.account.charge_anyway(kept);
+                    waits.set_unfinished(kept);
+                    call.unbegun = Unbegun::Message(Box::new(OnlyMessage { head, message, compressed, waits }));
+                    return;
+                }
+                frames.push_back(with_message(head, message, &self.account).that_was_compressed(compressed));
+                if ended {
+                    self.ended(session, frames, stream);
+                }
             }
-        } else if call.messages == Messages::One {
-            self.refuse_count(session, frames, stream);
-        } else {
-            call.inflow.item(message, size, compressed, frames, &self.account);
-            if ended {
-                call.inflow.end(bare(Kind::End, stream), frames);
+            second @ Unbegun::Message(_) => {
+                call.unbegun = second;
+                self.refuse_count(session, frames, stream);
+            }
+            Unbegun::No => {
+                call.inflow.item(message, size, compressed, frames, &self.account);
+                if ended {
+                    call.inflow.end(bare(Kind::End, stream), frames);
+                }
             }
         }
     }
@@ -283,9 +327,18 @@ impl<S: Calls> Server<S> {
     fn ended(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId) {
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else { return };
         match call.messages {
-            Messages::One if call.head.is_some() => self.refuse_count(session, frames, stream),
-            Messages::One => {}
-            Messages::ArgumentsFirst if call.head.is_some() => {
+            Messages::One => match std::mem::replace(&mut call.unbegun, Unbegun::No) {
+                none @ Unbegun::Head(..) => {
+                    call.unbegun = none;
+                    self.refuse_count(session, frames, stream);
+                }
+                Unbegun::Message(only) => {
+                    let OnlyMessage { head, message, compressed, .. } = *only;
+                    frames.push_back(with_message(head, message, &self.account).that_was_compressed(compressed));
+                }
+                Unbegun::No => {}
+            },
+            Messages::ArgumentsFirst if !call.unbegun.is_known() => {
                 let why = "the first message of the stream holds the arguments, and none came";
                 self.refuse(session, frames, stream, Failure::INVALID_ARGUMENT, why);
             }
@@ -334,7 +387,7 @@ impl<S: Calls> Role for Server<S> {
             Event::Ended { stream, .. } => self.ended(session, frames, stream),
             Event::Refused { stream, code, why } => self.refuse(session, frames, stream, code, &why),
             Event::Reset { stream, .. } => match self.calls.get_mut(&stream) {
-                Some(call) if call.head.is_none() && !call.given_up => {
+                Some(call) if call.unbegun.is_known() && !call.given_up => {
                     call.given_up = true;
                     call.inflow.clear();
                     self.given_up += 1;
@@ -435,8 +488,8 @@ impl<S: Calls> Role for Server<S> {
     }
 
     fn make_room(&mut self, session: &mut S, frames: &mut Frames) -> bool {
-        let waiting = self.calls.iter().filter_map(|(&stream, call)| Some((stream, call.waits.as_ref()?.bytes())));
-        let unfinished = waiting.chain(session.longest_unfinished());
+        let waiting = self.calls.iter().map(|(&stream, call)| (stream, call.unbegun.kept()));
+        let unfinished = waiting.chain(session.longest_unfinished()).filter(|&(_, kept)| kept > 0);
         let Some((stream, _)) = unfinished.max_by_key(|&(_, kept)| kept) else { return false };
         let why = "the server keeps as much as it may, and the message has not come completely";
         self.refuse(session, frames, stream, Failure::RESOURCE_EXHAUSTED, why);
