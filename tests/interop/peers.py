@@ -224,7 +224,7 @@ class InNode(OurProgram):
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"DESCRIPTORS": str(BUILT / self.name / "descriptors")}
+        return os.environ | {"SERVICE": str(BUILT / self.name)}
 
 
 def build_go(*packages: str) -> None:

@@ -3,19 +3,20 @@
 //   node LIBRARY.mjs server PORT [CERTIFICATE KEY]   serves until its input ends
 //   node LIBRARY.mjs client CASE PORT [AUTHORITY]    exit status 0 if the case holds
 //
-// The environment's DESCRIPTORS names a file that protoc has made of `nearcall proto`.
+// The environment's SERVICE names a folder with what `nearcall proto` prints, and what protoc has made of it.
 import { readFileSync } from "node:fs";
 
 export const SENT = [27182, 8, 1828, 45904];
 export const ASKED = [31415, 9, 2653, 58979];
 export const LARGE = { request: 271828, reply: 314159 };
+export const AT_A_TIME = 200; // a thousand keep Node busy for half a minute
 export const PATIENCE_MS = 30_000;
 export const INITIAL = "x-grpc-test-echo-initial";
 export const TRAILING = "x-grpc-test-echo-trailing-bin";
 export const MESSAGE = "test status message";
 export const SPECIAL = "\t\ntest with whitespace\r\nand Unicode BMP ☺ and non-BMP 😈\t\n";
 
-export const descriptors = readFileSync(process.env.DESCRIPTORS);
+export const folder = process.env.SERVICE;
 export const zeros = (size) => ({ body: Buffer.alloc(size) });
 export const sum = (sizes) => sizes.reduce((a, b) => a + b);
 export const asking = (payload, ...sizes) => ({

@@ -1,6 +1,7 @@
 // connect-node's server and client of the test service, over gRPC: a program that knows nothing of nearcall; common.mjs
 // says how it runs.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import http2 from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
@@ -8,10 +9,10 @@ import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
 import {
-  ASKED, INITIAL, LARGE, MESSAGE, PATIENCE_MS, SENT, SPECIAL, TRAILING, asking, descriptors, failure, main, sum, zeros,
+  ASKED, AT_A_TIME, INITIAL, LARGE, MESSAGE, PATIENCE_MS, SENT, SPECIAL, TRAILING, asking, failure, folder, main, sum, zeros,
 } from "./common.mjs";
 
-const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, descriptors));
+const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, readFileSync(`${folder}/descriptors`)));
 const service = registry.getService("grpc.testing.TestService");
 
 // The server.
@@ -189,7 +190,7 @@ function cases(port, authority) {
       fails(sizes(test.fullDuplexCall(open(asking(SENT[0])), { timeoutMs: 1 })), Code.DeadlineExceeded),
 
     async concurrent_large_unary() {
-      const calls = Array.from({ length: 1000 }, () => test.unaryCall(large()));
+      const calls = Array.from({ length: AT_A_TIME }, () => test.unaryCall(large()));
       (await Promise.all(calls)).forEach(isLarge);
     },
 

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import grpc from "@grpc/grpc-js";
-import { loadFileDescriptorSetFromBuffer } from "@grpc/proto-loader";
+import { loadSync } from "@grpc/proto-loader";
 import {
-  ASKED, INITIAL, LARGE, MESSAGE, PATIENCE_MS, SENT, SPECIAL, TRAILING, asking, descriptors, failure, main, sum, zeros,
+  ASKED, AT_A_TIME, INITIAL, LARGE, MESSAGE, PATIENCE_MS, SENT, SPECIAL, TRAILING, asking, failure, folder, main, sum, zeros,
 } from "./common.mjs";
 
-const { TestService } = grpc.loadPackageDefinition(loadFileDescriptorSetFromBuffer(descriptors)).grpc.testing;
+const { TestService } = grpc.loadPackageDefinition(loadSync(`${folder}/test_service.proto`)).grpc.testing;
 
 // The server.
 
@@ -204,7 +204,7 @@ function cases(port, authority) {
     },
 
     async concurrent_large_unary() {
-      const calls = Array.from({ length: 1000 }, () => unary("UnaryCall", large()));
+      const calls = Array.from({ length: AT_A_TIME }, () => unary("UnaryCall", large()));
       (await Promise.all(calls)).forEach(isLarge);
     },
 
