@@ -142,14 +142,16 @@ def compile_proto(folder: Path, *flags: str) -> None:
         [sys.executable, "-m", "nearcall", "proto", target], cwd=ROOT, capture_output=True, text=True, check=True
     )
     (folder / "test_service.proto").write_text(proto.stdout, encoding="utf-8")
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", "-I.", *flags, "test_service.proto"], cwd=folder, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", "-I.", *flags, "test_service.proto"], cwd=folder, check=True
+    )
 
 
 class OurProgram(Peer):
     """An implementation that publishes no such programs: we have written one with its library.
 
-    ``PROGRAM client CASE PORT [AUTHORITY]`` tries a case, and ``PROGRAM server PORT [CERTIFICATE KEY]`` serves until its
-    input ends. It knows the service by the descriptors that protoc makes, if not by what its library brings.
+    ``PROGRAM client CASE PORT [AUTHORITY]`` tries a case, and ``PROGRAM server PORT [CERTIFICATE KEY]`` serves
+    until its input ends. It knows the service by the descriptors that protoc makes, if not by what its library brings.
     """
 
     client_cases = (*CORE, *MANY, *CLIENT_COMPRESSED, *SERVER_COMPRESSED)

@@ -13,8 +13,8 @@ NAME = "grpc-load"
 HELP = "gRPC servers under h2load: calls per second and CPU per call, beside nearcall's targets"
 EPILOG = """\
 One connection, 50 streams, the lab's typed call with Protobuf messages: nearcall over grpc://, with threads and with
-coroutines, grpcio, grpc.aio, grpc.aio with uvloop, grpc-go, and tonic. A fresh server for each, in random order, round by
-round; each is asked by grpcio first whether it answers rightly, and h2load's bytes are counted.
+coroutines, grpcio, grpc.aio, grpc.aio with uvloop, grpc-go, and tonic. A fresh server for each, in random order, round
+by round; each is asked by grpcio first whether it answers rightly, and h2load's bytes are counted.
 
 It needs h2load (Debian: nghttp2-client); go and grpcio-tools for the server of grpc-go; cargo and grpcio-tools for that
 of tonic, which is compiled first and takes some minutes.
