@@ -157,7 +157,7 @@ h2spec: tools-present  ## ask h2spec whether crates/http speaks HTTP/2 (go insta
 	@cargo build -q --release -p nearcall-http --example echo
 	@$(PYTHON) tools/run_h2spec.py target/release/examples/echo $(ARGS)
 
-interop: setup  ## try gRPC's interoperability cases and the examples in other languages; needs Go, Node, Java with Maven (each may lack)
+interop: setup  ## try gRPC's interoperability cases and the examples in other languages; needs Go, Rust, Node, Java with Maven (each may lack)
 	@NEARCALL_INTEROP=all $(PY) -m pytest tests/interop tests/test_docs.py -k "interop or commands_print" --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
 
 # The runner of Connect's conformance suite. Where it cannot be had its tests are skipped, and say why.

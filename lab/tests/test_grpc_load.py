@@ -58,6 +58,7 @@ def test_calls_that_were_not_answered_are_no_result(
     shown = capsys.readouterr().out
     assert f"nearcall-grpc: {why}" in shown
     assert "grpc-go: there is no go on the PATH" in shown
+    assert "tonic: there is no cargo on the PATH" in shown
     assert shown.count("not measured") == len(TARGETS)
     assert json.loads((tmp_path / "grpc-load.json").read_text())["by_round"] == {}
 
@@ -70,7 +71,7 @@ def test_verdicts_go_by_the_same_rounds() -> None:
         ("grpc-go", CPU): {0: 5.0},
     }
     found = {verdict.target: verdict for verdict in judge(values)}
-    assert [verdict.met for verdict in found.values()] == [True, None, None, False, None]
+    assert [verdict.met for verdict in found.values()] == [True, None, None, False, None, None]
     assert found[str(TARGETS[0])].measured.startswith("12.5×")
 
 

@@ -39,7 +39,11 @@ CLIENT_COMPRESSED = ("client_compressed_unary", "client_compressed_streaming")
 SERVER_COMPRESSED = ("server_compressed_unary", "server_compressed_streaming")
 MANY = ("concurrent_large_unary",)
 """The suite names it, and says no more than that it is a thousand calls at a time."""
-ALL = (*CORE, *MANY, *CLIENT_COMPRESSED, *SERVER_COMPRESSED)
+SOAKS = ("rpc_soak", "channel_soak")
+"""Many large calls one after the other, on one connection or each on one of its own; clients of others have them."""
+ALL = (*CORE, *MANY, *CLIENT_COMPRESSED, *SERVER_COMPRESSED, *SOAKS)
+SOAK_CALLS = {"rpc_soak": 1000, "channel_soak": 200}
+SOAK_SECONDS = 300
 
 
 class Certificates(NamedTuple):
@@ -92,7 +96,7 @@ class Peer(ABC):
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=self.seconds,
+            timeout=SOAK_SECONDS if case in SOAKS else self.seconds,
             check=False,
         )
         assert done.returncode == 0, f"{self.name}'s client, {case}:\n{done.stdout}{done.stderr}"
@@ -130,36 +134,105 @@ def _listens(port: int) -> bool:
     return True
 
 
-class Grpcio(Peer):
-    """gRPC's library for Python, on the C core that PHP, Ruby and C++ have as well."""
+def compile_proto(folder: Path, *flags: str) -> None:
+    """Makes a .proto of our class in the folder, and runs protoc on it there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = "tests.interop.service:TestService"
+    proto = subprocess.run(
+        [sys.executable, "-m", "nearcall", "proto", target], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (folder / "test_service.proto").write_text(proto.stdout, encoding="utf-8")
+    subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", "-I.", *flags, "test_service.proto"], cwd=folder, check=True
+    )
 
-    name = "grpcio"
-    client_cases = ALL
-    server_cases = ALL
 
-    def build(self) -> None:
-        """Makes a .proto of our class, and lets protoc make Python of it."""
-        folder = BUILT / "grpcio"
-        folder.mkdir(parents=True, exist_ok=True)
-        target = "tests.interop.service:TestService"
-        proto = subprocess.run(
-            [sys.executable, "-m", "nearcall", "proto", target], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        (folder / "test_service.proto").write_text(proto.stdout, encoding="utf-8")
-        out = [f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}", "test_service.proto"]
-        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *out], check=True)
+class OurProgram(Peer):
+    """An implementation that publishes no such programs: we have written one with its library.
 
-    @property
-    def environment(self) -> dict[str, str]:
-        return os.environ | {"PYTHONPATH": str(BUILT / "grpcio")}
+    ``PROGRAM client CASE PORT [AUTHORITY]`` tries a case, and ``PROGRAM server PORT [CERTIFICATE KEY]`` serves
+    until its input ends. It knows the service by the descriptors that protoc makes, if not by what its library brings.
+    """
+
+    client_cases = (*CORE, *MANY, *CLIENT_COMPRESSED, *SERVER_COMPRESSED)
+    server_cases = client_cases
+    program: tuple[str, ...]
+
+    def descriptors(self) -> Path:
+        """A file of them."""
+        compile_proto(BUILT / self.name, "--descriptor_set_out=descriptors")
+        return BUILT / self.name / "descriptors"
 
     def client(self, case: str, port: int, authority: str | None) -> list[str]:
-        command = [sys.executable, str(HERE / "grpcio_peer.py"), "client", case, str(port)]
+        command = [*self.program, "client", case, str(port)]
         return command if authority is None else [*command, authority]
 
     def server(self, port: int, certificates: Certificates | None) -> list[str]:
-        command = [sys.executable, str(HERE / "grpcio_peer.py"), "server", str(port)]
+        command = [*self.program, "server", str(port)]
         return command if certificates is None else [*command, certificates.certificate, certificates.key]
+
+
+class Grpcio(OurProgram):
+    """gRPC's library for Python, on the C core that PHP, Ruby and C++ have as well."""
+
+    name = "grpcio"
+    program = (sys.executable, str(HERE / "grpcio_peer.py"))
+
+    def build(self) -> None:
+        compile_proto(BUILT / self.name, "--python_out=.", "--grpc_python_out=.")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"PYTHONPATH": str(BUILT / self.name)}
+
+
+class Tonic(OurProgram):
+    """The library for Rust."""
+
+    name = "tonic"
+    needs = ("cargo",)
+    program = (str(BUILT / "rust/release/tonic-peer"),)
+
+    def build(self) -> None:
+        environment = {"DESCRIPTORS": str(self.descriptors()), "CARGO_TARGET_DIR": str(BUILT / "rust")}
+        command = ["cargo", "build", "-q", "--release", "--locked"]
+        subprocess.run(command, cwd=HERE / "rust", env=os.environ | environment, check=True)
+
+
+class ConnectGo(OurProgram):
+    """Connect's library for Go, which speaks gRPC as well."""
+
+    name = "connect-go"
+    needs = ("go",)
+    program = (str(BUILT / "go/connect"),)
+
+    def build(self) -> None:
+        build_go("./connect")
+
+
+class InNode(OurProgram):
+    """A library for Node."""
+
+    needs = ("node", "npm")
+
+    def __init__(self, name: str, server_cases: tuple[str, ...] = OurProgram.server_cases) -> None:
+        self.name = name
+        self.server_cases = server_cases
+        self.program = ("node", str(HERE / f"node/{name}.mjs"))
+
+    def build(self) -> None:
+        self.descriptors()
+        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=HERE / "node", check=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"SERVICE": str(BUILT / self.name)}
+
+
+def build_go(*packages: str) -> None:
+    folder = BUILT / "go"
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["go", "build", "-o", f"{folder}/", *packages], cwd=HERE / "go", check=True)
 
 
 class Go(Peer):
@@ -167,15 +240,14 @@ class Go(Peer):
 
     name = "grpc-go"
     needs = ("go",)
+    client_cases = (*CORE, *SOAKS)
 
     def build(self) -> None:
-        folder = BUILT / "go"
-        folder.mkdir(parents=True, exist_ok=True)
-        packages = [f"google.golang.org/grpc/interop/{program}" for program in ("client", "server")]
-        subprocess.run(["go", "build", "-o", f"{folder}/", *packages], cwd=HERE / "go", check=True)
+        build_go(*(f"google.golang.org/grpc/interop/{program}" for program in ("client", "server")))
 
     def client(self, case: str, port: int, authority: str | None) -> list[str]:
         command = [str(BUILT / "go/client"), "-server_host=127.0.0.1", f"-server_port={port}", f"-test_case={case}"]
+        command += soak_flags(case)
         return command if authority is None else [*command, "-use_tls", "-use_test_ca", f"-ca_file={authority}"]
 
     def server(self, port: int, certificates: Certificates | None) -> list[str]:
@@ -192,8 +264,8 @@ class Java(Peer):
     name = "grpc-java"
     needs = ("java", "mvn")
     speaks_tls = False  # its programs know certificates of their own only
-    client_cases = (*CORE, *CLIENT_COMPRESSED, *SERVER_COMPRESSED)
-    server_cases = ALL
+    client_cases = (*CORE, *CLIENT_COMPRESSED, *SERVER_COMPRESSED, *SOAKS)
+    server_cases = (*CORE, *MANY, *CLIENT_COMPRESSED, *SERVER_COMPRESSED)
 
     def build(self) -> None:
         folder = BUILT / "java"
@@ -207,10 +279,34 @@ class Java(Peer):
 
     def client(self, case: str, port: int, authority: str | None) -> list[str]:
         flags = [f"--server_port={port}", "--server_host=127.0.0.1", "--use_tls=false", f"--test_case={case}"]
-        return self._run("TestServiceClient", *flags)
+        return self._run("TestServiceClient", *flags, *soak_flags(case))
 
     def server(self, port: int, certificates: Certificates | None) -> list[str]:
         return self._run("TestServiceServer", f"--port={port}", "--use_tls=false")
 
 
-PEERS: dict[str, Peer] = {peer.name: peer for peer in (Grpcio(), Go(), Java())}
+def soak_flags(case: str) -> list[str]:
+    """How long a soak is; no call of it may fail. Both of gRPC's own clients have these flags."""
+    if case not in SOAKS:
+        return []
+    return [
+        f"--soak_iterations={SOAK_CALLS[case]}",
+        "--soak_num_threads=4",
+        "--soak_max_failures=0",
+        f"--soak_per_iteration_max_acceptable_latency_ms={SOAK_SECONDS}000",
+        f"--soak_overall_timeout_seconds={SOAK_SECONDS}",
+    ]
+
+
+PEERS: dict[str, Peer] = {
+    peer.name: peer
+    for peer in (
+        Grpcio(),
+        Go(),
+        Java(),
+        InNode("grpc-node", (*CORE, *MANY, *CLIENT_COMPRESSED)),  # its server never compresses
+        Tonic(),
+        ConnectGo(),
+        InNode("connect-node"),
+    )
+}

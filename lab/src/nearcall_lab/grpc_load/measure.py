@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nearcall_lab.adapters import grpc_messages
 from nearcall_lab.engine.usage import cpu_times
-from nearcall_lab.grpc_load.go_server import NoServer, serving
+from nearcall_lab.grpc_load.program import NoServer, serving
 from nearcall_lab.placement import Placement, on_cpus
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers.crew import Crew
@@ -60,10 +60,10 @@ def of_lab(entrant: Entrant, path: str) -> Subject:
     return Subject(entrant.mechanism.name, entrant.mechanism.label, path, start)
 
 
-def of_go(program: Path) -> Subject:
-    """grpc-go's server."""
+def of_program(name: str, program: Path) -> Subject:
+    """A server that was compiled."""
     path = f"/{grpc_messages.SERVICE}/Quote"
-    return Subject("grpc-go", "grpc-go", path, lambda placement: serving(program, placement.server))
+    return Subject(name, name, path, lambda placement: serving(program, placement.server))
 
 
 def load(subject: Subject, placement: Placement, seconds: float, folder: Path) -> Load:

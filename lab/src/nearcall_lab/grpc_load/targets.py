@@ -28,6 +28,7 @@ TARGETS = (
     Target("nearcall-grpc", "grpc-aio-uvloop-tcp", RATE, 15),
     Target("nearcall-grpc", "grpc-go", RATE, 1.2),
     Target("nearcall-grpc", "grpc-go", CPU, 1),
+    Target("nearcall-grpc", "tonic", RATE, 0.5),
     Target("nearcall-aio-grpc", "grpc-aio-tcp", RATE, 10),
 )
 

@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from nearcall_lab.grpc_load.go_server import NoServer, build, serving
+from nearcall_lab.grpc_load.go_server import build
+from nearcall_lab.grpc_load.program import NoServer, serving
 from nearcall_lab.placement import Placement
 from nearcall_lab.registry import entrants_of
 from nearcall_lab.runtime_bench.pair import Pair

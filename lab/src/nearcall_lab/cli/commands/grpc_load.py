@@ -13,10 +13,11 @@ NAME = "grpc-load"
 HELP = "gRPC servers under h2load: calls per second and CPU per call, beside nearcall's targets"
 EPILOG = """\
 One connection, 50 streams, the lab's typed call with Protobuf messages: nearcall over grpc://, with threads and with
-coroutines, grpcio, grpc.aio, grpc.aio with uvloop, and grpc-go. A fresh server for each, in random order, round by
-round; each is asked by grpcio first whether it answers rightly, and h2load's bytes are counted.
+coroutines, grpcio, grpc.aio, grpc.aio with uvloop, grpc-go, and tonic. A fresh server for each, in random order, round
+by round; each is asked by grpcio first whether it answers rightly, and h2load's bytes are counted.
 
-It needs h2load (Debian: nghttp2-client), and go and grpcio-tools for the server of grpc-go.
+It needs h2load (Debian: nghttp2-client); go and grpcio-tools for the server of grpc-go; cargo and grpcio-tools for that
+of tonic, which is compiled first and takes some minutes.
 
 exit status: 0 it was measured, whatever came of it, 2 h2load is missing
 """
@@ -37,8 +38,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     import msgspec
 
     from nearcall_lab.environment import capture, conclude, cpu_ticks
-    from nearcall_lab.grpc_load.go_server import NoServer, build
-    from nearcall_lab.grpc_load.measure import Subject, load, of_go, of_lab
+    from nearcall_lab.grpc_load import go_server, rust_server
+    from nearcall_lab.grpc_load.measure import Subject, load, of_lab, of_program
+    from nearcall_lab.grpc_load.program import NoServer
     from nearcall_lab.grpc_load.targets import CPU, RATE, judge
     from nearcall_lab.placement import choose
     from nearcall_lab.registry import discover
@@ -66,10 +68,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
     environment, ticks, placement = capture(), cpu_ticks(), choose("apart")
     values: dict[tuple[str, str], dict[int, float]] = {}
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
-        try:
-            subjects.append(of_go(build(Path(directory, "go"))))
-        except NoServer as reason:
-            problems["grpc-go"] = str(reason)
+        for name, build in (("grpc-go", go_server.build), ("tonic", rust_server.build)):
+            try:
+                subjects.append(of_program(name, build(Path(directory, name))))
+            except NoServer as reason:
+                problems[name] = str(reason)
         for number in range(args.rounds):
             for subject in random.sample(subjects, len(subjects)):
                 try:
