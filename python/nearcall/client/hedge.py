@@ -35,8 +35,8 @@ class Hedge:
 
     With several servers, ``balancing="round_robin"`` sends the copy to the next one that is connected; this may be the
     same server while other calls are made at the same time, or while only one is connected. Streams and one-way calls
-    are not hedged, nor are calls that :func:`nearcall.start` sends. The rules are those of gRPC (proposal A6), but that servers
-    cannot push back.
+    are not hedged, nor are calls that :func:`nearcall.start` sends. The rules are those of gRPC (proposal A6), but that
+    servers cannot push back.
 
     Args:
         delay: Seconds after which the next copy is sent if there is no answer; ``0`` sends all at once.
