@@ -130,6 +130,15 @@ def test_what_it_says(caplog: pytest.LogCaptureFixture) -> None:
         ({"healthCheckConfig": {"serviceName": "x"}}, "healthCheckConfig"),
         ({"methodConfig": [{"name": [{}], "maxRequestMessageBytes": 5}]}, "maxRequestMessageBytes"),
         ({"methodConfig": [{"name": [{"service": "a"}], "waitForReady": True}]}, "waitForReady of some methods"),
+        ({"methodConfig": [{"name": [{"service": "a"}], "retryPolicy": RETRY}]}, "retryPolicy of some methods"),
+        (
+            {"methodConfig": [{"name": [{"service": "a"}], "hedgingPolicy": {"maxAttempts": 2}}]},
+            "hedgingPolicy of some methods",
+        ),
+        (
+            {"methodConfig": [{"name": [{"service": "a"}], "maxResponseMessageBytes": 5}]},
+            "maxResponseMessageBytes of some methods",
+        ),
         (
             {
                 "methodConfig": [

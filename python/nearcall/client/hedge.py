@@ -33,9 +33,10 @@ class Hedge:
     """When a client sends a call of an :func:`~nearcall.idempotent` method once more although the first is still under
     way; for its option ``hedge``. The first answer counts, and the other calls are given up.
 
-    With several servers, ``balancing="round_robin"`` sends each copy to another one. Streams and one-way calls are not
-    hedged, nor are calls that :func:`nearcall.start` sends. The rules are those of gRPC (proposal A6), but that servers
-    cannot push back.
+    With several servers, ``balancing="round_robin"`` sends the copy to the next one that is connected; this may be the
+    same server while other calls are made at the same time, or while only one is connected. Streams and one-way calls
+    are not hedged, nor are calls that :func:`nearcall.start` sends. The rules are those of gRPC (proposal A6), but that
+    servers cannot push back.
 
     Args:
         delay: Seconds after which the next copy is sent if there is no answer; ``0`` sends all at once.

@@ -97,6 +97,13 @@ def read_service_config(given: object, url: str) -> ServiceConfig:
         options["max_message_size"] = max(each for each in longest if each is not None)
         if len(longest) > 1:
             unsaid.append("maxResponseMessageBytes of single methods: the greatest counts")
+    for field, said in (
+        ("retryPolicy", [method for method in methods if method.retry is not None]),
+        ("hedgingPolicy", [method for method in methods if method.hedge is not None]),
+        ("maxResponseMessageBytes", [method for method in methods if method.longest is not None]),
+    ):
+        if said and not any(("", "") in method.names for method in said):
+            unsaid.append(f"{field} of some methods: it counts for the whole channel")
     if (balancing := _balancing(config)) is not None:
         options["balancing"] = balancing
     if config.get("healthCheckConfig").value is not None:
