@@ -14,26 +14,22 @@ extern crate self as nearcall_platform; // so the other crates' files call what 
 mod models;
 mod sync;
 
-#[path = "../../transport/src/budget.rs"]
+#[path = "../../transport/src/limits/budget.rs"]
 pub mod budget;
 pub mod cpu;
 pub mod descriptors;
 pub mod errors;
 pub mod freeing;
+pub mod limits;
 pub mod link;
 /// `crates/platform`
 #[allow(clippy::reversed_empty_ranges, clippy::absurd_extreme_comparisons, reason = "there are no spins here")]
 #[path = "../../platform/src/lock.rs"]
 pub mod lock;
-#[path = "../../transport/src/outbox/mod.rs"]
-pub mod outbox;
 
 /// `crates/core/src/server`
 mod server {
-    #[path = "../../../core/src/server/crew.rs"]
-    pub(crate) mod crew;
-    #[path = "../../../core/src/server/leadership/mod.rs"]
-    pub(crate) mod leadership;
+    pub(crate) mod threads;
     #[path = "../../../core/src/server/connection/write_interest.rs"]
     pub(crate) mod write_interest;
 
@@ -47,7 +43,7 @@ mod server {
 
 /// `crates/core/src/client`
 mod client {
-    #[path = "../../../core/src/client/leadership.rs"]
+    #[path = "../../../core/src/client/table/leadership.rs"]
     pub(crate) mod leadership;
 
     #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Stand-ins for `crate::link` of `crates/transport`: what the outgoing queue uses, without a system behind it.
 #![allow(missing_docs, reason = "the real ones are documented where they are")]
 
+#[path = "../../transport/src/link/outbox/mod.rs"]
+pub mod outbox;
+
 use crate::errors::LinkError;
 
 /// So that all payloads of the models are long.

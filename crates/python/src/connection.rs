@@ -12,25 +12,25 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::aio::AsyncUnary;
-use crate::callback::Callback;
-use crate::calling::{ATTEMPTS, Calling, Limits, Way, seconds_of};
-use crate::deadline::Surroundings;
-use crate::errors::{describe, invalid, raise};
-use crate::interpreter::{attach, detach};
-use crate::oneway::Oneway;
-use crate::opening::begin_stream;
-use crate::options::{Proxied, Retried, options, proxy_of, retry_policy, trust};
-use crate::outcome::late;
-use crate::peer::peer;
-use crate::plan::Method;
-use crate::server::Server;
-use crate::stream::Stream;
-use crate::tls::Tls;
-use crate::unary::Unary;
-use crate::waiting::{Schedule, Waiting};
-use crate::watched::Watched;
-use crate::when_full::WhenFull;
+use crate::asyncio::waiting::{Schedule, Waiting};
+use crate::asyncio::watched::Watched;
+use crate::calls::aio::AsyncUnary;
+use crate::calls::calling::{ATTEMPTS, Calling, Limits, Way, seconds_of};
+use crate::calls::deadline::Surroundings;
+use crate::calls::oneway::Oneway;
+use crate::calls::opening::begin_stream;
+use crate::calls::outcome::late;
+use crate::calls::stream::Stream;
+use crate::calls::unary::Unary;
+use crate::calls::when_full::WhenFull;
+use crate::gil::callback::Callback;
+use crate::gil::errors::{describe, invalid, raise};
+use crate::gil::interpreter::{attach, detach};
+use crate::options::options::{Proxied, Retried, options, proxy_of, retry_policy, trust};
+use crate::options::peer::peer;
+use crate::options::tls::Tls;
+use crate::serving::server::Server;
+use crate::values::plan::Method;
 
 /// A client's connection to a server.
 #[pyclass(frozen, module = "nearcall._core")]

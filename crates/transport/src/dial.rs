@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::errors::ConnectError;
 use crate::handshake::{Connected, establish};
 use crate::link::LONGEST_SLEEP;
+use crate::link::pace::Steps;
 use crate::options::Options;
-use crate::pace::Steps;
 use crate::transports::{Each, Found};
 use crate::url::Url;
 

@@ -14,49 +14,40 @@
 //! - addresses of servers: `transports/`, one file for each scheme and a table of them, and [`Url`];
 //! - connections: `handshake/` makes a link from a socket; [`Dial`] and [`Listener`] get the socket.
 
-mod budget;
 mod dial;
 mod errors;
 #[cfg(test)]
 mod forked;
+mod frame;
 mod handshake;
 mod http;
-mod incoming;
+mod limits;
 mod link;
 mod listen;
 mod memory;
-mod native;
 mod options;
-mod outbox;
-mod outgoing;
-mod pace;
-mod paths;
 mod peer;
-mod proxy;
 mod shm;
-mod silence;
-mod spares;
 mod stream;
 mod sync;
 mod tls;
 mod transports;
 mod url;
-mod wire;
 
-pub use budget::{Account, Budget, Charge, SharedCharge};
 pub use dial::{Dial, connect, servers};
 pub use errors::{ConnectError, LinkError};
+pub use frame::incoming::{FREE, INLINE, Incoming, Payload};
+pub use frame::outgoing::{Body, CallKey, Compress, Outgoing};
+pub use frame::paths::{Messages, MethodPath, Path, Paths};
 pub use handshake::{Connected, Handshake};
-pub use incoming::{FREE, INLINE, Incoming, Payload};
+pub use limits::budget::{Account, Budget, Charge, SharedCharge};
 pub use link::{Flushed, HeldUp, LONGEST_SLEEP, Link, Room, Sent};
 pub use listen::Listener;
 pub use memory::{Buffer, BufferPool, Lease};
 pub use nearcall_http::{Codec, Encoding, Origins};
 pub use options::Options;
-pub use outgoing::{Body, CallKey, Compress, Outgoing};
-pub use paths::{Messages, MethodPath, Path, Paths};
+pub use options::proxy::Proxy;
 pub use peer::{Admission, Peer};
-pub use proxy::Proxy;
 pub use tls::{Credentials, DevCerts, Pem, dev_certs};
 pub use transports::{Comeback, ConnectionPermit, is_end_of_clients, named_servers};
 pub use url::{BadUrl, Url};

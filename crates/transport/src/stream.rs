@@ -14,19 +14,19 @@ use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
-use crate::incoming::{self, INLINE, Incoming};
+use crate::frame::incoming::{self, INLINE, Incoming};
+use crate::frame::outgoing::{CallKey, Outgoing};
+use crate::limits::budget::{Account, Charge};
+use crate::limits::spares;
+use crate::link::native::{self, Delimited, PREFIX};
+use crate::link::outbox::{Frame, Outbox, Sink};
+use crate::link::silence::Silence;
+use crate::link::wire::Wire;
 use crate::link::{Flushed, HEAD_ROOM, Link, PART, Room, Sent};
-use crate::native::{self, Delimited, PREFIX};
 use crate::options::Options;
-use crate::outbox::{Frame, Outbox, Sink};
-use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
-use crate::silence::Silence;
-use crate::spares;
 use crate::sync::{AtomicBool, Ordering};
-use crate::wire::Wire;
 
 /// The most that one read takes. Longer frames are read straight into memory of their own.
 const BUFFER: usize = 64 << 10;

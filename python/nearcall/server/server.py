@@ -640,7 +640,7 @@ def _check_age(age: float | None) -> float | None:
 def _check_memory(max_memory: int | None, max_message_size: int) -> int:
     if max_memory is None:
         return min(max(DEFAULT_MAX_MEMORY, 4 * max_message_size), _LARGEST)
-    # As `Options::of_one_call` in crates/transport/src/options.rs, which lets one client have as much.
+    # As `Options::of_one_call` in crates/transport/src/options/mod.rs, which lets one client have as much.
     least = 2 * (max_message_size + _BESIDE)
     if check_whole("max_memory", max_memory, "bytes") < least:
         raise with_option(

@@ -13,11 +13,11 @@ use nearcall_platform::sys;
 use nearcall_transport::{Body, CallKey, Connected, Incoming, Link, Outgoing, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
-use super::awaited::Sleeper;
-use super::leadership::Leadership;
-use super::shared_table::SharedTable;
-use super::slots::CallId;
-use super::waker::Waker;
+use crate::client::table::awaited::Sleeper;
+use crate::client::table::leadership::Leadership;
+use crate::client::table::shared_table::SharedTable;
+use crate::client::table::slots::CallId;
+use crate::client::table::waker::Waker;
 use crate::exports::{Export, Exports, Identity, Methods, Object};
 use crate::flow::{Taken, cost};
 use crate::given::release_payloads;

@@ -2,45 +2,27 @@
 //!
 //! The modules from the ground up; none uses one above it (`tools/check_floors.py` checks):
 //!
-//! - `shared`: what all parts of a server share: its limits, its counts, whether it stops. With it `crew`, how many
-//!   workers do what; `statistics`, what the server measures of calls; `early_ends`, calls for which nobody waits any
-//!   more; `kept_back`, connections whose items go out in a moment; `held_up`, connections with calls that wait for
-//!   memory; `session`, the value and the hooks of a client; `leadership`, which thread receives, and which takes over
-//!   from it;
+//! - `threads`: how many workers do what (`crew`), those in reserve, and which thread receives (`leadership`);
+//! - `shared`: what all parts of a server share: its limits, its counts (`statistics`), whether it stops; the clients'
+//!   values (`session`), and the lists of connections that somebody has to come back to (`kept_back`, `held_up`,
+//!   `early_ends`);
 //! - `connection`: the connection to one client, as its calls see it: how frames reach the client;
 //! - `call`: one call: its streams, and what its handler can learn of it;
-//! - `inbound`, `request`: the frames from one client, and the calls made of them;
-//! - `work`, `native`, `directory`: the work for handlers, and what runs it;
+//! - `inbound`: the frames from one client, and the requests made of them;
+//! - `handlers`: the work for handlers, where it waits, and what runs it;
 //! - `reactor`: watches all connections, takes in new clients, hands out requests;
 //! - [`Server`]: puts the parts together, to be started and stopped;
-//! - `worker`, `event_loop`: the two kinds of threads that receive and run handlers; `receives`: threads that receive
-//!   while they wait for replies to calls of their own.
+//! - `receivers`: the threads that receive: workers and event loops, which run handlers, and threads that wait for replies
+//!   to calls of their own.
 
-mod adopted;
 mod call;
 mod connection;
-mod crew;
-mod directory;
-mod early_ends;
-mod event_loop;
-mod held_up;
+mod handlers;
 mod inbound;
-mod kept_back;
-mod leadership;
-mod limits;
-mod loop_watch;
-mod native;
-mod notice;
 mod reactor;
-mod receives;
-mod request;
-mod reserve;
-mod session;
+mod receivers;
 mod shared;
-mod statistics;
-mod values;
-mod work;
-mod worker;
+mod threads;
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use std::io;
@@ -57,29 +39,29 @@ use nearcall_wire::{Limits, Welcome};
 pub use crate::exports::{HandlerKind, MethodRouting, Release};
 pub use call::{CallContext, CallObserver, ItemOutcome, NextItem, ServerCall, UnderWay};
 pub use connection::ServerConnection;
-pub use directory::ServedMethods;
-pub use early_ends::{EarlyEnds, Errand};
-pub use event_loop::{AsyncQueue, ForLoop};
-pub use limits::{Age, WorkLimits};
-pub use loop_watch::{LoopWatch, Watchable};
-pub use native::NativeHandler;
-pub use notice::{Notice, OnNotice};
-pub use request::{OnewayTurn, Request};
-pub use session::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
-pub use statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
-pub use values::{ValueBudget, ValuesCharge};
-pub use work::Work;
-pub use worker::{Next, Worker};
+pub use connection::values::{ValueBudget, ValuesCharge};
+pub use handlers::directory::ServedMethods;
+pub use handlers::native::NativeHandler;
+pub use handlers::work::Work;
+pub use inbound::request::{OnewayTurn, Request};
+pub use receivers::event_loop::{AsyncQueue, ForLoop};
+pub use receivers::worker::{Next, Worker};
+pub use shared::early_ends::{EarlyEnds, Errand};
+pub use shared::limits::{Age, WorkLimits};
+pub use shared::notice::{Notice, OnNotice};
+pub use shared::session::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
+pub use shared::statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
+pub use threads::loop_watch::{LoopWatch, Watchable};
 
-use adopted::Adoptions;
-use directory::Directory;
-use kept_back::KeptBack;
-use leadership::Leadership;
+use connection::adopted::Adoptions;
+use handlers::directory::Directory;
 use reactor::Reactor;
-use session::SessionEvents;
+use receivers::worker::Queue;
 use shared::Shared;
-use statistics::Statistics;
-use worker::Queue;
+use shared::kept_back::KeptBack;
+use shared::session::SessionEvents;
+use shared::statistics::Statistics;
+use threads::leadership::Leadership;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
 const LOOK: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! `crates/core/src/client/leadership.rs`
+//! `crates/core/src/client/table/leadership.rs`
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,12 @@
-//! `crates/transport/src/budget.rs`
+//! `crates/transport/src/limits/budget.rs`
 
 use std::sync::Arc;
 
 use loom::thread;
 
 use super::check;
-use crate::budget::{Account, Budget};
 use crate::descriptors::{Alarm, EventDescriptor, sleep};
+use crate::limits::budget::{Account, Budget};
 
 const MIB: usize = 1 << 20;
 

@@ -6,10 +6,10 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
 use super::check;
-use crate::budget::{Account, Budget};
 use crate::errors::LinkError;
+use crate::limits::budget::{Account, Budget};
+use crate::link::outbox::{Frame, Outbox, Sink};
 use crate::link::{Flushed, Room, Sent};
-use crate::outbox::{Frame, Outbox, Sink};
 
 /// The bytes on their way to a slow reader: one at a time.
 #[derive(Default)]

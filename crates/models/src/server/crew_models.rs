@@ -1,11 +1,11 @@
-//! `crates/core/src/server/crew.rs`
+//! `crates/core/src/server/threads/crew.rs`
 
 use std::sync::Arc;
 
 use loom::sync::Mutex;
 use loom::thread;
 
-use super::crew::Crew;
+use super::threads::crew::Crew;
 use crate::models::check;
 
 /// The workers of a server, and the work that waits for one of them.

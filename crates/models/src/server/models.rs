@@ -1,4 +1,4 @@
-//! `crates/core/src/server/leadership/lead.rs` and `mod.rs`
+//! `crates/core/src/server/threads/leadership/lead.rs` and `mod.rs`
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::leadership::Leadership;
-use super::leadership::lead::Lead;
+use super::threads::leadership::Leadership;
+use super::threads::leadership::lead::Lead;
 use crate::descriptors::{Alarm, EventDescriptor, Poller, set_readable};
 use crate::models::check;
 use crate::sync::{Ordering, let_time_fly};

@@ -14,16 +14,16 @@ use rustix::net::sockopt;
 use super::mismatch::{TELLING, begins_http2, other_protocol, silent};
 use crate::errors::{ConnectError, LinkError};
 use crate::http;
+use crate::link::pace::{Pace, Steps};
+use crate::link::wire::{Plain, Wire};
 use crate::link::{LONGEST_SLEEP, Link};
 use crate::options::Options;
-use crate::pace::{Pace, Steps};
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::StreamLink;
 use crate::tls::{TlsWire, explain};
 use crate::transports::{Dialled, SharedMemory, Speaks};
 use crate::url::Url;
-use crate::wire::{Plain, Wire};
 
 /// A new connection, and what the server said of itself.
 #[derive(Debug)]

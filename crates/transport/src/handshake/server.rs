@@ -14,13 +14,13 @@ use rustls::ServerConfig;
 use crate::errors::{LinkError, NO_DESCRIPTOR};
 use crate::http;
 use crate::link::Link;
+use crate::link::wire::{Plain, Wire};
 use crate::options::Options;
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink, rings_beyond_all};
 use crate::stream::StreamLink;
 use crate::tls::TlsWire;
 use crate::transports::{ConnectionPermit, SharedMemory, Speaks};
-use crate::wire::{Plain, Wire};
 
 /// The longest hello that a server reads. Anyone who can connect can send one.
 const LONGEST_HELLO: usize = 64 << 10;

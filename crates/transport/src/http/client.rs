@@ -16,10 +16,10 @@ use super::frames::{Frames, bare, compresses, credit, message, owned, short, uns
 use super::inflow::{Inflow, Outflow};
 use super::role::Role;
 use super::waiting::Waiting;
-use crate::budget::Account;
 use crate::errors::LinkError;
-use crate::incoming::{INLINE, Incoming};
-use crate::outgoing::{Body, CallKey, Compress, Outgoing};
+use crate::frame::incoming::{INLINE, Incoming};
+use crate::frame::outgoing::{Body, CallKey, Compress, Outgoing};
+use crate::limits::budget::Account;
 
 /// The calls that are made over one connection.
 #[derive(Debug)]
@@ -443,8 +443,8 @@ mod tests {
     use nearcall_http::{Compressing, Head, Options, Session};
 
     use super::*;
-    use crate::budget::Budget;
-    use crate::paths::MethodPath;
+    use crate::frame::paths::MethodPath;
+    use crate::limits::budget::Budget;
 
     const MEGABYTE: usize = 1 << 20;
 

@@ -12,13 +12,13 @@ use nearcall_wire::Kind;
 use super::bell::Bell;
 use super::frames::Frames;
 use super::role::Role;
-use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
-use crate::incoming::Incoming;
+use crate::frame::incoming::Incoming;
+use crate::frame::outgoing::{CallKey, Outgoing};
+use crate::limits::budget::{Account, Charge};
+use crate::link::wire::Wire;
 use crate::link::{PART, Sent, TOGETHER_BYTES, TOGETHER_NS};
-use crate::outgoing::{CallKey, Outgoing};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-use crate::wire::Wire;
 
 /// Bytes that are read at most of a peer that does not read: more than its windows allow.
 const MOST_READ: usize = 8 << 20;

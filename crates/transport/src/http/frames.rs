@@ -8,10 +8,10 @@ use nearcall_http::{Compressing, SendError};
 use nearcall_wire::{FrameHead, Kind, Metadata};
 use smallvec::SmallVec;
 
-use crate::budget::Account;
 use crate::errors::LinkError;
-use crate::incoming::{INLINE, Incoming, is_free};
-use crate::outgoing::{Body, Compress, Outgoing};
+use crate::frame::incoming::{INLINE, Incoming, is_free};
+use crate::frame::outgoing::{Body, Compress, Outgoing};
+use crate::limits::budget::Account;
 
 /// Frames for the core that wait to be received.
 pub(super) type Frames = VecDeque<Incoming>;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::budget::{Account, Charge};
-use crate::incoming::INLINE;
+use crate::frame::incoming::INLINE;
+use crate::limits::budget::{Account, Charge};
 
 /// Bytes in front of a message: whether it arrived compressed, and its length.
 const PREFIX: usize = 5;
@@ -61,7 +61,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::limits::budget::Budget;
 
     #[test]
     fn messages_come_out_in_order_and_are_counted_meanwhile() {

@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 
 use super::frames::{Frames, credit, unsent, with_message};
 use super::held::Held;
-use crate::budget::Account;
 use crate::errors::LinkError;
-use crate::incoming::{INLINE, Incoming};
+use crate::frame::incoming::{INLINE, Incoming};
+use crate::limits::budget::Account;
 
 /// The messages of one call that come from the peer.
 #[derive(Debug)]

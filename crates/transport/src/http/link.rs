@@ -16,16 +16,16 @@ use super::bell::Bell;
 use super::exchange::{Exchange, State};
 use super::receiving::receive;
 use super::role::Role;
-use crate::budget::Account;
 use crate::errors::LinkError;
-use crate::incoming::Incoming;
+use crate::frame::incoming::Incoming;
+use crate::frame::outgoing::{CallKey, Outgoing};
+use crate::limits::budget::Account;
+use crate::link::silence::{Silence, has_come};
+use crate::link::wire::Wire;
 use crate::link::{Flushed, HeldUp, Link, ROOM_LOOK, Room, Sent};
 use crate::options::Options;
-use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
-use crate::silence::{Silence, has_come};
 use crate::sync::{AtomicBool, Ordering};
-use crate::wire::Wire;
 
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;

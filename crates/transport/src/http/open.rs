@@ -9,9 +9,9 @@ use super::client::{Client, Origin};
 use super::link::HttpLink;
 use super::server::Server;
 use crate::link::Link;
+use crate::link::wire::Wire;
 use crate::options::Options;
 use crate::peer::Peer;
-use crate::wire::Wire;
 
 /// The first bytes of a client that speaks HTTP/2.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -23,10 +23,10 @@ use super::frames::{Frames, bare};
 use super::receiving::receive;
 use super::waiting::Waiting;
 use crate::errors::{ConnectError, LinkError};
-use crate::incoming::Incoming;
+use crate::frame::incoming::Incoming;
+use crate::frame::outgoing::{Body, CallKey, Outgoing};
 use crate::link::{Flushed, Link, Room, Sent};
 use crate::options::Options;
-use crate::outgoing::{Body, CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::sync::{AtomicBool, Ordering};
 

@@ -8,7 +8,7 @@ use nearcall_platform::lock::Mutex;
 use nearcall_ring::SpinBudget;
 
 use crate::errors::LinkError;
-use crate::incoming::Incoming;
+use crate::frame::incoming::Incoming;
 use crate::link::LONGEST_SLEEP;
 
 /// [`Link::receive`](crate::Link::receive) for a link with these functions: `try_receive` returns a frame without

@@ -4,7 +4,7 @@ use nearcall_http::{Connection, Out};
 
 use super::frames::Frames;
 use crate::errors::LinkError;
-use crate::outgoing::{CallKey, Outgoing};
+use crate::frame::outgoing::{CallKey, Outgoing};
 
 /// One end of a connection: translates between the session's events and the core's frames.
 pub(crate) trait Role: Send + std::fmt::Debug {

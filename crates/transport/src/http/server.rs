@@ -14,12 +14,12 @@ use smallvec::SmallVec;
 use super::frames::{Frames, bare, compresses, credit, message, owned, short, unsent, with_message};
 use super::inflow::{Inflow, Outflow};
 use super::role::Role;
-use crate::budget::{Account, Charge};
 use crate::errors::LinkError;
-use crate::incoming::{INLINE, Incoming};
+use crate::frame::incoming::{INLINE, Incoming};
+use crate::frame::outgoing::{CallKey, Compress, Outgoing};
+use crate::frame::paths::{Messages, Path, Paths};
+use crate::limits::budget::{Account, Charge};
 use crate::options::Options;
-use crate::outgoing::{CallKey, Compress, Outgoing};
-use crate::paths::{Messages, Path, Paths};
 
 /// The calls of one client.
 #[derive(Debug)]
@@ -571,8 +571,8 @@ mod tests {
     use nearcall_http::{Options as SessionOptions, Session};
 
     use super::*;
-    use crate::budget::Budget;
-    use crate::outgoing::Body;
+    use crate::frame::outgoing::Body;
+    use crate::limits::budget::Budget;
 
     /// The last streams that the client's goodbyes named.
     fn goodbyes(server: &mut Session, client: &mut Session) -> Vec<StreamId> {

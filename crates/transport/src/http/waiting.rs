@@ -9,8 +9,8 @@ use nearcall_wire::{Kind, Metadata};
 
 use super::frames::message;
 use crate::errors::LinkError;
-use crate::outgoing::{Body, Compress, Outgoing};
-use crate::paths::MethodPath;
+use crate::frame::outgoing::{Body, Compress, Outgoing};
+use crate::frame::paths::MethodPath;
 
 /// The waiting calls of one connection. A cancelled call is dropped at once, however many wait.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use nearcall_ring::Mapping;
 
 use super::places::Registration;
 use super::region::{REGION_HEAD, RegionHead};
-use crate::budget::Account;
+use crate::limits::budget::Account;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// A region of the peer, mapped. The peer may make it as long as it likes and never write to it. Reading it here makes

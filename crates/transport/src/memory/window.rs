@@ -8,8 +8,8 @@ use nearcall_platform::lock::InnerMutex;
 use nearcall_ring::{Mapping, Segment};
 
 use super::places::Registration;
-use crate::budget::Kept;
 use crate::errors::LinkError;
+use crate::limits::budget::Kept;
 
 /// The loans that this side owes for one of the peer's buffers. They go back when nothing here holds any part of it.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use super::reference::Reference;
 use super::socket::{Announced, Inbox};
-use crate::budget::{Account, Kept};
 use crate::errors::LinkError;
+use crate::limits::budget::{Account, Kept};
 use crate::link::PART;
 use crate::memory::{Debt, Lease, Window};
 

@@ -8,8 +8,8 @@ use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_ring::Segment;
 
 use super::socket::show;
-use crate::budget::{Account, Kept};
 use crate::errors::LinkError;
+use crate::limits::budget::{Account, Kept};
 use crate::memory::{Buffer, BufferPool, Lender, Memory, watch_lender};
 
 /// Bytes that may be lent to one peer at a time, beside two of its longest messages.

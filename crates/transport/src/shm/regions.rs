@@ -10,8 +10,8 @@ use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_ring::Mapping;
 
 use super::socket::{Announced, Inbox, announce};
-use crate::budget::{Account, Kept};
 use crate::errors::LinkError;
+use crate::limits::budget::{Account, Kept};
 use crate::link::PART;
 use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 
@@ -441,7 +441,7 @@ impl Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::limits::budget::Budget;
 
     fn regions_of(budget: &Arc<Budget>) -> SentRegions {
         SentRegions::new(Account::of(budget, 1 << 20))

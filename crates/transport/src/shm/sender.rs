@@ -9,10 +9,10 @@ use super::handover::Handover;
 use super::reference;
 use super::regions::{Filled, Note, OwnRegions, SentRegions, Spot, Wanted};
 use super::shared::Shared;
-use crate::budget::Account;
 use crate::errors::LinkError;
+use crate::limits::budget::Account;
 use crate::link::Flushed;
-use crate::outbox::{Frame, Sink};
+use crate::link::outbox::{Frame, Sink};
 use crate::sync::Ordering;
 
 #[derive(Debug)]

@@ -21,8 +21,8 @@ use super::credentials::names_in;
 use super::trouble::explain;
 use crate::errors::LinkError;
 use crate::link::LONGEST_SLEEP;
+use crate::link::wire::Wire;
 use crate::peer::Peer;
-use crate::wire::Wire;
 
 /// Encrypted bytes taken from the socket at once.
 const BUFFER: usize = 64 << 10;

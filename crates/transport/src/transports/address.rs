@@ -12,9 +12,9 @@ use super::resolve::{self, Lookup, Resolver};
 use super::sockets::{Listening, connect, prepare};
 use super::tunnel::tunnel;
 use crate::errors::ConnectError;
+use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::pace::Pace;
-use crate::proxy::{Proxy, is_this_machine};
+use crate::options::proxy::{Proxy, is_this_machine};
 
 /// The longest lookup of one of several hosts: meanwhile the others could be tried.
 const LOOKUP: Duration = Duration::from_secs(2);

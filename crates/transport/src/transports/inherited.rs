@@ -20,8 +20,8 @@ use rustix::stdio;
 use super::clients::{Clients, ConnectionPermit, ENDED};
 use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks, Transport};
 use crate::errors::ConnectError;
+use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::pace::Pace;
 use crate::peer::Admission;
 use crate::sync::{AtomicBool, Ordering};
 

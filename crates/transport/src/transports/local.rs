@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks};
 use super::rendezvous::{self, Brings, Rendezvous};
+use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::pace::Pace;
 use crate::peer::Admission;
 
 #[derive(Debug, Clone)]

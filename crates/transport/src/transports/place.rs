@@ -12,8 +12,8 @@ use rustls::{ClientConfig, ServerConfig};
 
 use super::clients::Clients;
 use crate::errors::ConnectError;
+use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::pace::Pace;
 use crate::peer::{Admission, Peer};
 
 /// A way to reach a server.

@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::clients::{Clients, ConnectionPermit, accept_from};
 use crate::errors::ConnectError;
-use crate::pace::Pace;
+use crate::link::pace::Pace;
 use crate::peer::{Admission, Peer};
 
 /// Where clients meet a Unix-domain server of this machine.

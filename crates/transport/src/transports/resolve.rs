@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nearcall_platform::lock::{Condvar, Mutex};
 
-use crate::pace::Pace;
+use crate::link::pace::Pace;
 
 /// Finds the addresses of a name. May take any time.
 pub(super) type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;

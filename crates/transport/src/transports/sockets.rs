@@ -10,7 +10,7 @@ use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::clients::{Clients, ConnectionPermit, accept_from};
-use crate::pace::Pace;
+use crate::link::pace::Pace;
 
 /// Silence after which the system asks the peer for a sign of life (keep-alive).
 const IDLE: Duration = Duration::from_secs(30);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::address::Address;
 use super::place::{Bound, Comeback, Dialled, Dialling, Each, Finding, Place, SharedMemory, Speaks, Transport};
+use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::pace::Pace;
 use crate::peer::Admission;
 
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use rustls::pki_types::ServerName;
 use super::address::Address;
 use super::place::{Bound, Comeback, Dialled, Dialling, Each, Finding, Place, SharedMemory, Speaks, Transport};
 use crate::errors::ConnectError;
+use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::pace::Pace;
 use crate::peer::Admission;
 use crate::tls::{ClientSide, Credentials};
 

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use nearcall_wire::shown;
 
 use crate::errors::{ConnectError, LinkError};
-use crate::pace::Pace;
-use crate::proxy::Proxy;
-use crate::wire::Plain;
+use crate::link::pace::Pace;
+use crate::link::wire::Plain;
+use crate::options::proxy::Proxy;
 
 /// The most bytes that are read of a proxy's answer.
 const LONGEST_ANSWER: usize = 16 << 10;

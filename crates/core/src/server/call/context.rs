@@ -11,8 +11,8 @@ use nearcall_wire::{Kind, Metadata};
 use crate::server::call::server_call::ServerCall;
 use crate::server::call::under_way::{Held, UnderWay};
 use crate::server::connection::ServerConnection;
-use crate::server::early_ends::{EarlyEnds, Errand, Watched};
-use crate::server::statistics::Snapshot;
+use crate::server::shared::early_ends::{EarlyEnds, Errand, Watched};
+use crate::server::shared::statistics::Snapshot;
 
 /// The circumstances of one call. Made only when a handler asks for them, or when something may ask that outlives the
 /// call. Whoever keeps this after the call keeps nothing of a client that is gone: no socket, no memory, no permit.

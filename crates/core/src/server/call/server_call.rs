@@ -14,9 +14,9 @@ use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::given::given_in;
 use crate::server::call::waiting_items::WaitingItems;
 use crate::server::connection::ServerConnection;
-use crate::server::kept_back::QUICK_NS;
-use crate::server::statistics::Measured;
-use crate::server::values::ValuesCharge;
+use crate::server::connection::values::ValuesCharge;
+use crate::server::shared::kept_back::QUICK_NS;
+use crate::server::shared::statistics::Measured;
 
 /// The state of a call that its handler and the receiving worker share.
 pub struct ServerCall {

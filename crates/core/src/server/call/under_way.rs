@@ -7,7 +7,7 @@ use nearcall_platform::lock::Mutex;
 use nearcall_transport::Charge;
 
 use crate::server::connection::ServerConnection;
-use crate::server::values::ValuesCharge;
+use crate::server::connection::values::ValuesCharge;
 
 /// Each callback of a call holds this until it has run. Until then the call counts as under way, for its server and for
 /// its client, and its arguments stay charged. Otherwise a client could make callbacks pile up without limit.

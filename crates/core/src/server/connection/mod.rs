@@ -2,7 +2,9 @@
 //!
 //! What comes from the client is the business of [`super::inbound`].
 
+pub(in crate::server) mod adopted;
 mod ended_giving;
+pub(in crate::server) mod values;
 mod write_interest;
 
 use crate::sync::{AtomicBool, Ordering, fence};
@@ -22,9 +24,9 @@ use crate::exports::Exports;
 use crate::given::{given_in, release_payloads};
 use crate::server::connection::ended_giving::EndedGiving;
 use crate::server::connection::write_interest::{Sends, WriteInterest};
-use crate::server::early_ends::WatchedCalls;
-use crate::server::session::Session;
 use crate::server::shared::Shared;
+use crate::server::shared::early_ends::WatchedCalls;
+use crate::server::shared::session::Session;
 
 /// A connection to one client. If a client of this process has made the connection, it is the half that the server
 /// calls.

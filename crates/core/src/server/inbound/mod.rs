@@ -5,7 +5,7 @@
 mod calls;
 mod deferred;
 mod oneway;
-mod routing;
+pub(in crate::server) mod request;
 
 use std::sync::Arc;
 
@@ -18,8 +18,6 @@ use crate::server::inbound::deferred::Deferred;
 use crate::server::inbound::oneway::OnewayOrder;
 use crate::sync::AtomicBool;
 
-pub(in crate::server) use routing::{Routed, StallReason};
-
 /// A client's connection, and what has come over it.
 #[derive(Debug)]
 pub(in crate::server) struct Inbound<R> {
@@ -30,9 +28,9 @@ pub(in crate::server) struct Inbound<R> {
     /// The connection is in one of the reactor's lists of connections to look at. Only for the thread that holds the
     /// reactor.
     pub(in crate::server) listed: AtomicBool,
-    calls: Mutex<Calls>,
+    pub(in crate::server) calls: Mutex<Calls>,
     pub(in crate::server) oneway: OnewayOrder<R>,
-    deferred: Deferred<R>,
+    pub(in crate::server) deferred: Deferred<R>,
 }
 
 impl<R> Inbound<R> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors::{self, Alarm};
 
-use crate::server::limits::Age;
+use crate::server::shared::limits::Age;
 
 /// The connections, by when they are to be looked at next.
 pub(super) struct Aging {

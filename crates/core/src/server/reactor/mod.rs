@@ -5,6 +5,7 @@ mod handshakes;
 mod parting;
 mod readable;
 mod receiving;
+mod routing;
 mod stalled;
 mod waiting;
 
@@ -23,18 +24,19 @@ use nearcall_wire::{Kind, Welcome};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::server::adopted::{Adopted, Adoptions};
+use crate::server::connection::adopted::{Adopted, Adoptions};
 use crate::server::connection::{SOCKET, ServerConnection};
-use crate::server::directory::Directory;
-use crate::server::inbound::{Inbound, StallReason};
-use crate::server::notice::Notice;
+use crate::server::handlers::directory::Directory;
+use crate::server::handlers::work::Work;
+use crate::server::inbound::Inbound;
+use crate::server::inbound::request::Request;
 use crate::server::reactor::aging::Aging;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
 use crate::server::reactor::readable::Readable;
+use crate::server::reactor::routing::StallReason;
 use crate::server::reactor::stalled::Stalled;
-use crate::server::request::Request;
 use crate::server::shared::Shared;
-use crate::server::work::Work;
+use crate::server::shared::notice::Notice;
 
 /// At most so many frames are taken in between two looks at the system's poller, however busy the clients are. A long
 /// frame counts as several.

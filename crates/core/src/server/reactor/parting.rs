@@ -11,7 +11,7 @@ use nearcall_wire::Kind;
 use super::Reactor;
 use super::aging::Step;
 use crate::server::inbound::Inbound;
-use crate::server::request::Request;
+use crate::server::inbound::request::Request;
 use crate::sync::Ordering;
 
 /// How often a connection whose client was sent a goodbye is looked at.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::server::inbound::Inbound;
-use crate::server::request::Request;
+use crate::server::inbound::request::Request;
 
 /// Clients that had nothing to read until now take turns with those that have had more to read all the time. So
 /// whoever calls now and then waits for one call of one of these, and not for one call of each of them; and however

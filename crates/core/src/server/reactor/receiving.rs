@@ -10,9 +10,10 @@ use nearcall_wire::Metadata;
 use super::readable::Readable;
 use super::{FRAMES_PER_POLL, PART, Reactor, flush};
 use crate::client::Awaited;
-use crate::server::inbound::{Inbound, Routed, StallReason};
-use crate::server::request::Request;
-use crate::server::work::Work;
+use crate::server::handlers::work::Work;
+use crate::server::inbound::Inbound;
+use crate::server::inbound::request::Request;
+use crate::server::reactor::routing::{Routed, StallReason};
 use crate::sync::Ordering;
 
 /// A reply that the receiving thread itself waits for.

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::server::inbound::{Inbound, StallReason};
-use crate::server::request::Request;
+use crate::server::inbound::Inbound;
+use crate::server::inbound::request::Request;
+use crate::server::reactor::routing::StallReason;
 use crate::sync::Ordering;
 
 /// How long the receiving thread sleeps at first while stalled clients wait for the server's own handlers. A thread

@@ -7,7 +7,7 @@ use nearcall_platform::clock;
 use super::receiving::ExpectedReply;
 use super::{Look, Reactor};
 use crate::client::Awaited;
-use crate::server::work::Work;
+use crate::server::handlers::work::Work;
 use crate::sync::Ordering;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.

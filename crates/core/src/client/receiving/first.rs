@@ -1,0 +1,125 @@
+//! Waiting for the first of several calls, which may be under way on several connections.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearcall_platform::clock::is_past;
+use nearcall_platform::descriptors;
+
+use crate::client::connection::{Connection, Inner, NoEvent};
+use crate::client::receiving::{Leading, SIGNAL_CHECK, slice_until};
+use crate::client::table::slots::CallId;
+
+/// How long a thread that waits for several connections sleeps if another thread receives on one of them: then it
+/// cannot sleep at all connections at once.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The awaited calls of one connection.
+struct Place<'a> {
+    connection: &'a Inner,
+    ids: Vec<CallId>,
+}
+
+/// Waits until one of the calls, which may be on several connections, [has ended](Connection::has_ended). Takes none of
+/// its frames.
+///
+/// # Errors
+/// [`NoEvent::DeadlinePassed`], [`NoEvent::Interrupted`] or [`NoEvent::Inherited`].
+pub fn wait_for_first(calls: &[(Arc<Connection>, CallId)], deadline: Option<Instant>) -> Result<(), NoEvent> {
+    let places = by_place(calls).ok_or(NoEvent::Inherited)?;
+    if let [place] = &places[..] {
+        place.connection.look();
+        return place.until_ended(deadline);
+    }
+    let begun = Instant::now();
+    loop {
+        if places.iter().any(Place::has_ended) {
+            return Ok(());
+        }
+        if is_past(deadline) {
+            return Err(NoEvent::DeadlinePassed);
+        }
+        if begun.elapsed() >= SIGNAL_CHECK {
+            return Err(NoEvent::Interrupted);
+        }
+        sleep(&places, slice_until(deadline))?;
+    }
+}
+
+/// `None` if one of the calls is that of a process which this one was forked from.
+fn by_place(calls: &[(Arc<Connection>, CallId)]) -> Option<Vec<Place<'_>>> {
+    let inner = calls.iter().map(|(connection, id)| Some((connection.inner()?, *id)));
+    let mut calls = inner.collect::<Option<Vec<_>>>()?;
+    calls.sort_by_key(|(connection, _)| std::ptr::from_ref(*connection).addr());
+    let same = |one: &(&Inner, CallId), other: &(&Inner, CallId)| std::ptr::eq(one.0, other.0);
+    let place = |calls: &[(&Inner, CallId)]| calls.iter().map(|(_, id)| *id).collect();
+    Some(calls.chunk_by(same).map(|chunk| Place { connection: chunk[0].0, ids: place(chunk) }).collect())
+}
+
+impl Place<'_> {
+    /// Receives what has arrived, and looks whether one of the calls has ended.
+    fn has_ended(&self) -> bool {
+        self.connection.look();
+        self.knows_of_end()
+    }
+
+    /// Whether one of the calls has ended, by what was received already.
+    fn knows_of_end(&self) -> bool {
+        self.connection.table.lock().any_has_ended(&self.ids)
+    }
+
+    /// Waits until one of the calls has ended, as a thread waits for a single call.
+    fn until_ended(&self, deadline: Option<Instant>) -> Result<(), NoEvent> {
+        self.connection.until(&self.ids, deadline, None, |table| table.any_has_ended(&self.ids).then_some(()))
+    }
+}
+
+/// Sleeps until something may have come on one of the connections.
+fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
+    let mut leads: Vec<Leading<'_>> = Vec::with_capacity(places.len());
+    for place in places {
+        let Some(lead) = place.connection.try_lead() else {
+            // Another thread, or a server, receives on this connection.
+            drop(leads);
+            return match place.until_ended(Some(Instant::now() + slice.min(LOOK))) {
+                Err(NoEvent::DeadlinePassed) => Ok(()),
+                other => other,
+            };
+        };
+        leads.push(lead);
+    }
+    // The thread that received until now may have taken in what this thread waits for.
+    if places.iter().any(Place::knows_of_end) {
+        return Ok(());
+    }
+    // All links are armed, also behind one that is not quiet: then all can be disarmed below.
+    let mut quiet = true;
+    for place in places {
+        quiet &= place.connection.link.arm();
+    }
+    let links: Vec<_> = places.iter().map(|place| place.connection.link.fd()).collect();
+    let woken = if quiet { descriptors::sleep_at(&links, slice) } else { Ok(Vec::new()) };
+    for place in places {
+        place.connection.link.disarm();
+    }
+    match woken {
+        Ok(readable) => {
+            for (place, _) in places.iter().zip(readable).filter(|(_, readable)| *readable) {
+                if let Err(error) = place.connection.link.readable() {
+                    // Take in the frames that came before the connection's end.
+                    place.connection.receive(None);
+                    place.connection.mark_lost(&error);
+                }
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(NoEvent::Interrupted),
+        // Sleep for a moment instead: there is no other way to sleep at all links.
+        Err(_) => {
+            drop(leads);
+            std::thread::sleep(slice.min(LOOK));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! The calls of one connection that are under way.
+
+pub(in crate::client) mod awaited;
+pub(in crate::client) mod leadership;
+pub(in crate::client) mod shared_table;
+pub(in crate::client) mod slots;
+pub(in crate::client) mod waker;
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::thread::{Thread, ThreadId};
+
+use nearcall_transport::Incoming;
+use nearcall_wire::{Failure, Kind, Malformed, flags};
+use smallvec::SmallVec;
+
+use crate::flow::{WINDOW, cost, granted};
+use crate::given::given_in;
+use slots::{CallId, Slots};
+use waker::{Waker, Woken};
+
+/// Frames of initial metadata that a call may have.
+const MOST_HEADS: u8 = 64;
+
+#[derive(Debug)]
+pub(super) struct Call {
+    id: CallId,
+    live: bool,
+    pub(super) arrived: VecDeque<Incoming>,
+    pub(super) waker: Waker,
+    /// What may still be sent on the call's stream, bytes.
+    pub(super) credit: i64,
+    /// What the server may still send on its stream, bytes: it may begin an item as long as anything is left.
+    pub(super) allowance: i64,
+    /// Frames of initial metadata that have come.
+    heads: u8,
+    /// The last frame has come.
+    ended: bool,
+    /// What comes for it may hold references.
+    pub(super) references: bool,
+    /// References given in the arguments and items, until the peer has shown that the call was begun.
+    given: Vec<NonZeroU64>,
+    /// The last call of this slot that was given up before its last frame had come, if references are involved.
+    left: Option<Left>,
+}
+
+/// A call that was given up before its last frame had come.
+#[derive(Debug)]
+struct Left {
+    id: CallId,
+    /// Frames that still come for the call may hold references.
+    references: bool,
+    given: Vec<NonZeroU64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    calls: Vec<Call>,
+    slots: Slots,
+    live: usize,
+    /// Calls of the event loop for which something arrived since it last asked.
+    pub(super) ready: Vec<CallId>,
+    /// How many of `ready` the loop was told of, by the server that receives in its place.
+    told: usize,
+    /// Set once, when the connection is lost: every call from then on fails with it.
+    pub(super) dead: Option<Failure>,
+    /// Threads to wake once the lock is free.
+    pub(super) woken: Woken,
+    /// References in events that nobody will ever read.
+    unread: Vec<NonZeroU64>,
+    /// References that this side has given with calls that the peer has not read.
+    refused: Vec<NonZeroU64>,
+}
+
+/// The calls with which the peer has certainly not begun when a connection ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unbegun<'a> {
+    /// The calls with these numbers, which are sorted.
+    These(&'a [u32]),
+    /// All that it has not answered.
+    All,
+}
+
+impl Unbegun<'_> {
+    fn has(self, number: u32) -> bool {
+        match self {
+            Self::These(numbers) => numbers.binary_search(&number).is_ok(),
+            Self::All => true,
+        }
+    }
+}
+
+impl Table {
+    /// Registers a call.
+    pub(super) fn begin(&mut self, waker: Waker, references: bool, given: &[NonZeroU64]) -> Result<CallId, Failure> {
+        if let Some(failure) = &self.dead {
+            return Err(failure.clone());
+        }
+        self.live += 1;
+        if let Some(slot) = self.slots.reusable() {
+            let call = &mut self.calls[slot as usize];
+            call.live = true;
+            call.waker = waker;
+            call.credit = WINDOW;
+            call.allowance = WINDOW;
+            call.heads = 0;
+            call.ended = false;
+            call.references = references;
+            // `end` has emptied the list of the call before.
+            call.given.extend_from_slice(given);
+            return Ok(call.id);
+        }
+        let Some(id) = self.slots.unused() else {
+            self.live -= 1;
+            return Err(Failure::new(
+                Failure::RESOURCE_EXHAUSTED,
+                "over a million calls are under way on this connection",
+            ));
+        };
+        let call = Call {
+            id,
+            live: true,
+            arrived: VecDeque::new(),
+            waker,
+            credit: WINDOW,
+            allowance: WINDOW,
+            heads: 0,
+            ended: false,
+            references,
+            given: given.to_vec(),
+            left: None,
+        };
+        self.calls.push(call);
+        Ok(id)
+    }
+
+    /// The call, if it is still under way.
+    pub(super) fn get(&mut self, id: CallId) -> Option<&mut Call> {
+        self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id)
+    }
+
+    /// Whether nothing more will come for a call: its last frame is here, or was taken, or nobody wants it.
+    pub(super) fn has_ended(&mut self, id: CallId) -> bool {
+        self.get(id).is_none_or(|call| call.ended)
+    }
+
+    /// Whether one of the calls has ended.
+    pub(super) fn any_has_ended(&mut self, ids: &[CallId]) -> bool {
+        ids.iter().any(|id| self.has_ended(*id))
+    }
+
+    /// Forgets a call.
+    pub(super) fn end(&mut self, id: CallId) {
+        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else { return };
+        call.live = false;
+        let ended = call.ended;
+        let (references, given) = (call.references, std::mem::take(&mut call.given));
+        if references {
+            for event in &call.arrived {
+                self.unread.extend(given_in(&event.head, &event.payload));
+            }
+        }
+        if !call.ended && (references || !given.is_empty()) {
+            call.left = Some(Left { id, references, given });
+        }
+        call.arrived.clear();
+        let waker = std::mem::replace(&mut call.waker, Waker::None);
+        call.id = id.next();
+        if let Waker::Threads(threads) = waker {
+            // Nothing will come for these threads.
+            self.woken.0.extend(threads);
+        }
+        self.slots.leave(id.slot() as u32, ended);
+        self.live -= 1;
+    }
+
+    /// Wakes the thread when something comes for one of the calls.
+    pub(super) fn wait(&mut self, ids: &[CallId], thread: &Thread) {
+        for id in ids {
+            let Some(call) = self.get(*id) else { continue };
+            match &mut call.waker {
+                Waker::Threads(threads) => threads.push(thread.clone()),
+                waker => *waker = Waker::Threads(SmallVec::from_iter([thread.clone()])),
+            }
+        }
+    }
+
+    /// Undoes [`Table::wait`].
+    pub(super) fn stop_waiting(&mut self, ids: &[CallId], thread: ThreadId) {
+        for id in ids {
+            if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(*id) {
+                threads.retain(|waiting| waiting.id() != thread);
+            }
+        }
+    }
+
+    /// Whether to wake the event loop: calls are ready, and the loop was not told since it last took them.
+    pub(super) fn tells_loop(&mut self) -> bool {
+        let first = self.told == 0 && !self.ready.is_empty();
+        self.told = self.ready.len();
+        first
+    }
+
+    /// Takes out the calls of the loop for which something has come.
+    pub(super) fn take_ready(&mut self) -> Vec<CallId> {
+        self.told = 0;
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Calls under way.
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Takes in a frame. If it is for `mine`, and no earlier frame of that call waits, it stays in `arrived`; returns
+    /// `true`.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the server sends more than it may.
+    pub(super) fn deliver(&mut self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
+        let Some(event) = arrived else { return Ok(false) };
+        let id = CallId::of(event.head.call);
+        let ends = event.ends_call();
+        // The call has ended here, which the peer could not know yet.
+        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else {
+            self.note_unread(id, event);
+            return Ok(false);
+        };
+        if call.ended {
+            return Err(Malformed("the server sent more after the end of a call"));
+        }
+        call.ended = ends;
+        if ends && call.heads > 0 {
+            // A peer that has sent metadata of a call has begun it, whatever it says of that later.
+            event.head.flags &= !flags::UNBEGUN;
+        }
+        if event.is_unread() {
+            self.refused.append(&mut call.given);
+        } else if !call.given.is_empty() {
+            // The peer has begun the call, and holds what was given.
+            call.given.clear();
+        }
+        match event.head.kind {
+            Kind::Credit => {
+                let granted = event.payload.inline().and_then(granted).unwrap_or(0);
+                call.credit = call.credit.saturating_add(granted);
+            }
+            Kind::Item if call.allowance <= 0 => return Err(Malformed("the server sent more items than it may")),
+            Kind::Head if call.heads == MOST_HEADS => {
+                return Err(Malformed("the server sent initial metadata too often"));
+            }
+            kind => {
+                call.heads += u8::from(kind == Kind::Head);
+                if kind == Kind::Item {
+                    call.allowance -= cost(event.payload.len());
+                }
+                if mine == Some(id) && call.arrived.is_empty() {
+                    if ends {
+                        self.end(id);
+                    }
+                    return Ok(true);
+                }
+                call.arrived.extend(arrived.take());
+            }
+        }
+        match std::mem::replace(&mut call.waker, Waker::None) {
+            Waker::None => {}
+            Waker::Threads(threads) => self.woken.0.extend(threads),
+            Waker::Loop => {
+                call.waker = Waker::Loop;
+                self.ready.push(id);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks for references in what comes for a call that was given up.
+    #[cold]
+    fn note_unread(&mut self, id: CallId, event: &Incoming) {
+        let Some(slot) = self.calls.get_mut(id.slot()) else { return };
+        let Some(left) = slot.left.as_mut().filter(|left| left.id == id) else { return };
+        if left.references {
+            self.unread.extend(given_in(&event.head, &event.payload));
+        }
+        if event.is_unread() {
+            self.refused.append(&mut left.given);
+        }
+        if event.ends_call() {
+            slot.left = None;
+        }
+    }
+
+    /// Takes out the references that nobody will read: the peer must learn that nobody holds them.
+    pub(super) fn take_unread(&mut self) -> Vec<NonZeroU64> {
+        std::mem::take(&mut self.unread)
+    }
+
+    /// Notes references given in an item of the call.
+    pub(super) fn give(&mut self, id: CallId, given: &[NonZeroU64]) {
+        if let Some(call) = self.get(id) {
+            call.given.extend_from_slice(given);
+        }
+    }
+
+    /// Undoes [`Table::give`] for a message that was not sent.
+    pub(super) fn ungive(&mut self, id: CallId, given: &[NonZeroU64]) {
+        let Some(call) = self.get(id) else { return };
+        for one in given {
+            if let Some(at) = call.given.iter().rposition(|other| other == one) {
+                call.given.swap_remove(at);
+            }
+        }
+    }
+
+    /// Takes out the references that were given with calls that the peer has not read.
+    pub(super) fn take_refused(&mut self) -> Vec<NonZeroU64> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Takes the oldest event of a call. The call is forgotten with its last one.
+    pub(super) fn take(&mut self, id: CallId) -> Option<Incoming> {
+        let event = self.get(id)?.arrived.pop_front()?;
+        if event.ends_call() {
+            self.end(id);
+        }
+        Some(event)
+    }
+
+    /// Ends every call with `failure`, now and from now on; the peer has certainly not begun with those that are `unbegun`.
+    pub(super) fn die(&mut self, failure: &Failure, unbegun: Unbegun<'_>) {
+        if self.dead.is_some() {
+            return;
+        }
+        self.dead = Some(failure.clone());
+        let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
+        for id in ids {
+            let end = if unbegun.has(id.number()) { Incoming::refused } else { Incoming::local };
+            // A call that has ended keeps its own end.
+            let _ = self.deliver(&mut Some(end(id.number(), failure)), None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearcall_wire::FrameHead;
+
+    use super::*;
+    use crate::client::table::slots::RESTING;
+
+    #[test]
+    fn a_late_frame_does_not_reach_the_next_call_in_the_slot() {
+        let mut table = Table::default();
+        let old = table.begin(Waker::None, false, &[]).expect("alive");
+        table.end(old);
+        let new = loop {
+            let id = table.begin(Waker::None, false, &[]).expect("alive");
+            if id.slot() == old.slot() {
+                break id;
+            }
+            table.end(id);
+        };
+        let late = Incoming::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
+        assert_eq!(table.deliver(&mut Some(late), Some(new)), Ok(false));
+        assert!(table.take(new).is_none());
+    }
+
+    #[test]
+    fn calls_that_are_given_up_in_a_row_have_numbers_of_their_own() {
+        let mut table = Table::default();
+        let mut numbers = std::collections::HashSet::new();
+        for _ in 0..100_000 {
+            let id = table.begin(Waker::None, false, &[]).expect("alive");
+            assert!(numbers.insert(id.number()), "the late reply to an earlier call would be that to this one");
+            table.end(id);
+        }
+        assert!(table.calls.len() <= RESTING + 2, "slots are used again");
+    }
+
+    #[test]
+    fn the_death_of_the_connection_reaches_every_call_once() {
+        let mut table = Table::default();
+        let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None, false, &[]).expect("alive")).collect();
+        let failure = Failure::new(Failure::UNAVAILABLE, "gone");
+        table.die(&failure, Unbegun::These(&[calls[1].number()]));
+        table.die(&Failure::new(Failure::UNKNOWN, "again"), Unbegun::All);
+        for (place, id) in calls.into_iter().enumerate() {
+            let event = table.take(id).expect("told");
+            assert_eq!(event.failure().expect("a failure"), failure);
+            assert_eq!(event.is_unbegun(), place == 1, "only that one has never left");
+            assert!(table.take(id).is_none());
+        }
+        assert_eq!(table.live(), 0);
+        assert_eq!(table.begin(Waker::None, false, &[]), Err(failure));
+    }
+
+    #[test]
+    fn after_a_last_goodbye_all_calls_are_unbegun_but_those_that_have_shown_otherwise() {
+        let mut table = Table::default();
+        let ids: Vec<CallId> = (0..2).map(|_| table.begin(Waker::None, false, &[]).expect("alive")).collect();
+        let head = Incoming::new(FrameHead::new(Kind::Head, ids[0].number()), &[]);
+        table.deliver(&mut Some(head), None).expect("may be sent");
+        table.die(&Failure::new(Failure::UNAVAILABLE, "stopped"), Unbegun::All);
+        assert_eq!(table.take(ids[0]).expect("metadata").head.kind, Kind::Head);
+        assert!(!table.take(ids[0]).expect("its end").is_unbegun());
+        assert!(table.take(ids[1]).expect("its end").is_unbegun());
+    }
+
+    #[test]
+    fn what_was_given_with_a_call_that_nobody_has_read_is_the_givers_again() {
+        let given: Vec<NonZeroU64> = (1..=3).map(|id| NonZeroU64::new(id).expect("not 0")).collect();
+        let event = |id: CallId, kind: Kind, flags: u8| {
+            let mut head = FrameHead::new(kind, id.number());
+            head.flags = flags;
+            Some(Incoming::new(head, &8u64.to_le_bytes()))
+        };
+        let mut table = Table::default();
+        let mut refused_after = |before: &[(Kind, u8)], gives_up: bool, flags: u8| {
+            let id = table.begin(Waker::None, false, &given[..1]).expect("alive");
+            table.give(id, &given[1..]);
+            table.ungive(id, &given[2..]);
+            for &(kind, flags) in before {
+                table.deliver(&mut event(id, kind, flags), None).expect("may be sent");
+            }
+            if gives_up {
+                table.end(id);
+            }
+            table.deliver(&mut event(id, Kind::Error, flags), None).expect("may be sent");
+            table.end(id);
+            table.take_refused()
+        };
+        for gives_up in [false, true] {
+            assert_eq!(refused_after(&[], gives_up, flags::UNREAD), &given[..2], "once");
+            assert_eq!(refused_after(&[], gives_up, 0), [], "it may have been read");
+            assert_eq!(refused_after(&[(Kind::Credit, 0)], gives_up, flags::UNREAD), [], "it was begun");
+        }
+    }
+
+    #[test]
+    fn a_server_that_sends_more_than_it_may_is_found_out() {
+        let item =
+            |id: CallId, kind: Kind, len: usize| Some(Incoming::new(FrameHead::new(kind, id.number()), &vec![0; len]));
+        let mut table = Table::default();
+        let id = table.begin(Waker::None, false, &[]).expect("alive");
+        assert!(table.deliver(&mut item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());
+        assert!(
+            table.deliver(&mut item(id, Kind::Item, WINDOW as usize), None).is_ok(),
+            "the last byte may be overdrawn"
+        );
+        assert!(table.deliver(&mut item(id, Kind::Item, 0), None).is_err());
+        table.get(id).expect("alive").allowance += 2 * WINDOW;
+        assert!(table.deliver(&mut item(id, Kind::Item, 0), None).is_ok(), "credit was granted");
+        assert!(table.deliver(&mut item(id, Kind::End, 0), None).is_ok());
+        assert!(table.deliver(&mut item(id, Kind::End, 0), None).is_err(), "it had ended");
+    }
+}

@@ -1,0 +1,120 @@
+//! The methods of a server, and what runs their handlers.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use nearcall_transport::Paths;
+
+use crate::exports::{HandlerKind, MethodRouting};
+use crate::server::call::Told;
+use crate::server::handlers::native::NativeHandler;
+use crate::server::receivers::event_loop::AsyncQueue;
+use crate::server::shared::statistics::MeasuredMethod;
+use crate::sync::{AtomicU8, Ordering};
+
+/// The methods of a server.
+#[derive(Default)]
+pub struct ServedMethods {
+    /// The description of the services, sent to each client. The server does not read it.
+    pub description: String,
+    /// One for each method, in the order of the description. `None`: the method is called on objects only.
+    pub routings: Vec<Option<MethodRouting>>,
+    /// The handlers that [`HandlerKind::Native`] names by index.
+    pub native_handlers: Vec<Arc<dyn NativeHandler>>,
+    /// One for each method, in the same order: its name in the statistics. Methods of one name are counted as one.
+    pub measured: Vec<Option<MeasuredMethod>>,
+    /// The methods that clients name by paths, over HTTP.
+    pub paths: Paths,
+}
+
+/// A method counts as slow after so many slow handlers in a row. One alone may have waited for the interpreter.
+const SLOW: u8 = 2;
+
+/// Finds a method by its number, and the native handler or event loop that handles it, if no worker does.
+pub(in crate::server) struct Directory {
+    /// By number. `None`: the method is called on objects only.
+    methods: Vec<Option<MethodRouting>>,
+    native_handlers: Vec<Arc<dyn NativeHandler>>,
+    /// By number: how often in a row a handler of the method has lost the lead, up to [`SLOW`].
+    losses: Box<[AtomicU8]>,
+    /// The event loop that takes requests, if there is one.
+    event_loop: OnceLock<Arc<AsyncQueue>>,
+}
+
+impl Directory {
+    pub(in crate::server) fn new(
+        methods: Vec<Option<MethodRouting>>,
+        native_handlers: Vec<Arc<dyn NativeHandler>>,
+    ) -> Arc<Self> {
+        let losses = methods.iter().map(|_| AtomicU8::new(0)).collect();
+        Arc::new(Self { methods, native_handlers, losses, event_loop: OnceLock::new() })
+    }
+
+    /// Whether the handlers of a method were slow the last times.
+    #[inline]
+    pub(in crate::server) fn is_slow(&self, number: u16) -> bool {
+        // Relaxed, as all below: a hint.
+        self.losses.get(usize::from(number)).is_some_and(|losses| losses.load(Ordering::Relaxed) >= SLOW)
+    }
+
+    /// A handler of the method has returned, slow enough to lose the lead, or not.
+    #[inline]
+    pub(in crate::server) fn note_pace(&self, number: u16, slow: bool) {
+        let Some(losses) = self.losses.get(usize::from(number)) else { return };
+        let before = losses.load(Ordering::Relaxed);
+        let now = if slow { (before + 1).min(SLOW) } else { 0 };
+        if now != before {
+            losses.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// A method of the server's services, by its number.
+    #[inline]
+    pub(in crate::server) fn method(&self, number: u16) -> Option<MethodRouting> {
+        match self.methods.get(usize::from(number)) {
+            Some(Some(method)) => Some(*method),
+            _ => None,
+        }
+    }
+
+    /// How many method numbers there are.
+    pub(in crate::server) fn len(&self) -> usize {
+        self.methods.len()
+    }
+
+    /// The native handler with this index: see [`HandlerKind::Native`].
+    pub(in crate::server) fn native(&self, index: u8) -> &Arc<dyn NativeHandler> {
+        &self.native_handlers[usize::from(index)]
+    }
+
+    pub(in crate::server) fn native_handlers(&self) -> &[Arc<dyn NativeHandler>] {
+        &self.native_handlers
+    }
+
+    /// The queue of the event loop, if there is one.
+    #[inline]
+    pub(in crate::server) fn event_loop(&self) -> Option<&Arc<AsyncQueue>> {
+        self.event_loop.get()
+    }
+
+    /// The queue of the event loop; made now if there is none yet.
+    pub(in crate::server) fn use_event_loop(&self) -> io::Result<Arc<AsyncQueue>> {
+        if let Some(queue) = self.event_loop.get() {
+            return Ok(Arc::clone(queue));
+        }
+        let queue = Arc::new(AsyncQueue::new()?);
+        Ok(Arc::clone(self.event_loop.get_or_init(|| queue)))
+    }
+
+    /// The observer that is told of news of a call with this kind of handler.
+    pub(in crate::server) fn told(&self, handler: HandlerKind) -> Told {
+        match handler {
+            HandlerKind::Thread => Told::Nobody,
+            HandlerKind::EventLoop => match self.event_loop.get() {
+                Some(queue) => Told::Loop(Arc::clone(queue) as _),
+                None => Told::Nobody,
+            },
+            HandlerKind::Native(index) => Told::Native(Arc::clone(self.native(index)) as _),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The work that a server has for its workers.
+
+use crate::exports::Release;
+use crate::server::inbound::request::Request;
+use crate::server::shared::session::SessionEvent;
+
+/// Something for a worker to do. All in boxes, so that it is returned in registers: calls pass through many functions.
+#[derive(Debug)]
+pub enum Work {
+    /// A call to be handled.
+    Call(Box<Request>),
+    /// A session begins or has ended.
+    Session(Box<SessionEvent>),
+    /// The clients hold an object of this side no longer: its owner is to be told.
+    Release(Box<Release>),
+}
+
+impl Work {
+    /// Whether it is a call with a stream, whose handler may run for as long as its client likes.
+    pub(in crate::server) fn is_stream(&self) -> bool {
+        matches!(self, Self::Call(request) if request.routing.streams)
+    }
+
+    /// The token of the connection of the client that the work is for, or 0.
+    pub(in crate::server) fn client(&self) -> u64 {
+        match self {
+            Self::Call(request) => request.connection().token(),
+            Self::Session(event) => event.session().token(),
+            Self::Release(_) => 0,
+        }
+    }
+
+    /// The server ends: no call and no session begins any more. Ends of sessions, and released objects, are kept for
+    /// the thread that stops the server.
+    pub(in crate::server) fn give_up(self) {
+        match self {
+            Self::Session(event) => event.give_up(),
+            Self::Release(release) => release.keep(),
+            Self::Call(_) => {}
+        }
+    }
+}

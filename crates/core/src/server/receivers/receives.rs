@@ -1,0 +1,235 @@
+//! Calls that this side makes over connections on which a server receives: calls of the server's handlers and other
+//! threads to its clients, and calls of clients of this process whose servers may call them.
+//!
+//! Such a caller receives for the whole server if the lead is free, and otherwise sleeps until the receiving thread
+//! wakes it.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use nearcall_transport::{LinkError, Sent};
+use nearcall_wire::Failure;
+
+use crate::client::{Awaited, Connection, Receiver, Sleeper};
+use crate::server::Server;
+use crate::server::connection::ServerConnection;
+use crate::server::connection::adopted::{Adopted, ReceivedFrom};
+use crate::server::receivers::worker::{MOST_WAITING, Mine, is_worker_of};
+use crate::server::shared::Shared;
+use crate::sync::{AtomicUsize, Ordering};
+
+/// A server, and the connection on which it receives.
+struct ServerReceiver {
+    server: Weak<Server>,
+    /// Set once the server receives on the connection.
+    connection: Arc<OnceLock<ReceivedFrom>>,
+    /// How many of the server's workers wait for replies over the connection.
+    waiting: AtomicUsize,
+    /// What the server's workers do, with those that wait for replies over all its connections.
+    shared: Arc<Shared>,
+}
+
+impl ServerReceiver {
+    fn new(server: &Arc<Server>, connection: OnceLock<ReceivedFrom>) -> Arc<Self> {
+        Arc::new(Self {
+            server: Arc::downgrade(server),
+            connection: Arc::new(connection),
+            waiting: AtomicUsize::new(0),
+            shared: Arc::clone(&server.shared),
+        })
+    }
+
+    fn connection(&self) -> Option<Arc<ServerConnection>> {
+        self.connection.get()?.connection()
+    }
+}
+
+/// The reply that a thread waits for, and the token of its connection, once the server has the connection.
+struct Reply<'a> {
+    sleeper: &'a mut dyn Sleeper,
+    token: Option<u64>,
+}
+
+impl Mine for Reply<'_> {
+    fn is_over(&mut self) -> bool {
+        self.sleeper.is_over()
+    }
+
+    fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
+        Some((self.token?, &mut *self.sleeper))
+    }
+}
+
+/// The calling thread waits for a reply until this is dropped.
+struct Waits<'a> {
+    receiver: &'a ServerReceiver,
+    server: &'a Server,
+    /// The thread is one of the server's workers, and counted as waiting: another worker may run in its place.
+    counted: bool,
+    /// The reply was received by another thread, which has woken this one.
+    woken: bool,
+}
+
+impl<'a> Waits<'a> {
+    fn new(receiver: &'a ServerReceiver, server: &'a Server) -> Self {
+        Self { receiver, server, counted: false, woken: false }
+    }
+
+    /// Counts the thread as waiting, if it is a worker. Call this before the thread leaves the lead to others, or
+    /// sleeps. A thread that still receives is not counted: it keeps no request waiting, and most replies come so soon
+    /// that the count is never needed.
+    fn count(&mut self) {
+        if !self.counted && self.server.is_worker() {
+            self.counted = true;
+            // Relaxed: as in `may_wait`.
+            self.receiver.waiting.fetch_add(1, Ordering::Relaxed);
+            self.server.begin_waiting();
+        }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if self.counted {
+            // Relaxed: as in `may_wait`.
+            self.receiver.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.server.shared.crew.end_waiting();
+        }
+        if self.woken && self.server.shared.leadership.take_offered() {
+            self.server.begin_handler();
+        }
+    }
+}
+
+impl Receiver for ServerReceiver {
+    fn wait(&self, sleeper: &mut dyn Sleeper, slice: Duration) {
+        let Some(server) = self.server.upgrade() else {
+            sleeper.sleep();
+            return;
+        };
+        let mut waits = Waits::new(self, &server);
+        let mut leads = server.lead_for_caller();
+        // Only the thread that holds the lead queues requests, so none is added while this thread holds it.
+        if !leads || server.shared.crew.queued() > 0 {
+            waits.count();
+            leads = server.lead_for_caller();
+        }
+        let token = self.connection.get().map(|connection| connection.token);
+        let mut reply = Reply { sleeper, token };
+        let over = leads && server.receive_for_caller(&mut reply, slice, || waits.count());
+        if server.is_stopped()
+            && let Some(connection) = self.connection()
+        {
+            // No thread receives any more, and the server closes its connections only after its handlers have returned.
+            connection.lose(&LinkError::Closed);
+            sleeper.is_over();
+        }
+        waits.woken = !over && sleeper.sleep();
+    }
+
+    fn may_wait(&self) -> Result<(), Failure> {
+        if !is_worker_of(self.server.as_ptr()) {
+            return Ok(());
+        }
+        // Relaxed: bounds on threads, exact enough. At most one waiting worker is not counted: the thread that
+        // holds the lead.
+        let all = self.shared.crew.waiting();
+        let here = self.waiting.load(Ordering::Relaxed);
+        if here + all < MOST_WAITING {
+            return Ok(());
+        }
+        let text = format!(
+            "{all} handlers of this server wait for replies to calls of their own, {here} of them over this connection: \
+             together there may be {MOST_WAITING}, and over one connection as many as are left: write handlers that wait \
+             for others with 'async def'"
+        );
+        Err(Failure::new(Failure::RESOURCE_EXHAUSTED, text))
+    }
+
+    fn note_woken(&self) {
+        if let Some(server) = self.server.upgrade() {
+            // Relaxed: only the receiving thread reads the flag, and that is this thread.
+            server.woke_caller.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn note_queued(&self, sent: Sent) {
+        let Some(connection) = self.connection() else { return };
+        match sent {
+            Sent::QueuedAnew => connection.note_queued_anew(),
+            Sent::Queued | Sent::Kept | Sent::Out => connection.note_queued_frame(),
+        }
+    }
+
+    fn tell_loop(&self, connection: &Arc<Connection>) {
+        if let Some(server) = self.server.upgrade()
+            && let Some(queue) = server.directory.event_loop()
+        {
+            queue.push_caller(Arc::clone(connection));
+        }
+    }
+
+    fn take_over(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.shared.wake_reactor();
+        }
+    }
+}
+
+impl Server {
+    /// Receives on the connection of a client of this process from now on, and runs the calls of the objects that the
+    /// client gives to its server: at most `max_references` objects at a time. Never waits.
+    pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
+        connection.open_exports(max_references, &self.shared.releases);
+        let receives = ServerReceiver::new(self, OnceLock::new());
+        if connection.use_receiver(Arc::clone(&receives) as Arc<dyn Receiver>) {
+            let receives_for = Arc::clone(&receives.connection);
+            self.adoptions.push(Adopted { client: Arc::downgrade(connection), connection: receives_for });
+            self.shared.wake_reactor();
+        }
+    }
+
+    /// The half of a connection that makes calls to the client; made now if there is none yet. `None` if a client of
+    /// this process has made the connection, and is gone.
+    #[must_use]
+    pub fn caller(self: &Arc<Self>, connection: &Arc<ServerConnection>) -> Option<Arc<Connection>> {
+        connection.caller_or(|| {
+            let (link, exports) = (Arc::clone(&connection.link), Arc::clone(connection.exports()));
+            let receives = ServerReceiver::new(self, OnceLock::from(ReceivedFrom::new(connection)));
+            Connection::to_client(link, exports, receives)
+        })
+    }
+}
+
+impl Server {
+    /// The calling thread, a worker, is about to wait for a reply.
+    fn begin_waiting(&self) {
+        if self.shared.crew.begin_waiting() {
+            self.release();
+            self.shared.wake_reactor();
+        }
+    }
+
+    /// Takes the lead if it is free or offered. Whether the calling thread holds the lead now.
+    fn lead_for_caller(&self) -> bool {
+        let leadership = &self.shared.leadership;
+        leadership.back() || leadership.try_take() || leadership.take_offered()
+    }
+
+    /// Receives for a thread that holds the lead and waits for a reply. If there is work for others, calls `leave` and
+    /// frees the lead. The caller must then sleep: to take the lead again at once would keep it from the workers that
+    /// wake up to take it. Whether the wait is over.
+    pub(in crate::server) fn receive_for_caller(
+        &self,
+        mine: &mut impl Mine,
+        slice: Duration,
+        leave: impl FnOnce(),
+    ) -> bool {
+        let received = self.receive_as_mine(mine, Some(slice));
+        if received.has_work {
+            leave();
+            self.release();
+        }
+        received.over
+    }
+}

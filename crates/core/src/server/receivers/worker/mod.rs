@@ -1,0 +1,588 @@
+//! Workers: the threads that run handlers. They take turns at receiving: the worker that holds the lead receives, and
+//! runs the request that it has received.
+
+mod in_handler;
+
+use crate::server::handlers::queue::STUCK;
+
+pub(in crate::server) use crate::server::handlers::queue::Queue;
+pub(in crate::server) use in_handler::Mine;
+
+use crate::sync::Ordering;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nearcall_platform::lock::around_sleep;
+
+use crate::exports::HandlerKind;
+use crate::server::Server;
+use crate::server::handlers::work::Work;
+use crate::server::inbound::request::{OnewayTurn, Request, StreamPlace};
+use crate::server::reactor::Look;
+use crate::server::threads::leadership::GLANCE;
+
+/// How many idle workers stand by beside the receiving one, for the next slow handlers. The others are in reserve.
+const KEPT_STANDBY: usize = 2;
+
+/// How often a worker looks at the connections before it lets the caller see to what else there is.
+const MOST_ROUNDS: u32 = 256;
+
+/// How many calls for which nobody waits any more a worker takes out of the queue at once.
+const MOST_GIVEN_UP: u32 = 64;
+
+/// How many workers of a server may wait in handlers for replies at a time. Another thread takes the place of each. At
+/// most as many may wait for one peer as places are left for the others, so that a peer that never answers does not
+/// stop the calls of others.
+pub(in crate::server) const MOST_WAITING: usize = 512;
+
+thread_local! {
+    /// The address of the server whose worker this thread is; 0 if the thread is no worker.
+    static WORKS_FOR: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A thread's share in a server. The thread calls [`Worker::try_next`] and [`Worker::wait`] in turn, and
+/// [`Worker::finish`] after each handler.
+#[derive(Debug)]
+pub struct Worker {
+    server: Arc<Server>,
+    /// The old value of `WORKS_FOR`: a thread may become a worker in the middle of another server's handler.
+    before: usize,
+    /// This worker runs work, and has a place among those that do.
+    busy: bool,
+    /// The client whose queued work this worker runs, and since when.
+    waited: Option<(u64, Instant)>,
+    /// This worker's last look did not find all that was here.
+    more: bool,
+    /// The handler that this worker runs.
+    run: Option<Run>,
+}
+
+/// A handler that runs, of which the server learns how slow its method is.
+#[derive(Debug)]
+struct Run {
+    /// The number of the method, which is one of a service.
+    method: u16,
+    /// Its worker held the lead when it began.
+    led: bool,
+    /// When it began, if the method counts as slow.
+    since: Option<Instant>,
+}
+
+/// What a worker is to do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Run this.
+    Work(Work),
+    /// Call [`Worker::try_next`].
+    Look,
+    /// End the thread: the server has stopped, or has enough workers.
+    End,
+}
+
+impl Worker {
+    /// Makes the calling thread a worker of the server, until this is dropped.
+    #[must_use]
+    pub fn new(server: Arc<Server>) -> Self {
+        server.shared.crew.join();
+        server.shared.crew.end_starting();
+        let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
+        Self { server, before, busy: false, waited: None, more: false, run: None }
+    }
+
+    /// Makes sure that a thread goes on receiving while handlers run, or wait for replies to calls of their own. `spawn`
+    /// starts one more worker thread, if none is in reserve, for which the interpreter is needed. Call this before each work.
+    #[inline]
+    pub fn keep_receiving(&self, spawn: &dyn Fn() -> bool) {
+        if self.server.lacks_standby() {
+            self.server.start_worker(spawn);
+        }
+    }
+
+    /// The work that [`Worker::wait`] gave begins: this thread has the interpreter.
+    #[inline]
+    pub fn begun(&mut self) {
+        self.server.shared.leadership.begun();
+        if let Some(Run { since: Some(since), .. }) = &mut self.run {
+            // The wait for the interpreter does not make a method slow.
+            *since = Instant::now();
+        }
+    }
+
+    /// The next work for this worker, if there is any. Never waits, and takes in little: the caller holds the interpreter.
+    /// What there is beyond that, [`Worker::wait`] takes in.
+    pub fn try_next(&mut self) -> Option<Work> {
+        let server = &*self.server;
+        let mut work = None;
+        if server.shared.crew.queued() > 0 {
+            work = server.dequeue();
+            self.waited = work.as_ref().map(|work| (work.client(), Instant::now()));
+        }
+        if work.is_none() && server.shared.leadership.is_mine() {
+            work = server.look(&mut self.more);
+        }
+        self.note_begun(work)
+    }
+
+    /// The same after [`Worker::try_next`] has found none, for a thread that may keep the interpreter: spins some
+    /// microseconds for what clients send next over shared memory, if that pays.
+    #[inline]
+    pub fn try_soon(&mut self) -> Option<Work> {
+        let server = &*self.server;
+        if self.more || !server.shared.leadership.is_mine() || server.is_stopped() {
+            return None;
+        }
+        let work = server.look_soon(&mut self.more);
+        self.note_begun(work)
+    }
+
+    /// This work, if there is any, is what this worker runs now.
+    #[inline]
+    fn note_begun(&mut self, work: Option<Work>) -> Option<Work> {
+        self.busy = work.is_some();
+        self.run = work.as_ref().and_then(|work| self.server.run_of(work));
+        work
+    }
+
+    /// Call this when the handler of the last work has returned. `turn` is the turn of a one-way request: then this
+    /// returns the client's next one-way request, if one waits, to be handled now.
+    pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
+        let leads = self.server.shared.leadership.back();
+        if let Some(run) = self.run.take() {
+            self.server.learn(&run, leads);
+        }
+        if let Some((client, since)) = self.waited.take() {
+            self.server.queue.lock().charge(client, since.elapsed());
+        }
+        if let Some(next) = turn.and_then(OnewayTurn::next) {
+            self.server.begin_handler();
+            return Some(next);
+        }
+        self.leave_place();
+        None
+    }
+
+    /// The work is through.
+    fn leave_place(&mut self) {
+        if std::mem::take(&mut self.busy) {
+            self.server.shared.crew.end();
+        }
+    }
+
+    /// Waits until there may be work for this worker. `spawn` starts one more worker thread, and says whether it could.
+    pub fn wait(&mut self, spawn: &dyn Fn() -> bool) -> Next {
+        let Self { server, more, busy, run, .. } = self;
+        if server.shared.crew.workers() == 1 && server.lacks_standby() {
+            server.start_worker(spawn);
+        }
+        for _ in 0..MOST_ROUNDS {
+            if server.is_stopped() {
+                server.release();
+                return Next::End;
+            }
+            if server.shared.leadership.is_mine() && server.leaves_to_caller() {
+                // This worker has just received a reply, and nothing else.
+                server.shared.leadership.offer();
+            }
+            if server.shared.leadership.is_mine() || server.shared.leadership.try_take() {
+                if server.may_dequeue() {
+                    return Next::Look;
+                }
+                match if *more { server.look(more) } else { server.wait_for(more) } {
+                    Some(work) => {
+                        *run = server.run_of(&work);
+                        if server.shared.leadership.is_mine() {
+                            server.shared.leadership.starting();
+                        }
+                        *busy = true;
+                        return Next::Work(work);
+                    }
+                    None if *more => continue,
+                    None => return Next::Look,
+                }
+            }
+            if server.may_dequeue() {
+                // The work was queued because this very worker was busy a moment ago.
+                return Next::Look;
+            }
+            if server.shared.crew.standby() >= KEPT_STANDBY {
+                if server.wait_in_reserve() {
+                    continue;
+                }
+                return Next::End;
+            }
+            server.shared.crew.begin_standby();
+            if server.lacks_second() {
+                // While nothing is in a hurry: to start a thread takes the interpreter, and milliseconds on a busy machine.
+                server.start_worker(spawn);
+            }
+            server.shared.leadership.stand_by(|| server.is_stopped());
+            server.shared.crew.end_standby();
+        }
+        Next::Look
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.server.release();
+        // After a panic it may still have its place.
+        self.leave_place();
+        self.server.shared.crew.leave();
+        WORKS_FOR.set(self.before);
+    }
+}
+
+/// The number of the method, if what the work takes says something of the next call: not of an object's method, nor of a
+/// stream, which takes as long as its peer likes, and whose handler receives while it waits.
+#[inline]
+fn pace_of(work: &Work) -> Option<u16> {
+    match work {
+        Work::Call(request) if request.target.is_none() && !request.routing.streams => Some(request.head.method),
+        _ => None,
+    }
+}
+
+/// Whether the calling thread is a worker of the server at that address.
+pub(in crate::server) fn is_worker_of(server: *const Server) -> bool {
+    WORKS_FOR.get() == server.addr()
+}
+
+impl Server {
+    /// One look at the connections, for a worker that holds the lead. Notes whether there may be more.
+    fn look(&self, more: &mut bool) -> Option<Work> {
+        let look = self.reactor.lock().look();
+        self.found(look, more)
+    }
+
+    /// Looks for a moment, for a worker that holds the lead.
+    fn look_soon(&self, more: &mut bool) -> Option<Work> {
+        let look = self.reactor.lock().look_soon();
+        self.found(look, more)
+    }
+
+    /// Takes in what a look has brought.
+    #[inline]
+    fn found(&self, look: Look, more: &mut bool) -> Option<Work> {
+        *more = !matches!(look, Look::Nothing);
+        let Look::Work(work) = look else { return None };
+        self.accept(work)
+    }
+
+    /// Sleeps until something comes, for a worker that holds the lead. Notes whether there may be more.
+    fn wait_for(&self, more: &mut bool) -> Option<Work> {
+        // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
+        let patience = self.lacks_workers().then_some(STUCK);
+        // Relaxed: see `leaves_to_caller`. The flag may be that of a thread that received before.
+        self.woke_caller.store(false, Ordering::Relaxed);
+        let work = self.reactor.lock().wait_for(patience);
+        self.tell_stuck();
+        if work.is_none() && self.leaves_to_caller() {
+            self.shared.leadership.offer();
+        }
+        let work = work?;
+        *more = true;
+        self.accept(work)
+    }
+
+    /// Takes in work that the calling worker has received. Returns work that the worker is to run at once; if as many
+    /// handlers run as may, queues it instead. Hands requests for coroutines to the event loop, and lets native
+    /// handlers answer theirs.
+    pub(in crate::server) fn accept(&self, mut work: Work) -> Option<Work> {
+        if let Work::Call(mut request) = work {
+            match request.routing.handler {
+                HandlerKind::Thread => {}
+                HandlerKind::EventLoop => {
+                    // While this worker still holds the lead: so the loop gets its requests in the order in which they
+                    // came.
+                    self.hand_to_loop(request);
+                    return None;
+                }
+                HandlerKind::Native(handler) => {
+                    self.handle_natively(handler, request);
+                    return None;
+                }
+            }
+            // Relaxed: a hint whether requests are for workers or for the loop.
+            self.loop_run.store(0, Ordering::Relaxed);
+            if request.is_oneway() {
+                request = Request::begin_oneway(request)?;
+            }
+            work = Work::Call(request);
+        }
+        // Relaxed: see `leaves_to_caller`.
+        if !self.served.load(Ordering::Relaxed) {
+            self.served.store(true, Ordering::Relaxed);
+        }
+        let begins = self.shared.crew.begin();
+        if !begins || !self.take_place(&mut work) {
+            if begins {
+                self.shared.crew.end();
+            }
+            let mut queue = self.queue.lock();
+            if self.is_stopped() {
+                // `close` may have emptied the queue already, and no worker takes from it any more.
+                drop(queue);
+                work.give_up();
+                return None;
+            }
+            queue.push(work);
+            self.note_queued_work(&queue);
+            drop(queue);
+            self.tell_stuck();
+            return None;
+        }
+        self.begin_work(&work);
+        Some(work)
+    }
+
+    /// The calling worker is about to run a handler. If it holds the lead, and the handler will be slow, it leaves the
+    /// lead to a worker that stands by, or one from the reserve: that would else take it only when the handler has shown how
+    /// slow it is.
+    #[inline]
+    fn begin_work(&self, work: &Work) {
+        if pace_of(work).is_some_and(|method| self.directory.is_slow(method))
+            && (self.shared.crew.standby() > 0 || self.calls_from_reserve())
+        {
+            self.release();
+        } else {
+            self.begin_handler();
+        }
+    }
+
+    /// What is to be learned while the calling worker runs this work, which has just begun.
+    #[inline]
+    fn run_of(&self, work: &Work) -> Option<Run> {
+        let method = pace_of(work)?;
+        let since = self.directory.is_slow(method).then(Instant::now);
+        Some(Run { method, led: self.shared.leadership.is_mine(), since })
+    }
+
+    /// A handler has returned. `leads`: its worker holds the lead still.
+    #[inline]
+    fn learn(&self, run: &Run, leads: bool) {
+        match run.since {
+            // It would have kept the lead even if it had slept all the time: the method is slow no more.
+            Some(since) if since.elapsed() < GLANCE => self.directory.note_pace(run.method, false),
+            None if run.led => self.directory.note_pace(run.method, !leads),
+            // Slow, as expected; or it had no lead to lose.
+            _ => {}
+        }
+    }
+
+    /// Whether no worker stands by to receive in the place of this one, and there may be one more worker.
+    fn lacks_standby(&self) -> bool {
+        let crew = &self.shared.crew;
+        crew.ready() == 0 && self.may_start_worker()
+    }
+
+    /// Whether the worker that stands by now is the only one. Two are better: who takes the lead from a slow handler
+    /// may get a slow one, too.
+    fn lacks_second(&self) -> bool {
+        self.shared.crew.ready() < KEPT_STANDBY && self.may_start_worker()
+    }
+
+    fn may_start_worker(&self) -> bool {
+        // While handlers wait for replies, one worker more may stand by: a worker whose wait has ended is busy again
+        // before the others can know.
+        let crew = &self.shared.crew;
+        let most = self.shared.limits.max_concurrency + if crew.waiting() > 0 { MOST_WAITING } else { 0 };
+        crew.all() <= most
+    }
+
+    fn start_worker(&self, spawn: &dyn Fn() -> bool) {
+        if self.calls_from_reserve() {
+            return;
+        }
+        self.shared.crew.begin_starting();
+        if !spawn() {
+            self.shared.crew.end_starting();
+        }
+    }
+
+    /// Calls a worker from the reserve, if one is there and may be called.
+    #[cold]
+    fn calls_from_reserve(&self) -> bool {
+        if !self.may_start_worker() {
+            return false;
+        }
+        self.shared.crew.begin_starting();
+        let calls = self.shared.reserve.call();
+        if !calls {
+            self.shared.crew.end_starting();
+        }
+        calls
+    }
+
+    /// There are enough workers without this one. Whether it was called from the reserve to be one again.
+    fn wait_in_reserve(&self) -> bool {
+        self.shared.crew.leave();
+        let called = self.shared.reserve.wait();
+        self.shared.crew.join();
+        if called {
+            self.shared.crew.end_starting();
+        }
+        called
+    }
+
+    /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
+    /// being woken. Not if requests come as well, because the thread would have to leave them to a worker.
+    fn leaves_to_caller(&self) -> bool {
+        // Relaxed, all: only the receiving thread changes the flags, one thread at a time.
+        self.woke_caller.load(Ordering::Relaxed) && !self.served.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether calls wait for a worker, and as many handlers run as may.
+    fn lacks_workers(&self) -> bool {
+        self.shared.crew.queued() > 0 && !self.may_dequeue()
+    }
+
+    fn may_stream(&self) -> bool {
+        // Relaxed: only a hint; `take_place` takes the place.
+        self.streams.load(Ordering::Relaxed) < self.shared.limits.most_streams()
+    }
+
+    /// Takes a place for work that is a stream, if one is free. Other work needs no place. Whether the work may run.
+    fn take_place(&self, work: &mut Work) -> bool {
+        let Work::Call(request) = work else { return true };
+        if !request.routing.streams {
+            return true;
+        }
+        request.place = StreamPlace::take(&self.streams, self.shared.limits.most_streams());
+        request.place.is_some()
+    }
+
+    fn note_queued_work(&self, queue: &Queue) {
+        // Relaxed: readers read `queued` first.
+        self.queued_streams.store(queue.streams(), Ordering::Relaxed);
+        self.shared.crew.set_queued(queue.len());
+    }
+
+    /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
+    fn tell_stuck(&self) {
+        // Asked again whenever the receiving worker wakes up.
+        if self.shared.crew.queued() == 0 {
+            return;
+        }
+        let Some(waiting) = self.queue.lock().stuck() else { return };
+        let most = self.shared.limits.max_concurrency;
+        let busy = if self.shared.crew.is_full() {
+            format!("{most} handlers run in threads, which is the limit,")
+        } else {
+            let streams = self.shared.limits.most_streams();
+            format!(
+                "{streams} handlers of streams run in threads, three quarters of max_concurrency, which is their limit,"
+            )
+        };
+        let seconds = STUCK.as_secs();
+        let text = format!(
+            "{waiting} calls wait, because {busy} and none has returned for {seconds} s: raise max_concurrency, or write \
+             handlers that wait, streams above all, with 'async def'"
+        );
+        self.shared.notify(true, text);
+    }
+
+    /// Lets a native handler answer a call, in the worker that has received the call.
+    #[cold]
+    fn handle_natively(&self, handler: u8, request: Box<Request>) {
+        self.begin_handler();
+        let mut request = Some(request);
+        // This worker may hold the interpreter. A client that calls without a pause must not keep the interpreter from
+        // other threads.
+        around_sleep(&mut || {
+            if let Some(request) = request.take() {
+                self.contain(|| self.directory.native(handler).handle(request));
+            }
+        });
+        // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.
+        self.shared.leadership.set_tick();
+        self.shared.leadership.back();
+    }
+
+    /// Whether the calling thread is a worker of this server.
+    pub(in crate::server) fn is_worker(&self) -> bool {
+        is_worker_of(self)
+    }
+
+    /// Whether a request is queued that a worker should run now. Cheap: for a thread that receives in the middle of a
+    /// handler.
+    fn has_work_queued(&self) -> bool {
+        self.shared.crew.queued() > 0 && self.may_dequeue()
+    }
+
+    /// Whether a request is queued that a worker should run now.
+    pub(in crate::server) fn may_dequeue(&self) -> bool {
+        // Relaxed: the fence in `may_begin` orders the counts of streams, too.
+        self.shared.crew.may_begin()
+            && (self.shared.crew.queued() > self.queued_streams.load(Ordering::Relaxed) || self.may_stream())
+    }
+
+    /// A queued request, if this worker may run it.
+    #[cold]
+    fn dequeue(&self) -> Option<Work> {
+        if !self.shared.crew.begin() {
+            return None;
+        }
+        let work = self.take_queued();
+        if let Some(work) = &work {
+            self.begin_work(work);
+        } else {
+            // Work that came meanwhile found the place taken: the caller looks again before it sleeps.
+            self.shared.crew.end();
+        }
+        work
+    }
+
+    /// A queued request whose handler may begin, for a thread that has a place for it. The caller comes again.
+    fn take_queued(&self) -> Option<Work> {
+        for _ in 0..MOST_GIVEN_UP {
+            // The queue is free again before anything else is locked, because this thread holds the interpreter.
+            let mut work = self.pop_queued()?;
+            if let Work::Call(request) = work {
+                let Some(request) = Self::still_wanted(request) else { continue };
+                work = Work::Call(request);
+            }
+            if self.take_place(&mut work) {
+                return Some(work);
+            }
+            // A stream that has just come has taken the last place.
+            self.put_back(work);
+            return None;
+        }
+        None
+    }
+
+    /// Takes out of the queue what is next there.
+    fn pop_queued(&self) -> Option<Work> {
+        let mut queue = self.queue.lock();
+        let work = queue.pop(self.may_stream());
+        self.note_queued_work(&queue);
+        work
+    }
+
+    /// Puts a stream back that `pop_queued` has just returned.
+    fn put_back(&self, stream: Work) {
+        let mut queue = self.queue.lock();
+        if self.is_stopped() {
+            drop(queue);
+            return stream.give_up();
+        }
+        queue.push_first(stream);
+        self.note_queued_work(&queue);
+    }
+
+    /// Gives a request back whose handler may begin; not one that its client has given up, or whose client is to read
+    /// first.
+    fn still_wanted(request: Box<Request>) -> Option<Box<Request>> {
+        if request.is_given_up() {
+            request.forget();
+            return None;
+        }
+        // A one-way request need not wait for its client to read: no reply is sent. It also holds the turn of the
+        // client's later one-way requests.
+        if !request.connection().has_room() && !request.is_oneway() {
+            return Request::defer(request);
+        }
+        Some(request)
+    }
+}

@@ -1,0 +1,274 @@
+//! Calls that end early: nobody waits for the result any more while the handler still runs, because the caller has
+//! given the call up or is gone, or because the deadline has passed. A handler can leave an errand, to be run when that
+//! happens.
+//!
+//! The thread that finds an early end is mostly the receiving thread, and an errand may take long. So the finder only
+//! queues the errand, and wakes the one thread that runs errands: the caller of [`EarlyEnds::next`].
+
+use std::any::Any;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
+
+/// What is to be done about a call that has ended early.
+pub type Errand = Box<dyn Any + Send>;
+
+/// The calls for which an errand was left, and the errands that are due.
+#[derive(Debug, Default)]
+pub struct EarlyEnds {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last number that was given to a watched call.
+    numbers: u64,
+    /// Calls whose handlers still run, by number: the deadline, and the errand.
+    watched: HashMap<u64, (Option<Instant>, Errand)>,
+    deadlines: BTreeSet<(Instant, u64)>,
+    /// The errands of calls that have ended early.
+    errands: VecDeque<Errand>,
+}
+
+impl State {
+    /// Stops watching a call. Returns its errand, if the call was watched.
+    fn forget(&mut self, number: u64) -> Option<Errand> {
+        let (deadline, errand) = self.watched.remove(&number)?;
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, number));
+        }
+        Some(errand)
+    }
+}
+
+/// The errands left for one call: where each was left, and its number there.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Watched(OuterMutex<Watchers>);
+
+#[derive(Debug)]
+enum Watchers {
+    /// The handler still runs.
+    Open(Vec<(Weak<EarlyEnds>, u64)>),
+    /// The handler has returned: no errand is run any more.
+    Over,
+}
+
+/// The watched calls of one connection, by the client's numbers. Several calls may have one number: a client that has
+/// given up a call may use its number again while the handler still runs.
+#[derive(Debug, Default)]
+pub(in crate::server) struct WatchedCalls(Mutex<HashMap<u32, Vec<Arc<Watched>>>>);
+
+impl Default for Watchers {
+    fn default() -> Self {
+        Self::Open(Vec::new())
+    }
+}
+
+impl EarlyEnds {
+    /// Waits for the next call that ends early, and returns its errand. Returns `None` after `until`, once no call is
+    /// watched. Only one thread may call this.
+    pub fn next(&self, until: Instant) -> Option<Errand> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(errand) = state.errands.pop_front() {
+                return Some(errand);
+            }
+            let now = Instant::now();
+            let first = state.deadlines.first().copied();
+            if let Some((deadline, number)) = first
+                && deadline <= now
+            {
+                let errand = state.forget(number);
+                state.errands.extend(errand);
+                continue;
+            }
+            let wake = match first {
+                Some((deadline, _)) => deadline,
+                None if !state.watched.is_empty() => now + LONG,
+                None if until <= now => return None,
+                None => until,
+            };
+            self.changed.wait_for(&mut state, wake.saturating_duration_since(now));
+        }
+    }
+
+    /// Whether no call is watched, and no errand waits.
+    pub fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.watched.is_empty() && state.errands.is_empty()
+    }
+
+    /// Watches a call. At its deadline the call has ended early. Returns the call's number here.
+    pub(in crate::server) fn put(&self, deadline: Option<Instant>, errand: Errand) -> u64 {
+        let mut state = self.state.lock();
+        state.numbers += 1;
+        let number = state.numbers;
+        state.watched.insert(number, (deadline, errand));
+        state.deadlines.extend(deadline.map(|deadline| (deadline, number)));
+        drop(state);
+        self.changed.notify_all();
+        number
+    }
+
+    /// A call has ended early.
+    pub(in crate::server) fn note(&self, number: u64) {
+        let mut state = self.state.lock();
+        if let Some(errand) = state.forget(number) {
+            state.errands.push_back(errand);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The handler of a watched call has returned in time: drops the errand.
+    pub(in crate::server) fn forget(&self, number: u64) {
+        let errand = self.state.lock().forget(number);
+        // Outside the lock: the drop may run any code.
+        drop(errand);
+    }
+}
+
+/// How long the thread sleeps at a time, if no watched call has a deadline.
+const LONG: Duration = Duration::from_secs(3600);
+
+impl Watched {
+    /// Adds an errand with this `number` in `ends`; `call` is the client's number of the call. `false` if the handler
+    /// has returned.
+    pub(in crate::server) fn add(
+        self: &Arc<Self>,
+        ends: &Arc<EarlyEnds>,
+        number: u64,
+        call: u32,
+        calls: &WatchedCalls,
+    ) -> bool {
+        let mut watchers = self.0.lock();
+        let Watchers::Open(all) = &mut *watchers else { return false };
+        if all.is_empty() {
+            // Within the lock: a thread that finds a watcher here must also find the call in `calls`.
+            calls.0.lock().entry(call).or_default().push(Arc::clone(self));
+        }
+        all.push((Arc::downgrade(ends), number));
+        true
+    }
+
+    /// Nobody waits for the call any more: its errands are due.
+    fn tell(&self) {
+        let all = match &*self.0.lock() {
+            Watchers::Open(all) => all.clone(),
+            Watchers::Over => return,
+        };
+        for (ends, number) in all {
+            if let Some(ends) = ends.upgrade() {
+                ends.note(number);
+            }
+        }
+    }
+
+    /// The handler has returned. If `is_early` finds that nobody waits for the call, its errands are due; otherwise
+    /// they are dropped.
+    pub(in crate::server) fn dismiss(&self, call: u32, calls: &WatchedCalls, is_early: impl FnOnce() -> bool) {
+        let before = std::mem::replace(&mut *self.0.lock(), Watchers::Over);
+        let Watchers::Open(all) = before else { return };
+        if all.is_empty() {
+            return;
+        }
+        calls.forget(call, self);
+        let is_early = is_early();
+        for (ends, number) in all {
+            match ends.upgrade() {
+                Some(ends) if is_early => ends.note(number),
+                Some(ends) => ends.forget(number),
+                None => {}
+            }
+        }
+    }
+}
+
+impl WatchedCalls {
+    /// The client has given up the calls with this number that have arrived so far. Without a number: the client is
+    /// gone, and all calls end.
+    pub(in crate::server) fn tell(&self, call: Option<u32>) {
+        let ended: Vec<_> = {
+            let calls = self.0.lock();
+            match call {
+                Some(call) => calls.get(&call).cloned().unwrap_or_default(),
+                None => calls.values().flatten().cloned().collect(),
+            }
+        };
+        for watched in ended {
+            watched.tell();
+        }
+    }
+
+    fn forget(&self, call: u32, watched: &Watched) {
+        if let Entry::Occupied(mut same) = self.0.lock().entry(call) {
+            same.get_mut().retain(|other| !std::ptr::eq(&raw const **other, watched));
+            if same.get().is_empty() {
+                same.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errand(number: u8) -> Errand {
+        Box::new(number)
+    }
+
+    fn number(errand: Option<Errand>) -> Option<u8> {
+        errand.and_then(|errand| errand.downcast().ok()).map(|number| *number)
+    }
+
+    #[test]
+    fn each_is_told_once_by_whatever_ends_it_first() {
+        let ends = EarlyEnds::default();
+        let now = Instant::now();
+        let cancelled = ends.put(Some(now + LONG), errand(1));
+        let through = ends.put(Some(now), errand(2));
+        let late = ends.put(Some(now), errand(3));
+        ends.note(cancelled);
+        ends.forget(through);
+        assert_eq!(number(ends.next(now)), Some(1));
+        assert_eq!(number(ends.next(now)), Some(3));
+        ends.note(late);
+        ends.note(cancelled);
+        assert_eq!(number(ends.next(now)), None, "nothing is watched any more");
+        assert!(ends.state.lock().deadlines.is_empty());
+    }
+
+    #[test]
+    fn calls_of_one_number_are_told_apart_by_their_handlers() {
+        let (ends, calls) = (Arc::new(EarlyEnds::default()), WatchedCalls::default());
+        let (first, second) = (Arc::new(Watched::default()), Arc::new(Watched::default()));
+        let now = Instant::now();
+        for (watched, call, what) in [(&first, 5, 1), (&first, 5, 2), (&second, 5, 3), (&Arc::default(), 6, 4)] {
+            assert!(watched.add(&ends, ends.put(Some(now + LONG), errand(what)), call, &calls));
+        }
+        first.dismiss(5, &calls, || false);
+        assert!(!first.add(&ends, 0, 5, &calls), "its handler is through");
+        calls.tell(Some(5));
+        assert_eq!(number(ends.next(now)), Some(3));
+        second.dismiss(5, &calls, || false);
+        calls.tell(None);
+        assert_eq!(number(ends.next(now)), Some(4));
+        assert_eq!(calls.0.lock().keys().collect::<Vec<_>>(), [&6]);
+    }
+
+    #[test]
+    fn who_waits_is_woken() {
+        let ends = EarlyEnds::default();
+        let watched = ends.put(None, errand(7));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| number(ends.next(Instant::now())));
+            ends.note(watched);
+            assert_eq!(waiting.join().expect("it ends"), Some(7));
+        });
+    }
+}

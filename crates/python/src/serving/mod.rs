@@ -1,0 +1,14 @@
+//! Calls to this process: workers and event loops, and what runs a handler.
+
+pub(crate) mod buffer;
+pub(crate) mod context;
+pub(crate) mod handler_turn;
+pub(crate) mod health;
+pub(crate) mod introspection;
+pub(crate) mod loop_server;
+pub(crate) mod notices;
+pub(crate) mod request_stream;
+pub(crate) mod served;
+pub(crate) mod server;
+pub(crate) mod session;
+pub(crate) mod topic;

@@ -1,0 +1,172 @@
+//! Refuses messages whose dicts and sets would take Python much longer to build than their bytes suggest.
+
+use nearcall_core::{Effort, Hashed, KeyHash, KeyType, TooMuch, Watch};
+use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple};
+
+use crate::gil::callback::Callback;
+use crate::gil::interpreter::{attach, detach};
+
+/// In a message of at most this many bytes, no keys can do harm.
+const SHORT: usize = 2048;
+/// From this length in bytes on, a message is checked without the interpreter.
+const LONG: usize = 8 * 1024;
+/// How many keys are hashed at a time. If Python hashes them, each key takes some microseconds, during which the
+/// interpreter runs no other line of Python and no other thread has it.
+const BATCH: usize = 256;
+/// All hashed keys of a message together may be this many times as long as the message: keys may lie in keys.
+const MOST_NESTED: usize = 4;
+
+/// What is known of a type's dicts and sets: `nearcall.codec.hashed.HashedKeys`.
+#[derive(Debug)]
+pub(crate) struct HashedKeys {
+    watch: Watch,
+    /// For each type of keys, a Python function from some encoded keys to their hashes.
+    hashers: Vec<Py<PyAny>>,
+}
+
+/// Raises an error for a message that must not be decoded: a `ValueError` if its keys collide.
+#[pyfunction]
+pub(crate) fn check_keys(body: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<()> {
+    HashedKeys::read(hashed)?.check(body)
+}
+
+/// The hash of one encoded key of the first type, if it can be computed from the bytes alone.
+#[pyfunction]
+pub(crate) fn key_hash(key: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    match HashedKeys::read(hashed)?.watch.keys.first().map(|key_type| key_type.hash(key.as_bytes())) {
+        Some(KeyHash::Is(hash)) => Ok(Some(hash)),
+        _ => Ok(None),
+    }
+}
+
+impl HashedKeys {
+    pub(crate) fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let keys = plan.getattr("keys")?;
+        let keys = keys.cast::<PyTuple>()?.iter().map(|key| key_type(&key)).collect::<PyResult<_>>()?;
+        let hashers = plan.getattr("hashers")?.cast::<PyTuple>()?.iter().map(Bound::unbind).collect();
+        Ok(Self { watch: Watch { lists: plan.getattr("lists")?.extract()?, keys }, hashers })
+    }
+
+    #[inline]
+    pub(crate) fn check(&self, body: &Bound<'_, PyBytes>) -> PyResult<()> {
+        if body.as_bytes().len() <= SHORT { Ok(()) } else { self.check_long(body) }
+    }
+
+    fn check_long(&self, body: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let (py, bytes) = (body.py(), body.as_bytes());
+        let mut effort = Effort::default();
+        let mut look = || self.watch.look(bytes, &mut effort);
+        let tables = if bytes.len() < LONG { look() } else { detach(py, look) }.map_err(refusal)?;
+        let mut hashed = 0;
+        for table in tables {
+            hashed += table.keys.iter().map(std::ops::Range::len).sum::<usize>();
+            if hashed > MOST_NESTED * bytes.len() {
+                return Err(PyRecursionError::new_err("keys are nested too deeply in keys"));
+            }
+            // The core asks for each type in turn. The keys' real type is one of these; keys that are not of a type
+            // cost nothing.
+            let mut ask = |number: usize, into: &mut Vec<i64>| {
+                attach(|py| hashes(&self.watch.keys[number], self.hashers[number].bind(py), bytes, &table, into))
+            };
+            // Without the interpreter: the steps of the tables take long, and need no Python.
+            detach(py, || table.add(bytes, &self.watch.keys, &mut effort, &mut ask)).map_err(|Refusal(why)| why)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the form in which `nearcall.codec.hashed` describes what becomes of a key.
+fn key_type(described: &Bound<'_, PyAny>) -> PyResult<KeyType> {
+    let Ok(composed) = described.cast::<PyTuple>() else {
+        return match described.cast::<PyString>()?.to_str()? {
+            "as sent" => Ok(KeyType::AsSent),
+            "float" => Ok(KeyType::Float),
+            "uuid" => Ok(KeyType::Uuid),
+            _ => Ok(KeyType::Other),
+        };
+    };
+    let (name, inner): (String, Bound<'_, PyAny>) = composed.extract()?;
+    if name == "tuples" {
+        return Ok(KeyType::Tuples(Box::new(key_type(&inner)?)));
+    }
+    Ok(KeyType::Tuple(inner.cast::<PyTuple>()?.iter().map(|item| key_type(&item)).collect::<PyResult<_>>()?))
+}
+
+/// A Python exception that says why a message is refused.
+struct Refusal(PyErr);
+
+impl From<TooMuch> for Refusal {
+    fn from(why: TooMuch) -> Self {
+        Self(refusal(why))
+    }
+}
+
+impl From<PyErr> for Refusal {
+    fn from(why: PyErr) -> Self {
+        Self(why)
+    }
+}
+
+fn refusal(why: TooMuch) -> PyErr {
+    match why {
+        TooMuch::Collisions => PyValueError::new_err(
+            "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str",
+        ),
+        TooMuch::Depth => PyRecursionError::new_err("the value is nested too deeply"),
+        TooMuch::Memory => PyMemoryError::new_err("no memory to look at the keys of dicts and sets"),
+    }
+}
+
+/// Adds the hashes of a table's keys, up to the first key that cannot be decoded or hashed: a decoder ends there, too.
+/// Returns whether Python was asked.
+fn hashes(
+    key_type: &KeyType,
+    hasher: &Bound<'_, PyAny>,
+    bytes: &[u8],
+    table: &Hashed,
+    into: &mut Vec<i64>,
+) -> Result<bool, Refusal> {
+    let mut asked = false;
+    for batch in table.keys.chunks(BATCH) {
+        let before = into.len();
+        into.extend(batch.iter().map_while(|key| match key_type.hash(&bytes[key.clone()]) {
+            KeyHash::Is(hash) => Some(hash),
+            _ => None,
+        }));
+        if into.len() - before == batch.len() {
+            continue;
+        }
+        into.truncate(before);
+        asked = true;
+        if let Some(hashes) = ask(hasher, bytes, batch.iter())? {
+            into.extend(hashes);
+            continue;
+        }
+        for key in batch {
+            match ask(hasher, bytes, std::iter::once(key))? {
+                Some(hashes) => into.extend(hashes),
+                None => return Ok(asked),
+            }
+        }
+    }
+    Ok(asked)
+}
+
+/// Asks Python for the hashes of some keys. `None` if one of them cannot be decoded or hashed.
+fn ask<'a>(
+    hasher: &Bound<'_, PyAny>,
+    bytes: &[u8],
+    keys: impl ExactSizeIterator<Item = &'a std::ops::Range<usize>>,
+) -> PyResult<Option<Vec<i64>>> {
+    // A list of dicts of one key each: keys are decoded in another way than values.
+    let mut encoded = vec![0xdd];
+    encoded.extend(u32::try_from(keys.len()).unwrap_or(u32::MAX).to_be_bytes());
+    for key in keys {
+        encoded.push(0x81);
+        encoded.extend(&bytes[key.clone()]);
+        encoded.push(0xc0);
+    }
+    hasher.run([PyBytes::new(hasher.py(), &encoded).as_any()])?.extract()
+}

@@ -1,0 +1,4 @@
+//! What a peer can make us keep, counted in bytes.
+
+pub(crate) mod budget;
+pub(crate) mod spares;
