@@ -124,10 +124,13 @@ def check_rust(path: Path, crate: str) -> Iterator[str]:
 
 
 def check_circles(source: Path) -> Iterator[tuple[Path, str]]:
-    """Files of one crate that know each other, given its `src`; each group with its first file."""
+    """Files and folders of one crate that know each other, given its `src`; each group of files with its first."""
     for circle in Crate(source).circles():
         names = ", ".join(str(file.relative_to(source)) for file in circle)
         yield circle[0], f"these files know each other, and one must not: {names}"
+    for folders in Crate(source).circles_of_folders():
+        names = ", ".join("/".join(folder) or "lib.rs" for folder in folders)
+        yield source, f"these folders know each other, and one must not: {names}"
 
 
 def check_modules(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -94,3 +94,19 @@ class Crate:
         """Files that use each other, directly or by way of others: one list for each such group."""
         groups = circles({module: self.known_by(module) for module in self.files})
         return [sorted(self.files[module] for module in group) for group in groups]
+
+    def circles_of_folders(self) -> list[list[Module]]:
+        """Folders, and files beside them, of which some file uses one of the others and the other way round: one list for
+        each such group. What is in one folder counts as one.
+        """
+        known = {module: self.known_by(module) for module in self.files}
+        found: list[list[Module]] = []
+        for folder in sorted({module[:depth] for module in known for depth in range(len(module))}):
+            inside = len(folder) + 1
+            graph: dict[Module, set[Module]] = {}
+            for module, others in known.items():
+                if module[: len(folder)] == folder:
+                    below = {other[:inside] for other in others if other[: len(folder)] == folder}
+                    graph.setdefault(module[:inside], set()).update(below - {module[:inside]})
+            found += circles(graph)
+        return found

@@ -152,3 +152,27 @@ def test_files_of_a_crate_that_know_each_other_are_found(tmp_path: Path, files: 
 )
 def test_files_of_a_crate_may_know_those_below(tmp_path: Path, files: dict[str, str]) -> None:
     assert check_crate(tmp_path, {"lib.rs": "mod a;\npub use a::A;", **files}) == (0, "")
+
+
+def test_folders_of_a_crate_have_an_order(tmp_path: Path) -> None:
+    """No two files know each other here, but the two folders do."""
+    source = tmp_path / "crates/wire/src"
+    files = {
+        "lib.rs": "mod one;\nmod other;\n",
+        "one/mod.rs": "pub mod a;\npub mod b;\n",
+        "one/a.rs": "use crate::other::c::C;\n",
+        "one/b.rs": "pub struct B;\n",
+        "other/mod.rs": "pub mod c;\npub mod d;\n",
+        "other/c.rs": "pub struct C;\n",
+        "other/d.rs": "use crate::one::b::B;\n",
+    }
+    for name, text in files.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text, encoding="utf-8")
+    manifest = '[package]\nname = "nearcall-wire"\n[lints]\nworkspace = true\n'
+    (source.parent / "Cargo.toml").write_text(manifest, encoding="utf-8")
+    (tmp_path / "python/nearcall").mkdir(parents=True)
+    status, out = check(tmp_path)
+    assert (status, out) == (1, "crates/wire/src: these folders know each other, and one must not: one, other\n")
+    (source / "other/d.rs").write_text("pub struct D;\n", encoding="utf-8")
+    assert check(tmp_path) == (0, "")

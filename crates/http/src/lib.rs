@@ -46,6 +46,7 @@
 
 mod calls;
 mod code;
+mod envelope;
 mod event;
 mod fields;
 mod frame;

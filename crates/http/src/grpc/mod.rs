@@ -5,7 +5,6 @@
 mod assembler;
 mod compression;
 mod content_type;
-mod envelope;
 mod metadata;
 mod status;
 mod timeout;
@@ -14,7 +13,6 @@ pub(crate) use assembler::{Assembler, END_OF_STREAM, PREFIX, Piece};
 pub use compression::{Compressing, Encoding, Encodings};
 pub(crate) use compression::{Compressor, Decompressor, TooLong};
 pub(crate) use content_type::{CONTENT_TYPE, codec, reply_type};
-pub(crate) use envelope::envelope;
 pub use metadata::BadMetadata;
 pub(crate) use metadata::{decode_value, encode_value, read as read_metadata};
 pub use status::code_of_http;

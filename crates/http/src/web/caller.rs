@@ -1,5 +1,6 @@
 //! One call at a client, in gRPC or Connect: sends its request and reads its response.
 
+use crate::envelope::envelope;
 use std::borrow::Cow;
 
 use nearcall_wire::{Failure, Metadata};
@@ -8,7 +9,7 @@ use crate::calls::Requests;
 use crate::code::Code;
 use crate::event::{Call, Ending, RequestHead, SendError, Sent, StreamId};
 use crate::fields::Response;
-use crate::grpc::{self, Compressing, Compressor, Encoding, Encodings};
+use crate::grpc::{Compressing, Compressor, Encoding, Encodings};
 use crate::reading::{Body, Declared, Reads};
 use crate::session::Out;
 
@@ -170,7 +171,7 @@ impl Caller {
         if self.protocol == Protocol::Grpc {
             return to.http2().ok_or(SendError::Gone)?.send_message_through(id, pieces, compress, last, out);
         }
-        grpc::envelope(0, (self.encoding, compress), pieces, |pieces| to.send_data(id, pieces, last, out))
+        envelope(0, (self.encoding, compress), pieces, |pieces| to.send_data(id, pieces, last, out))
     }
 
     /// Reads the head of the response.

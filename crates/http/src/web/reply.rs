@@ -1,5 +1,6 @@
 //! Answers a call, at a server.
 
+use crate::envelope::envelope;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nearcall_wire::Metadata;
@@ -236,7 +237,7 @@ impl Reply {
         pieces: &[&[u8]],
         last: bool,
     ) -> Result<Sent, SendError> {
-        grpc::envelope(flag, (self.encoding, compress), pieces, |all| {
+        envelope(flag, (self.encoding, compress), pieces, |all| {
             if self.protocol == Protocol::GrpcWebText {
                 return to.send_data(id, &[STANDARD.encode(all.concat()).as_bytes()], last);
             }

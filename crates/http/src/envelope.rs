@@ -2,7 +2,7 @@
 
 use crate::event::SendError;
 
-use super::compression::{Compressing, Compressor, Encoding};
+use crate::grpc::{Compressing, Compressor, Encoding};
 
 /// Passes to `send` a message in the form of a body: with a flag and its length in front, and compressed if there is an
 /// encoding.
