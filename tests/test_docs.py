@@ -388,10 +388,10 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 
 def test_every_decision_is_in_the_list_of_decisions() -> None:
-    listed = re.findall(
-        r"^\| \[\d{4}\]\((.+?)\)", (ROOT / "docs/adr/README.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert listed == sorted(page.name for page in (ROOT / "docs/adr").glob("0*.md"))
+    for folder in ("docs/adr", "docs/measurements"):
+        text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+        listed = re.findall(r"^\| \[\d{4}\]\((.+?)\)", text, re.MULTILINE)
+        assert sorted(listed) == sorted(page.name for page in (ROOT / folder).glob("0*.md"))
 
 
 def test_the_architecture_names_what_is_there() -> None:

@@ -6,7 +6,7 @@ Three steps: a build that counts what runs, :mod:`usual_work` with it, and the b
     python tools/profiled_build.py dist         # a wheel, into dist/
 
 The counts are merged by LLVM's own tool, which must be of rustc's version: rustup's component llvm-tools. Without it,
-an ordinary release build is made; `nearcall._core.PROFILED` says which it was. See docs/adr/0111.
+an ordinary release build is made; `nearcall._core.PROFILED` says which it was. See docs/measurements/0111.
 """
 
 from __future__ import annotations

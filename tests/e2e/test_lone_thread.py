@@ -1,4 +1,6 @@
-"""A program of one thread: over shared memory it keeps the interpreter while it waits for a reply (docs/adr/0102)."""
+"""A program of one thread: over shared memory it keeps the interpreter while it waits for a reply
+(docs/measurements/0102).
+"""
 
 from __future__ import annotations
 

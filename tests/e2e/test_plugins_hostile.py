@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from nearcall import ResourceExhausted, sandbox
-from nearcall.plugin import PluginHost, load, sandboxing
-from nearcall.plugin.calls import Calls, Pool, pool
+from nearcall.plugin import PluginHost
+from nearcall.plugin.manifests import sandboxing
+from nearcall.plugin.points.calls import Calls, Pool, pool
+from nearcall.plugin.process.process import load
 
 from ..survival.observing import eventually, resident
 from .plugin_hosts import HONEST, Events, SpokenWords, make_host, still_serves, write_plugin
@@ -170,7 +172,7 @@ def test_forged_references_are_worth_nothing(plugins: Path, speech: SpokenWords,
 def test_what_it_may_not_have_cannot_be_taken(plugins: Path, speech: SpokenWords, events: Events) -> None:
     """A plugin that claims handlers it does not have, and takes what it did not ask for."""
     claims = """
-from nearcall.plugin.registry import registry, Registered
+from nearcall.plugin.inside.registry import registry, Registered
 registry.handlers["menu"] = Registered(object(), 10**15)
 registry.used.update({str(n): (Speech, plugin.use("speech", Speech)) for n in range(1000)})
 """

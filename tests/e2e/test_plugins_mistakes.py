@@ -14,7 +14,7 @@ import pytest
 
 import nearcall
 from nearcall.plugin import AsyncPluginHost, PluginHost
-from nearcall.plugin.supervised import Supervised
+from nearcall.plugin.process.supervised import Supervised
 
 from ..survival.observing import eventually
 from .plugin_hosts import Events, SpokenWords, make_host, options, write_plugin

@@ -1,5 +1,5 @@
 """A worker keeps the interpreter between calls over shared memory while all other threads of its process rest
-(docs/adr/0105): whoever wants the interpreter nevertheless gets it.
+(docs/measurements/0105): whoever wants the interpreter nevertheless gets it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from nearcall.plugin.circuit import Circuit
+from nearcall.plugin.process.circuit import Circuit
 
 
 def test_one_that_is_late_is_not_asked_until_a_probe_has_come_back() -> None:

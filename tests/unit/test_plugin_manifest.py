@@ -14,8 +14,8 @@ import pytest
 
 from nearcall.cli import main
 from nearcall.plugin import ManifestError, read_manifest
-from nearcall.plugin.explaining import explain
-from nearcall.plugin.packing import ArchiveError, install, pack
+from nearcall.plugin.manifests.explaining import explain
+from nearcall.plugin.manifests.packing import ArchiveError, install, pack
 from nearcall.sandbox import Layer, Report
 
 GOOD = """
@@ -192,7 +192,7 @@ def test_nothing_is_unpacked_outside_or_twice(name: str, tmp_path: Path) -> None
 def test_links_bombs_and_noise_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArchiveError, match="is no file"):
         install(archive_of(tmp_path / "a.zip", "x", mode=stat.S_IFLNK | 0o777), tmp_path / "plugins")
-    monkeypatch.setattr("nearcall.plugin.packing._MOST_BYTES", 1000)
+    monkeypatch.setattr("nearcall.plugin.manifests.packing._MOST_BYTES", 1000)
     with pytest.raises(ArchiveError, match="more than 1000 bytes"):
         install(archive_of(tmp_path / "a.zip", "x", data=bytes(100_000)), tmp_path / "plugins")
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04" + bytes(100))

@@ -13,7 +13,7 @@ import pytest
 import nearcall
 from nearcall import plugin
 from nearcall.plugin import ExtensionPoint, shims
-from nearcall.plugin.registry import registry
+from nearcall.plugin.inside.registry import registry
 
 
 @pytest.fixture(autouse=True)

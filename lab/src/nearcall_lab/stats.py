@@ -96,7 +96,7 @@ def paired_ratio(numerator: Sequence[float], denominator: Sequence[float], confi
     A pair is one round, in which both were measured close together in time. The interval is Student's, on the
     logarithms of the pairs' ratios: "The Probable Error of a Mean", Biometrika 6 (1908). It reaches beyond the smallest
     and the largest measured ratio, as it must where they are few. What it covers, and what it does not, is in
-    docs/adr/0024-three-answers-that-hold-for-few-launches.md. Raises `ValueError` for sequences that are empty or not
+    docs/adr/0024-verdicts-for-few-launches.md. Raises `ValueError` for sequences that are empty or not
     equally long.
     """
     if len(numerator) != len(denominator) or not numerator:

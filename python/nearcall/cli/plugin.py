@@ -17,8 +17,8 @@ from ..types.shown import shown
 from . import UsageError, plugin_shim
 
 if TYPE_CHECKING:
-    from ..plugin.manifest import Manifest, Permission
-    from ..plugin.settings import PluginEvent
+    from ..plugin.manifests.manifest import Manifest, Permission
+    from ..plugin.points.settings import PluginEvent
 
 __all__ = ["add_to"]
 
@@ -102,7 +102,7 @@ def add_to(commands: Any) -> None:
 
 def _read(directory: Path) -> Manifest:
     try:
-        from ..plugin.manifest import read_manifest
+        from ..plugin.manifests.manifest import read_manifest
     except ModuleNotFoundError as error:
         raise UsageError(f"plugins need {error.name}: pip install 'nearcall[plugins]'") from None
     return read_manifest(directory)
@@ -124,7 +124,7 @@ def _new(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from ..plugin.manifest import ManifestError
+    from ..plugin.manifests.manifest import ManifestError
 
     wrong = 0
     for directory in options.directory:
@@ -203,7 +203,7 @@ def _names_in(source: bytes) -> set[str] | None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ..plugin.host import PluginHost
+    from ..plugin.host.host import PluginHost
 
     manifest = _read(options.directory)
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
@@ -236,7 +236,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from ..plugin.manifest import MANIFEST, ManifestError
+    from ..plugin.manifests.manifest import MANIFEST, ManifestError
 
     found = sorted(options.directory.glob(f"*/{MANIFEST}"))
     if not found:
@@ -259,14 +259,14 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _pack(options: argparse.Namespace) -> None:
-    from ..plugin.packing import pack
+    from ..plugin.manifests.packing import pack
 
     _read(options.directory)
     print(pack(options.directory, options.output))
 
 
 def _install(options: argparse.Namespace) -> None:
-    from ..plugin.packing import install
+    from ..plugin.manifests.packing import install
 
     manifest = install(options.file, options.directory, replace=options.replace)
     print(f"{manifest.id} {manifest.version} is in {manifest.directory}")
@@ -275,6 +275,6 @@ def _install(options: argparse.Namespace) -> None:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    from ..plugin.explaining import explain
+    from ..plugin.manifests.explaining import explain
 
     print(explain(_read(options.directory)))

@@ -6,13 +6,13 @@ The module that both import declares services and extension points; see docs/plu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .addon import granted, offer, on_stop, storage, use
-    from .capabilities import Answer, Ask
-    from .host import Extension, Plugin, PluginHost
-    from .loops import AsyncPlugin, AsyncPluginHost
-    from .manifest import Manifest, ManifestError, Mistake, Permission, read_manifest
-    from .points import ExtensionPoint, accumulating_decider, action, chain, decider, filter
-    from .settings import HostOptions, PluginEvent
+    from .host.host import Extension, Plugin, PluginHost
+    from .host.loops import AsyncPlugin, AsyncPluginHost
+    from .inside.addon import granted, offer, on_stop, storage, use
+    from .manifests.manifest import Manifest, ManifestError, Mistake, Permission, read_manifest
+    from .points.capabilities import Answer, Ask
+    from .points.points import ExtensionPoint, accumulating_decider, action, chain, decider, filter
+    from .points.settings import HostOptions, PluginEvent
 else:
     from ..lazy import lazily
 
@@ -20,13 +20,13 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "addon": ["granted", "offer", "on_stop", "storage", "use"],
-            "capabilities": ["Answer", "Ask"],
-            "host": ["Extension", "Plugin", "PluginHost"],
-            "loops": ["AsyncPlugin", "AsyncPluginHost"],
-            "manifest": ["Manifest", "ManifestError", "Mistake", "Permission", "read_manifest"],
-            "points": ["ExtensionPoint", "accumulating_decider", "action", "chain", "decider", "filter"],
-            "settings": ["HostOptions", "PluginEvent"],
+            "inside.addon": ["granted", "offer", "on_stop", "storage", "use"],
+            "points.capabilities": ["Answer", "Ask"],
+            "host.host": ["Extension", "Plugin", "PluginHost"],
+            "host.loops": ["AsyncPlugin", "AsyncPluginHost"],
+            "manifests.manifest": ["Manifest", "ManifestError", "Mistake", "Permission", "read_manifest"],
+            "points.points": ["ExtensionPoint", "accumulating_decider", "action", "chain", "decider", "filter"],
+            "points.settings": ["HostOptions", "PluginEvent"],
         },
     )
 

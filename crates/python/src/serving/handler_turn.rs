@@ -1,5 +1,5 @@
 //! Coroutine handlers run in turns. A turn is one asyncio task. It runs one handler after the other for as long as they
-//! end without waiting, and belongs to the first handler that waits (docs/adr/0076).
+//! end without waiting, and belongs to the first handler that waits (docs/measurements/0076).
 //!
 //! Every handler must find a task in `asyncio.current_task()` from its first step on, and making one takes longer than the
 //! rest of a short call. So a handler that ends in its first step leaves the task to the next handler, unless that

@@ -17,7 +17,7 @@ from nearcall_lab.stats import FEWEST, Ratio, credible, paired_ratio, significan
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits that decide a verdict, all as shares; docs/adr/0024-three-answers-that-hold-for-few-launches.md gives
+    """The limits that decide a verdict, all as shares; docs/adr/0024-verdicts-for-few-launches.md gives
     the reasons.
     """
 

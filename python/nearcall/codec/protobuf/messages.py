@@ -1,6 +1,7 @@
 """Describes a message: how a ``.proto`` declares it, and what it becomes in Python.
 
-The compiled codec reads these objects once, by the names of their attributes (``crates/python/src/values/protobuf/plan.rs``).
+The compiled codec reads these objects once, by the names of their attributes
+(``crates/python/src/values/protobuf/plan.rs``).
 """
 
 from __future__ import annotations

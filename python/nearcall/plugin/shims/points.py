@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from .. import points
-from ..points import ExtensionPoint
+from ..points import points
+from ..points.points import ExtensionPoint
 from .turns import turn
 
 __all__ = ["Declare", "Registered", "accumulating_decider", "action", "chain", "decider", "filter"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast
 
-from ..addon import use as use_service
+from ..inside.addon import use as use_service
 from .turns import turn
 
 __all__ = ["ERRORS", "AtPlugin", "Run", "at_host", "at_once", "at_plugin", "away", "load", "use"]

@@ -1,0 +1,1 @@
+"""The host of a program's plugins, for threads and for event loops."""

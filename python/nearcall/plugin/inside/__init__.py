@@ -1,0 +1,1 @@
+"""What runs in a plugin's own process, and what its code calls."""

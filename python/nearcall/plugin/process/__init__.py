@@ -1,0 +1,1 @@
+"""A plugin's process as its host sees it: started, measured, ended, started again."""
