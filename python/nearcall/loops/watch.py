@@ -1,7 +1,7 @@
 """Logs what holds up the event loop of coroutine handlers: such a loop is silent, and so are all its handlers.
 
-The core watches (``crates/core/src/server/threads/loop_watch.rs``), and calls this when the loop has not turned for some
-time.
+The core watches (``crates/core/src/server/threads/loop_watch.rs``), and calls this when the loop has not turned for
+some time.
 """
 
 from __future__ import annotations

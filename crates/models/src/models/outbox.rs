@@ -1,4 +1,4 @@
-//! `crates/transport/src/outbox/mod.rs`
+//! `crates/transport/src/link/outbox/mod.rs`
 
 use std::sync::Arc;
 
