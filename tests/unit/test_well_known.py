@@ -34,10 +34,21 @@ import "google/protobuf/struct.proto";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/wrappers.proto";
 
+enum Colour {
+  option allow_alias = true;
+  COLOUR_NONE = 0;
+  crimson = 1;
+  CRIMSON = 1;
+}
+
 message Part {
+  enum Kind { NONE = 0; SOME = 3; }
   int64 number = 1;
   string its_name = 2;
   repeated google.protobuf.Any within = 3;
+  Kind kind = 4;
+  Colour colour = 5;
+  int32 odd = 6 [json_name = "@odd"];
 }
 
 message All {
@@ -64,8 +75,9 @@ message All {
 }
 """
 TYPES = "type.googleapis.com/"
+REST = {"kind": "NONE", "colour": "COLOUR_NONE", "@odd": 0}
 WITHIN_ANY: dict[str, dict[str, Any]] = {
-    "shop.v1.Part": {"number": "7", "itsName": "x"},
+    "shop.v1.Part": {"number": "7", "itsName": "x", "kind": "SOME", "colour": "crimson", "@odd": 3},
     "google.protobuf.Timestamp": {"value": "2024-02-29T12:00:00.500Z"},
     "google.protobuf.Duration": {"value": "-3.500s"},
     "google.protobuf.Value": {"value": [1, None]},
@@ -79,7 +91,9 @@ WITHIN_ANY: dict[str, dict[str, Any]] = {
     "google.protobuf.BytesValue": {"value": "AP8="},
     "google.protobuf.StringValue": {"value": "ü"},
     "google.protobuf.Empty": {},
-    "google.protobuf.Any": {"value": {"@type": f"{TYPES}shop.v1.Part", "number": "7", "itsName": "", "within": []}},
+    "google.protobuf.Any": {
+        "value": {"@type": f"{TYPES}shop.v1.Part", "number": "7", "itsName": "", "within": [], **REST}
+    },
 }
 
 

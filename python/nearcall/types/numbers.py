@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, get_args, get_origin
 
-__all__ = ["FieldOptions", "field", "field_options", "is_field_number"]
+__all__ = ["FieldOptions", "field", "field_options", "is_field_number", "is_json_name"]
 
 INTEGERS: Final = frozenset(
     {"int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"}
@@ -12,6 +13,7 @@ INTEGERS: Final = frozenset(
 FLOATS: Final = frozenset({"float", "double"})
 _GREATEST: Final = (1 << 29) - 1
 _RESERVED: Final = range(19_000, 20_000)
+_JSON_NAME: Final = re.compile(r"[A-Za-z0-9_.$@:/-]{1,200}")
 
 
 def is_field_number(number: int) -> bool:
@@ -22,16 +24,24 @@ def is_field_number(number: int) -> bool:
 class FieldOptions:
     """The arguments of :func:`field`."""
 
-    __slots__ = ("implicit", "number", "type")
+    __slots__ = ("implicit", "json_name", "number", "type")
 
-    def __init__(self, number: int | None = None, type: str | None = None, implicit: bool = False) -> None:
+    def __init__(
+        self,
+        number: int | None = None,
+        type: str | None = None,
+        implicit: bool = False,
+        json_name: str | None = None,
+    ) -> None:
         self.number = number
         self.type = type
         self.implicit = implicit
+        self.json_name = json_name
 
     def __repr__(self) -> str:
-        implicit = ", implicit=True" if self.implicit else ""
-        return f"nearcall.field({self.number!r}, type={self.type!r}{implicit})"
+        more = ", implicit=True" if self.implicit else ""
+        more += "" if self.json_name is None else f", json_name={self.json_name!r}"
+        return f"nearcall.field({self.number!r}, type={self.type!r}{more})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FieldOptions) and self._all() == other._all()
@@ -39,11 +49,18 @@ class FieldOptions:
     def __hash__(self) -> int:
         return hash(self._all())
 
-    def _all(self) -> tuple[int | None, str | None, bool]:
-        return self.number, self.type, self.implicit
+    def _all(self) -> tuple[int | None, str | None, bool, str | None]:
+        return self.number, self.type, self.implicit, self.json_name
 
 
-def field(number: int | None = None, *, type: str | None = None, implicit: bool = False) -> FieldOptions:
+def is_json_name(name: str) -> bool:
+    """Whether a field can have the name in JSON: letters, digits and a few signs."""
+    return _JSON_NAME.fullmatch(name) is not None
+
+
+def field(
+    number: int | None = None, *, type: str | None = None, implicit: bool = False, json_name: str | None = None
+) -> FieldOptions:
     """Pins the number of a Protobuf field, or says how its number is encoded. Write it into the annotation::
 
         @dataclass
@@ -59,6 +76,7 @@ def field(number: int | None = None, *, type: str | None = None, implicit: bool 
         type: The Protobuf type of an ``int`` or a ``float``, such as ``"uint32"`` or ``"float"``.
         implicit: The default is the type's zero, and an absent field is the same as zero, as for fields of proto3 that
             are not ``optional``. For ``Any`` the default is ``None``, which is not sent.
+        json_name: The field's name in JSON, if it is not the usual one, such as ``"@id"``.
 
     Raises:
         TypeError: the number is no int.
@@ -71,7 +89,9 @@ def field(number: int | None = None, *, type: str | None = None, implicit: bool 
             raise ValueError(f"{number} cannot be the number of a field: take one from 1 to 18,999")
     if type is not None and type not in INTEGERS | FLOATS:
         raise ValueError(f"{type!r} is no number type of Protobuf: write one of {', '.join(sorted(INTEGERS | FLOATS))}")
-    return FieldOptions(number, type, implicit)
+    if json_name is not None and not is_json_name(json_name):
+        raise ValueError(f"{json_name!r} cannot be a field's name in JSON: letters, digits and _ . $ @ : / - can")
+    return FieldOptions(number, type, implicit, json_name)
 
 
 def field_options(annotation: Any) -> FieldOptions:

@@ -21,7 +21,7 @@ from ..senders import refuses_extra
 from . import hooks
 from .errors import CodingError
 from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
-from .names import check_name, json_name, title, upper_snake
+from .names import VALUE_NAMES, check_name, json_name, title, upper_snake, value_name
 from .well_known import in_json
 
 __all__ = ["Builder", "Declared", "codec_by_itself"]
@@ -113,7 +113,8 @@ class Builder:
         for number, each in zip(numbered(declared, method or message.name), declared, strict=True):
             what = f"a field of {message.name}" if method is None else f"a parameter of {method}"
             name = check_name(each.proto_name or each.name, what)
-            if (other := names.setdefault(json_name(name).lower(), name)) != name:
+            in_json = field_options(each.annotation).json_name or json_name(name)
+            if (other := names.setdefault(in_json.lower(), name)) != name:
                 raise UnsupportedTypeError(f"fields '{other}' and '{name}' of {message.name} have one name in JSON")
             try:
                 message.fields.append(self.field(number, each._replace(proto_name=name)))
@@ -124,6 +125,11 @@ class Builder:
 
     def field(self, number: int, declared: Declared) -> Field:
         """The field of a message for a declared field or parameter."""
+        found = self._field(number, declared)
+        found.own_json_name = field_options(declared.annotation).json_name
+        return found
+
+    def _field(self, number: int, declared: Declared) -> Field:
         shape, hint, optional, unset = _bare(declared.shape, declared.annotation)
         options = field_options(declared.annotation)
         defaults = not declared.required or declared.may_lack or unset
@@ -492,8 +498,9 @@ def _enum_type(cls: type[enum.Enum]) -> EnumType:
         # Texts have no numbers: members are numbered by their places, and 0 stands for a value that is not set.
         numbers = list(range(1, len(members) + 1))
     prefix = upper_snake(name)
+    own: dict[int, str] = vars(cls).get(VALUE_NAMES, {})
     values = [
-        (check_name(f"{prefix}_{member.name.upper()}", f"a member of {name}"), number)
+        (check_name(own.get(number, value_name(name, member.name)), f"a member of {name}"), number)
         for member, number in zip(members, numbers, strict=True)
     ]
     names = [each for each, _ in values]

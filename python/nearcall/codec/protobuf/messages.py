@@ -95,11 +95,13 @@ class Field(msgspec.Struct, eq=False):
     """The values that are sent by leaving the field out."""
     check: Callable[[Any], Any] | None = None
     accepts: tuple[type, ...] = ()
+    own_json_name: str | None = None
+    """Its name in JSON, if that is declared."""
 
     @property
     def json_name(self) -> str:
         """``"findAll"`` of ``find_all``."""
-        return json_name(self.proto_name)
+        return self.own_json_name or json_name(self.proto_name)
 
     @property
     def declared(self) -> str:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from .names import method_name, title
+from ...types.numbers import is_json_name
+from .names import VALUE_NAMES, json_name, method_name, title, value_name
 from .python_names import attributes, class_name, is_class_name, members
 from .sound import CannotBeWritten, check_sources
 from .sources import EnumSource, FieldSource, FileSource, MessageSource, MethodSource, Place
@@ -219,6 +220,10 @@ class _Writer:
         doc = list(self._doc(each.file, each.path, "    "))
         if doc:
             yield from (*doc, "")
+        if any(value_name(each.name, named[value.name]) != value.name for value in source.value):
+            # JSON has the names of the file. Of two for one number the first counts.
+            names = {value.number: value.name for value in reversed(source.value)}
+            yield f"    {VALUE_NAMES} = {dict(reversed(names.items()))!r}".replace("'", '"')
         for index, value in enumerate(source.value):
             yield f"    {named[value.name]} = {value.number}"
             yield from self._doc(each.file, (*each.path, 2, index), "    ")
@@ -291,6 +296,11 @@ class _Writer:
                 more.append(f"Where it is not set, peers take {field.default_value}.")
             if (oneof := _oneof(each.source, field)) is not None:
                 more.append(f"One of {oneof}: at most one of those is set.")
+        if field.json_name is not None and field.json_name != json_name(field.name):
+            if not is_json_name(field.json_name):
+                problem = f"the field '{field.name}' is called {field.json_name!r} in JSON: nearcall cannot write that"
+                raise self._refusal(each.file, path, problem)
+            options.append(f'json_name="{field.json_name}"')
         given = [f"default_factory={factory}"] if factory else [f"default={default}"] if default is not None else []
         if attribute != field.name:
             value = f" = msgspec.field({', '.join([*given, f'name={field.name!r}'])})".replace("'", '"')

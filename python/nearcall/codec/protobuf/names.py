@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import keyword
 import re
+from typing import Final
 
 from ..inspection import UnsupportedTypeError
 
-__all__ = ["camel_case", "check_name", "json_name", "method_name", "title", "upper_snake"]
+__all__ = ["VALUE_NAMES", "camel_case", "check_name", "json_name", "method_name", "title", "upper_snake", "value_name"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
+
+VALUE_NAMES: Final = "__protobuf_names__"
+"""The attribute of an enum that says its values' names by number, where they are not made of its members' names."""
 
 
 def camel_case(name: str) -> str:
@@ -31,6 +35,11 @@ def method_name(name: str) -> str | None:
 def upper_snake(name: str) -> str:
     """``"HttpMethod"`` becomes ``"HTTP_METHOD"``: the prefix of an enum's values."""
     return _BOUNDARY.sub("_", name).upper()
+
+
+def value_name(enum: str, member: str) -> str:
+    """The name of an enum's value, made of Python's: ``"SIZE_LARGE"`` of ``Size.LARGE``."""
+    return f"{upper_snake(title(enum))}_{member.upper()}"
 
 
 def title(name: str) -> str:

@@ -70,6 +70,7 @@ class FieldSource(msgspec.Struct):
     default_value: Annotated[str | None, numbered(7)] = None
     options: Annotated[FieldSettings | None, numbered(8)] = None
     oneof_index: Annotated[int | None, numbered(9, type="int32")] = None
+    json_name: Annotated[str | None, numbered(10)] = None
     proto3_optional: Annotated[bool, numbered(17)] = False
 
 
