@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["BUILT", "CODECS", "RUNNER", "build", "is_built", "what_lacks"]
+__all__ = ["BUILT", "RUNNER", "build", "is_built", "what_lacks"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "target" / "conformance"
@@ -23,7 +22,6 @@ RUNNER = BUILT / "connectconformance"
 STAMP = BUILT / "stamp"
 MODULE = "connectrpc.com/conformance"
 VERSION = "v1.0.5"
-CODECS = ("proto", "json")
 FILES = ("config", "service", "server_compat", "client_compat")
 
 
@@ -60,8 +58,7 @@ def build() -> None:
     )
     source = Path(json.loads(told.stdout)["Dir"]) / "proto"
     _make_descriptors(source)
-    for codec in CODECS:
-        _make_types(source, codec)
+    _make_types(source)
     STAMP.write_text(_made_of(), encoding="utf-8")
 
 
@@ -77,24 +74,13 @@ def _make_descriptors(source: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def _make_types(source: Path, codec: str) -> None:
-    """Classes of the service, as ``nearcall stub`` makes them.
-
-    In JSON a ``google.protobuf.Any`` holds the message's own fields. That is what a ``Value`` can hold, and so do the
-    classes for JSON.
-    """
-    folder = BUILT / codec
-    for path in _paths():
-        text = (source / path).read_text(encoding="utf-8")
-        if codec == "json":
-            text = re.sub(r"google\.protobuf\.Any\b", "google.protobuf.Value", text)
-            text = text.replace("google/protobuf/any.proto", "google/protobuf/struct.proto")
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "nearcall", "stub", "-I", str(folder), str(folder / _paths()[1])]
+def _make_types(source: Path) -> None:
+    """Classes of the service, as ``nearcall stub`` makes them."""
+    out = BUILT / "types"
+    out.mkdir()
+    command = [sys.executable, "-m", "nearcall", "stub", "-I", str(source), str(source / _paths()[1])]
     made = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    (folder / "service.py").write_bytes(made.stdout)
+    (out / "service.py").write_bytes(made.stdout)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The client under test: makes each call that the runner asks for, and says what came of it.
 
-Arguments: where the modules are that were made, and the codec of the calls.
+Argument: where the modules are that were made.
 """
 
 from __future__ import annotations

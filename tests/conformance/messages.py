@@ -1,7 +1,7 @@
 """What the programs under test say to the runner, and the same messages as the service's own classes.
 
 The runner speaks in messages of Protobuf, each behind its length. The classes of the service are those that ``nearcall
-stub`` has made. ``sys.argv`` says where both are, and for which codec the classes were made.
+stub`` has made. ``sys.argv`` says where both are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import json
 import struct
 import sys
 from collections.abc import Iterable
@@ -17,12 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from google.protobuf import json_format
 from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.message import Message
 
-folder, codec = Path(sys.argv[1]), sys.argv[2]
-sys.path[:0] = [str(folder / "descriptors"), str(folder / codec)]
+folder = Path(sys.argv[1])
+sys.path[:0] = [str(folder / "descriptors"), str(folder / "types")]
 
 types: Any = import_module("service")
 """The service and its messages, as classes of Python."""
@@ -50,9 +48,6 @@ def write(stream: IO[bytes], message: Message) -> None:
 
 def to_typed(message: Any) -> Any:
     """The value of the service's class that stands for a message."""
-    if isinstance(message, Packed) and codec == "json":
-        # Its dicts are of a class of their own, which nearcall does not take for JSON.
-        return json.loads(json_format.MessageToJson(message))
     name = message.DESCRIPTOR.full_name
     kind = getattr(types, name.removeprefix(_PACKAGE).replace(".", "") if name.startswith(_PACKAGE) else "Any")
     found: dict[str, Any] = {}
@@ -72,8 +67,6 @@ def _typed_value(field: Any, value: Any) -> Any:
 
 def to_message(value: Any, message: Any) -> Any:
     """Fills a message with what a value of the service's class says."""
-    if isinstance(message, Packed) and codec == "json":
-        return json_format.ParseDict(value, message)
     for field in dataclasses.fields(value):
         held, kind = getattr(value, field.name), message.DESCRIPTOR.fields_by_name[field.name]
         if held is None or held == []:

@@ -1,6 +1,6 @@
 """The server under test: reads one request of the runner's, and serves as it says until it is ended.
 
-Arguments: where the modules are that were made, and the codec of the calls.
+Argument: where the modules are that were made.
 """
 
 from __future__ import annotations

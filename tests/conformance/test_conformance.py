@@ -81,14 +81,14 @@ def _groups(side: str, codec: str) -> Iterator[str]:
 
 
 @pytest.mark.timeout(1800 if IS_WHOLE else 170)
-@pytest.mark.parametrize("codec", building.CODECS)
+@pytest.mark.parametrize("codec", ["proto", "json"])
 @pytest.mark.parametrize("side", ["server", "client"])
 def test_every_case_of_the_conformance_runner_passes(
     built: None, side: str, codec: str, tmp_path: Path, record_property: Any
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(json.dumps({"features": features(side, codec)}), encoding="utf-8")  # YAML holds JSON
-    program = [sys.executable, str(HERE / f"{side}.py"), str(BUILT), codec]
+    program = [sys.executable, str(HERE / f"{side}.py"), str(BUILT)]
     # Few at a time: the runner gives a server ten seconds to start.
     options = ["--conf", str(config), "--mode", side, "--max-servers", "2", *_groups(side, codec)]
     command = [str(RUNNER), *options, "--", *program]
