@@ -116,7 +116,7 @@ def check_rust(path: Path, crate: str) -> Iterator[str]:
         if crate == "wire" and DOES_IO.search(code):
             yield f"line {number} does I/O: the wire format is pure functions over bytes"
         if crate == "python" and path.name != INTERPRETER and WAITS_FOR_INTERPRETER.search(code):
-            yield f"line {number} waits for the interpreter: use attach and detach of crates/python/src/gil/{INTERPRETER}"
+            yield f"line {number} waits for the interpreter: use attach and detach of src/gil/{INTERPRETER}"
         if crate == "python" and STRONGER_THAN_RELAXED.search(code):
             yield f"line {number} orders memory: that is for the core, where it has a model"
         if crate != "python" and "src" in path.parts and path.name != ATOMICS and NAMES_ATOMICS.search(code):

@@ -96,8 +96,8 @@ class Crate:
         return [sorted(self.files[module] for module in group) for group in groups]
 
     def circles_of_folders(self) -> list[list[Module]]:
-        """Folders, and files beside them, of which some file uses one of the others and the other way round: one list for
-        each such group. What is in one folder counts as one.
+        """Folders, and files beside them, of which some file uses one of the others and the other way round: one list
+        for each such group. What is in one folder counts as one.
         """
         known = {module: self.known_by(module) for module in self.files}
         found: list[list[Module]] = []

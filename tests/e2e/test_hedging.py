@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import closing
 from typing import Any, cast
 
 import pytest
@@ -55,15 +56,24 @@ class Shop:
         return len(item)
 
 
-def price(url: str, kind: str, *items: str, method: str = "price", **options: Any) -> list[int]:
-    """Calls once for each item, from a thread or a task."""
+def price(url: str, kind: str, *items: str, method: str = "price", servers: int = 1, **options: Any) -> list[int]:
+    """Calls once for each item, from a thread or a task, when so many servers are connected."""
+    end = time.monotonic() + PATIENCE
     if kind == "thread":
-        with nearcall.connect(url, Shop, **options) as shop:
-            return [getattr(shop, method)(item) for item in items]
+        with closing(nearcall.connect(url, Shop, **options)) as client:
+            while len(client.peers) < servers:
+                assert time.monotonic() < end, "a server is not connected"
+                time.sleep(0)
+            return [getattr(client.service, method)(item) for item in items]
 
     async def run() -> list[int]:
-        async with nearcall.aio.connect(url, Shop, **options) as shop:
-            return [await getattr(shop, method)(item) for item in items]
+        client = await nearcall.aio.connect(url, Shop, **options)
+        while len(client.peers) < servers:
+            assert time.monotonic() < end, "a server is not connected"
+            await asyncio.sleep(0)
+        found = [await getattr(client.service, method)(item) for item in items]
+        await client.close()
+        return found
 
     return asyncio.run(run())
 
@@ -96,7 +106,7 @@ def test_another_server_is_asked(kind: str) -> None:
     ):
         url = f"{first.urls[0]},{second.urls[0].removeprefix('tcp://')}"
         options: dict[str, Any] = {"balancing": "round_robin", "hedge": nearcall.Hedge(DELAY)}
-        assert price(url, kind, *["book"] * 6, **options) == [4] * 6
+        assert price(url, kind, *["book"] * 6, servers=2, **options) == [4] * 6
     assert quick.calls == 6
 
 

@@ -356,7 +356,7 @@ class TestIntrospection:
     ) -> None:
         description = describe([plan_of(Served)], plan_of(Introspection))
         fields = description["introspection"]["types"]["Statistics"]["fields"]
-        next(field for field in fields if field["name"] == "threads")["name"] = "workers"
+        next(field for field in fields if field["name"] == "threads")["name"] = "busy"
         with later_server("unix", runtime_dir, right, description) as url:
             assert cli.main(["top", "--once", url]) == 1
         assert "threads: int" in (said := capsys.readouterr().err)

@@ -18,7 +18,7 @@ from nearcall import ResourceExhausted, sandbox
 from nearcall.plugin import PluginHost
 from nearcall.plugin.manifests import sandboxing
 from nearcall.plugin.points.calls import Calls, Pool, pool
-from nearcall.plugin.process.process import load
+from nearcall.plugin.process import load
 
 from ..survival.observing import eventually, resident
 from .plugin_hosts import HONEST, Events, SpokenWords, make_host, still_serves, write_plugin
@@ -178,7 +178,7 @@ registry.used.update({str(n): (Speech, plugin.use("speech", Speech)) for n in ra
 """
     write_plugin(plugins, "bad", claims, permissions={})
     other = """
-from nearcall.plugin import runtime, serving
+from nearcall.plugin.inside import runtime, serving
 handlers, offers = {"menu": 2**62, "x" * 1000: 1}, ["Synth", "x" * 1000] * 1000
 serving.PluginRuntime.about = lambda self: runtime.About(1, "3", handlers, offers, ["speech"], [{}])
 """

@@ -76,6 +76,9 @@ def around_a_call() -> None:
         assert_type(metadata.trailing, nearcall.Metadata)
         with nearcall.compression("gzip"), nearcall.timeout(1.0):
             samples.last()
+    hedge = nearcall.Hedge(0.05, attempts=3)
+    with nearcall.connect("shm://there", Samples, hedge=hedge) as samples:
+        assert_type(samples.last(), Sample)
 
 
 def around(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
@@ -121,7 +124,7 @@ def serve() -> None:
     assert_type(server.start(), nearcall.Server)
     print(server.health)
     print(nearcall.grpcio.server, nearcall.grpcio.aio.server)
-    print(nearcall.observe.prometheus, nearcall.observe.opentelemetry)
+    print(nearcall.observe.prometheus, nearcall.observe.opentelemetry, nearcall.observe.prometheus_page)
 
 
 def watched() -> None:
@@ -260,3 +263,13 @@ def depended(number: int = nearcall.depends(lifespan)) -> Iterator[str]:
 
 
 makers: list[Callable[[], object]] = [nearcall.Session]
+
+
+class Packed(nearcall.ProtobufAny):
+    """As a module that `nearcall stub` has written declares it."""
+
+
+def any_message(packed: Packed, sample: Sample) -> None:
+    assert_type(packed.unpack(Sample), Sample)
+    assert_type(packed.holds(Sample), bool)
+    assert_type(Packed.pack(sample), Packed)

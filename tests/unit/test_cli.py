@@ -349,10 +349,16 @@ def test_with_workers_each_makes_its_objects(run: Any, monkeypatch: pytest.Monke
     served: list[Any] = []
 
     def serve(
-        things: tuple[Any, ...], *, workers: int, on_ready: Callable[[Any], object], late_options: Callable[[], object]
+        things: tuple[Any, ...],
+        *,
+        workers: int,
+        on_ready: Callable[[Any], object],
+        late_options: Callable[[], object],
+        refresh: Callable[[], object],
     ) -> None:
         served.extend([workers, *things])
         assert late_options() == {}
+        assert callable(refresh)
         on_ready(SimpleNamespace(urls=["shm://a"]))
 
     monkeypatch.setattr("nearcall.cli.serve.serve_with_workers", serve)
