@@ -14,8 +14,6 @@ extern crate self as nearcall_platform; // so the other crates' files call what 
 mod models;
 mod sync;
 
-#[path = "../../transport/src/limits/budget.rs"]
-pub mod budget;
 pub mod cpu;
 pub mod descriptors;
 pub mod errors;
