@@ -26,7 +26,7 @@ use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
 use crate::gil::interpreter::{attach, detach};
-use crate::options::options::{Proxied, Retried, options, proxy_of, retry_policy, trust};
+use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, trust};
 use crate::options::peer::peer;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;

@@ -53,7 +53,6 @@ pub(crate) fn check(py: Python<'_>, what: impl FnOnce() -> String) -> PyResult<(
 
 /// The same for Python.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python's text is copied as it comes in")]
 pub(crate) fn refuse_in_handler_loop(py: Python<'_>, what: String) -> PyResult<()> {
     check(py, || what)
 }

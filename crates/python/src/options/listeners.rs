@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::gil::errors::{invalid, raise};
 use crate::gil::interpreter::detach;
-use crate::options::options::trust;
+use crate::options::common::trust;
 use crate::options::tls::Tls;
 
 const ALREADY_EXISTS: u8 = 6;
