@@ -275,3 +275,11 @@ def test_programs_pack_and_unpack(module: ModuleType) -> None:
         module.Any.pack(5)
     with pytest.raises(TypeError, match="holds a message without a type"):
         module.Any().unpack(module.Part)
+
+
+@pytest.mark.parametrize("paths", [[""], ["a,b"], ["aB"], ["a__b"], ["a_1"]])
+def test_a_mask_that_json_would_change_is_refused(paths: list[str], module: ModuleType) -> None:
+    within = codec_by_itself(module.All, "json").decode(b'{"mask": "a"}', MANY)
+    within.mask.paths[:] = paths
+    with pytest.raises(ValueError, match="of a FieldMask cannot be written in JSON"):
+        codec_by_itself(module.All, "json").encode(within)

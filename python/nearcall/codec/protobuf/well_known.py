@@ -71,7 +71,7 @@ def in_json(cls: type, make_codec: MakesCodec) -> InJson | None:
     if full in _WRAPPERS:
         return _wrapper(cls, make_codec)
     if full == f"{_GOOGLE}FieldMask":
-        return lambda mask: ",".join(map(_camel, mask.paths)), lambda text: cls(paths=_paths(text))
+        return lambda mask: _mask(mask.paths), lambda text: cls(paths=_paths(text))
     if full == f"{_GOOGLE}Struct":
         return lambda struct: struct.fields, lambda given: cls(fields=_of(dict, given, "an object"))
     if full == f"{_GOOGLE}ListValue":
@@ -127,11 +127,11 @@ def _wrapper(cls: Any, make_codec: MakesCodec) -> InJson:
     return lambda wrapped: held().to_json(wrapped.value), lambda given: cls(value=held().from_json(given))
 
 
-def _camel(path: str) -> str:
-    camel = re.sub("_([a-z])", lambda found: found[1].upper(), path)
-    if _snake(camel) != path:
-        raise ValueError(f"the path {short_repr(path)} of a FieldMask cannot be written in JSON")
-    return camel
+def _mask(paths: list[str]) -> str:
+    text = ",".join(re.sub("_([a-z])", lambda found: found[1].upper(), path) for path in paths)
+    if "_" in text or _paths(text) != paths:
+        raise ValueError(f"the paths {short_repr(paths)} of a FieldMask cannot be written in JSON")
+    return text
 
 
 def _snake(path: str) -> str:
@@ -139,7 +139,8 @@ def _snake(path: str) -> str:
 
 
 def _paths(text: Any) -> list[str]:
-    paths = [path for path in _of(str, text, "a text such as 'a,bC'").split(",") if path]
+    text = _of(str, text, "a text such as 'a,bC'")
+    paths = text.split(",") if text else []
     for path in paths:
         if "_" in path:
             raise ValueError(f"the path {short_repr(path)} of a FieldMask has an underscore: JSON has camelCase")
