@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -76,6 +80,70 @@ def test_the_same_config_means_the_same_to_grpcio() -> None:
                     assert call(b"", timeout=PATIENCE) == b"\x08\x03"
         told.append([each.strip("b'") for each in shop.attempts])
     assert told == [["none", "1", "2"]] * 2
+
+
+@contextmanager
+def pushing(by: str, pushback: str, asked: list[None]) -> Iterator[str]:
+    """A server of ours or of grpcio that is unavailable the first time, and says when it will not be; and its address.
+
+    Whenever it is asked, ``asked`` is longer.
+    """
+
+    def answered(context: Any) -> int:
+        asked.append(None)
+        if len(asked) == 1:
+            trailing = [("grpc-retry-pushback-ms", pushback)]
+            if by == "grpcio":
+                context.set_trailing_metadata(trailing)
+                context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
+            context.add_trailing_metadata(trailing)
+            raise nearcall.Unavailable("not yet")
+        return len(asked)
+
+    @nearcall.service(name="shop.v1.Shop")
+    class Pushing:
+        def find_all(self) -> int:
+            return answered(nearcall.context())
+
+    if by == "nearcall":
+        with nearcall.Server(Pushing(), "grpc://127.0.0.1:0") as server:
+            yield server.urls[0].removeprefix("grpc://")
+        return
+    handler: Any = grpc.unary_unary_rpc_method_handler(lambda _body, context: bytes([8, answered(context)]))
+    theirs = grpc.server(ThreadPoolExecutor(1))
+    theirs.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("shop.v1.Shop", {"FindAll": handler})])
+    port = theirs.add_insecure_port("127.0.0.1:0")
+    theirs.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        theirs.stop(None).wait(PATIENCE)
+
+
+@pytest.mark.parametrize(("pushback", "pause", "attempts"), [("1", "1000s", 2), ("-1", "0.01s", 1)])
+@pytest.mark.parametrize("client_by", ["nearcall", "grpcio"])
+@pytest.mark.parametrize("server_by", ["nearcall", "grpcio"])
+def test_servers_say_when_a_call_is_sent_again(
+    server_by: str, client_by: str, pushback: str, pause: str, attempts: int
+) -> None:
+    """A second attempt after a pause that outlasts the deadline, or none after a short one: the server is obeyed."""
+    policy = RETRY | {"initialBackoff": pause, "maxBackoff": pause}
+    config = json.dumps({"methodConfig": [{"name": [{"service": "shop.v1.Shop"}], "retryPolicy": policy}]})
+    asked: list[None] = []
+    answer = 0
+    with pushing(server_by, pushback, asked) as address:
+        if client_by == "nearcall":
+            with (
+                nearcall.connect(f"grpc://{address}", Shop, service_config=config, timeout=PATIENCE) as client,
+                contextlib.suppress(nearcall.Unavailable),
+            ):
+                answer = client.find_all()
+        else:
+            with grpc.insecure_channel(address, [("grpc.service_config", config)]) as channel:
+                call: Any = channel.unary_unary("/shop.v1.Shop/FindAll")
+                with contextlib.suppress(grpc.RpcError):
+                    answer = call(b"", timeout=PATIENCE)[1]
+    assert (len(asked), answer) == (attempts, attempts if attempts > 1 else 0)
 
 
 @pytest.mark.parametrize("scheme", ["shm", "grpc"])
