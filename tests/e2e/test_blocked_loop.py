@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -225,16 +226,21 @@ def test_it_is_said_once_of_each_place_and_not_of_a_loop_that_turns(
 ) -> None:
     service = Blocking()
     caplog.set_level(logging.INFO, "nearcall")
+
+    def has_said(lines: int) -> bool:
+        return len(held(caplog)) >= lines
+
     with (
         nearcall.Server(service, new_url, blocked_loop_after=SOON) as server,
         nearcall.connect(server.urls[0]) as client,
         nearcall.connect(server.urls[0], Introspection) as watcher,
         ThreadPoolExecutor(1) as pool,
     ):
-        for way in ("waits", "waits", "computes"):
+        for way, lines in (("waits", 1), ("waits", 1), ("computes", 2)):
             service.go_on.clear()
             result = pool.submit(getattr(client, way))
             until(lambda: watcher.read().loop_held_up)
+            until(partial(has_said, lines))  # the thread that looks needs the interpreter, too
             service.go_on.set()
             assert result.result(PATIENCE)
             until(lambda: not watcher.read().loop_held_up)
