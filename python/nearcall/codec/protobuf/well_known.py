@@ -140,7 +140,7 @@ def _snake(path: str) -> str:
 
 def _paths(text: Any) -> list[str]:
     text = _of(str, text, "a text such as 'a,bC'")
-    paths = text.split(",") if text else []
+    paths: list[str] = text.split(",") if text else []
     for path in paths:
         if "_" in path:
             raise ValueError(f"the path {short_repr(path)} of a FieldMask has an underscore: JSON has camelCase")
