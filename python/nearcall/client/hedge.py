@@ -9,13 +9,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..errors import InvalidArgument, RpcError
-from ..options.checked import check_seconds, check_whole, with_option
+from ..errors import RpcError
+from ..options.checked import check_seconds, with_option
 from ..options.names import with_checked_names
 from ..service.outward import dressed
 from ..service.plan import UNARY, MethodPlan
 from ..status import StatusCode
-from .retry import Retry, check_codes, check_number
+from .retry import Retry, check_attempts, check_codes, check_number
 
 if TYPE_CHECKING:
     import asyncio
@@ -58,10 +58,7 @@ class Hedge:
 
     def __post_init__(self) -> None:
         check_seconds("delay", self.delay)
-        if check_whole("attempts", self.attempts, least=2) > _MOST_ATTEMPTS:
-            raise with_option(
-                InvalidArgument(f"attempts must be at most {_MOST_ATTEMPTS}, not {self.attempts}"), "attempts"
-            )
+        check_attempts(self.attempts, _MOST_ATTEMPTS)
         check_number("max_tokens", self.max_tokens, 0.0, _MOST_TOKENS)
         check_number("token_ratio", self.token_ratio, 0.001, _MOST_TOKENS)
         object.__setattr__(self, "codes", check_codes(self.codes))

@@ -11,7 +11,7 @@ from ..options.checked import check_seconds, check_whole, with_option
 from ..options.names import with_checked_names
 from ..status import StatusCode
 
-__all__ = ["Retried", "Retry", "check_codes", "check_number", "check_retry"]
+__all__ = ["Retried", "Retry", "check_attempts", "check_codes", "check_number", "check_retry"]
 
 _MOST_ATTEMPTS = 100
 _MOST_TOKENS = 1_000_000.0
@@ -57,10 +57,7 @@ class Retry:
     token_ratio: float = 0.1
 
     def __post_init__(self) -> None:
-        if check_whole("attempts", self.attempts, least=2) > _MOST_ATTEMPTS:
-            raise with_option(
-                InvalidArgument(f"attempts must be at most {_MOST_ATTEMPTS}, not {self.attempts}"), "attempts"
-            )
+        check_attempts(self.attempts, _MOST_ATTEMPTS)
         check_seconds("initial_backoff", self.initial_backoff)
         check_seconds("max_backoff", self.max_backoff)
         check_number("multiplier", self.multiplier, 1.0, 100.0)
@@ -79,6 +76,16 @@ class Retry:
             float(self.max_tokens),
             float(self.token_ratio),
         )
+
+
+def check_attempts(attempts: Any, most: int) -> None:
+    """How often a call is sent at the most.
+
+    Raises:
+        InvalidArgument: it is no whole number, fewer than 2, or more than ``most``.
+    """
+    if check_whole("attempts", attempts, least=2) > most:
+        raise with_option(InvalidArgument(f"attempts must be at most {most}, not {attempts}"), "attempts")
 
 
 def check_number(option: str, value: Any, least: float, most: float) -> None:

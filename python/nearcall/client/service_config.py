@@ -240,14 +240,14 @@ def _one(name: str, policies: list[P | None], unsaid: list[str]) -> P | None:
 
 
 def _balancing(config: _Dict) -> str | None:
-    for part in config.get("loadBalancingConfig").as_list():
+    listed = config.get("loadBalancingConfig").as_list()
+    for part in listed:
         policies = part.as_dict()
         if len(policies.value) != 1:
             raise _wrong(f"{part.where} must name one policy")
         (name,) = policies.value
         if name in ("pick_first", "round_robin"):
             return name
-    listed = config.get("loadBalancingConfig").as_list()
     if listed:
         raise _wrong(
             f"{config.where}.loadBalancingConfig names no policy that is known here: pick_first and round_robin are"

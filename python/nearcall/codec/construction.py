@@ -12,7 +12,16 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast, get_origin
 
-__all__ = ["Construction", "construction_of", "empty_object", "extra_names", "makes_plain_tuples", "members_of"]
+__all__ = [
+    "Construction",
+    "base_in_c",
+    "construction_of",
+    "empty_object",
+    "extra_names",
+    "is_in_python",
+    "makes_plain_tuples",
+    "members_of",
+]
 
 _HEAP_TYPE = 1 << 9
 """The flag of classes that are written in Python."""
@@ -67,8 +76,17 @@ def _construct(cls: Any) -> Callable[[dict[str, Any]], object]:
 
 def empty_object(cls: type) -> Any:
     """An object of a class, made without any code of the class."""
-    builtin = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
-    return cast(Any, builtin).__new__(cls)
+    return base_in_c(cls).__new__(cls)
+
+
+def is_in_python(cls: type) -> bool:
+    """Whether a class is written in Python."""
+    return bool(cls.__flags__ & _HEAP_TYPE)
+
+
+def base_in_c(cls: type) -> Any:
+    """The nearest of a class and its bases that is not written in Python."""
+    return next(base for base in cls.__mro__ if not is_in_python(base))
 
 
 def members_of(cls: Any) -> Mapping[str, Any]:
@@ -138,7 +156,7 @@ def _is_held_by_descriptor(cls: Any, name: str) -> bool:
 
 def _has_own_constructor(cls: Any) -> bool:
     """Whether ``__init__`` or ``__new__`` is the class's own, and not made from its fields."""
-    if next(base for base in cls.__mro__ if "__new__" in base.__dict__).__flags__ & _HEAP_TYPE:
+    if is_in_python(next(base for base in cls.__mro__ if "__new__" in base.__dict__)):
         return True
     code = getattr(cls.__init__, "__code__", None)
     # What dataclasses and attrs generate is compiled from a text.

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from .construction import members_of
+from .construction import base_in_c, is_in_python, members_of
 
 __all__ = ["attributes_of", "empty_error", "exceptions_in", "set_attributes"]
 
@@ -20,8 +20,6 @@ _IN_C: Final = frozenset({"filename", "filename2", "name", "path"})
 """What Python's own exceptions keep in C and leave out of ``args``. They may hold any object: Python checks it where it
 uses it. The rest comes from ``args``, and Python's constructors check it: some of it would harm the process.
 """
-_WRITTEN_IN_PYTHON: Final = 1 << 9
-"""The flag of such classes."""
 
 
 def attributes_of(error: BaseException) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def set_attributes(error: BaseException, attributes: dict[str, Any]) -> None:
 
 def empty_error(cls: type[Exception], args: Sequence[Any]) -> Exception:
     """An exception of a class, made as Python's own base of it makes one of these arguments."""
-    base: Any = next(each for each in cls.__mro__ if not each.__flags__ & _WRITTEN_IN_PYTHON)
+    base = base_in_c(cls)
     error: Exception = base.__new__(cls, *args)
     if issubclass(cls, UnicodeError) and any(isinstance(arg, int) and arg < 0 for arg in args):
         return error  # its text would be read from before the object's beginning
@@ -64,7 +62,7 @@ def _slots(cls: Any) -> dict[str, Any]:
     """The descriptors of the attributes that are kept in slots or in C, by name."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        in_python = base.__flags__ & _WRITTEN_IN_PYTHON
+        in_python = is_in_python(base)
         members = {name: each for name, each in members_of(base).items() if inspect.ismemberdescriptor(each)}
         found |= {name: each for name, each in members.items() if in_python or name in _IN_C}
     return found

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from .building import codec_by_itself
-from .well_known import FULL_NAME
+from .well_known import FULL_NAME, MOST_VALUES
 
 __all__ = ["ProtobufAny"]
 
 _T = TypeVar("_T")
 _P = TypeVar("_P", bound="ProtobufAny")
 _PREFIX: Final = "type.googleapis.com/"
-_MOST_VALUES: Final = 2_000_000
 
 
 class ProtobufAny:
@@ -56,5 +55,5 @@ class ProtobufAny:
             raise TypeError(
                 f"this Any holds a {self.type_url.rpartition('/')[2] or 'message without a type'}, not {cls.__name__}"
             )
-        found: _T = codec_by_itself(cls, "binary").decode(self.value, _MOST_VALUES)
+        found: _T = codec_by_itself(cls, "binary").decode(self.value, MOST_VALUES)
         return found

@@ -21,7 +21,7 @@ import msgspec
 
 from ...types.hints import short_repr
 
-__all__ = ["FULL_NAME", "OWN_FORMS", "InJson", "MakesCodec", "in_json"]
+__all__ = ["FULL_NAME", "MOST_VALUES", "OWN_FORMS", "InJson", "MakesCodec", "in_json"]
 
 FULL_NAME: Final = "__protobuf_name__"
 """The attribute of a class that says its message: ``"shop.v1.Item"``."""
@@ -39,7 +39,7 @@ class Codec(Protocol):
 
 MakesCodec: TypeAlias = Callable[[type, typing.Literal["binary", "json"]], Codec]
 
-_MOST_VALUES: Final = 2_000_000
+MOST_VALUES: Final = 2_000_000
 """Values that a message within an ``Any`` may hold."""
 _DEEPEST: Final = 32
 """How deep ``Any`` may lie in ``Any``, whose messages nothing else counts."""
@@ -98,14 +98,14 @@ class _Holder:
         return json.loads(self._make_codec(self._class, "json").encode(self._class(value)))["value"]
 
     def from_json(self, given: Any) -> Any:
-        return self._make_codec(self._class, "json").decode(json.dumps({"value": given}).encode(), _MOST_VALUES).value
+        return self._make_codec(self._class, "json").decode(json.dumps({"value": given}).encode(), MOST_VALUES).value
 
     def from_bytes(self, body: bytes) -> Any:
         head, length = bytearray(b"\x0a"), len(body)
         while length > 127:
             head.append(length & 127 | 128)
             length >>= 7
-        return self._make_codec(self._class, "binary").decode(bytes([*head, length]) + body, _MOST_VALUES).value
+        return self._make_codec(self._class, "binary").decode(bytes([*head, length]) + body, MOST_VALUES).value
 
     def to_bytes(self, value: Any) -> bytes:
         encoded = self._make_codec(self._class, "binary").encode(self._class(value))
