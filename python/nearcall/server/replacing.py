@@ -123,9 +123,8 @@ class Replacing:
         self._successor = None
         told = worker.failure()
         why = told[0] if told else worker.how_it_ended()
-        trace = f"\n{told[1]}" if told else ""
-        text = "the successor of worker %d could not begin to serve, and the workers stay as they are: %s%s"
-        log(ERROR, text, place.number, why, _Lines(trace))
+        text = "the successor of worker %d could not begin to serve, and the workers stay as they are: %s"
+        log(ERROR, text, place.number, why, stack=told[1] if told else None)
         _bury(worker)
         return False
 
@@ -151,13 +150,3 @@ class Replacing:
 def _bury(worker: Worker) -> None:
     worker.forget()
     worker.process.close()
-
-
-class _Lines:
-    """A text of several lines, which the log takes as it is."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __str__(self) -> str:
-        return self._text
