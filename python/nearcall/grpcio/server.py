@@ -10,6 +10,7 @@ from .. import _core
 from ..errors import AlreadyExists, InvalidArgument
 from ..options.names import check_names, option_names
 from ..options.tls import TLS
+from ..server.latch import Latch
 from ..server.listening import make_listeners
 from ..server.server import Server as Nearcall
 from .addresses import url_of
@@ -49,7 +50,9 @@ class ServerBase:
         self._listeners: _core.Listeners | None = None
         self._urls: list[str] = []
         self._server: Nearcall | None = None
-        self._over = threading.Event()
+        self._over = Latch()
+        self._event = threading.Event()
+        """Set with it, for those who know grpcio's."""
         self._ending = threading.Lock()
         self._told: list[Callable[[], object]] = []
 
@@ -160,6 +163,7 @@ class ServerBase:
             self._listeners.close()
         with self._ending:
             self._over.set()
+            self._event.set()
             told, self._told = self._told, []
         for each in told:
             each()
@@ -192,7 +196,7 @@ class Server(ServerBase, grpc.Server):
             An event that is set when that is over.
         """
         threading.Thread(target=self._stop, args=(grace,), name="nearcall-grpcio-stop", daemon=True).start()
-        return self._over
+        return self._event
 
     def wait_for_termination(self, timeout: float | None = None) -> bool:
         """Waits until the server was stopped, at most ``timeout`` seconds. Returns whether the time was over first."""

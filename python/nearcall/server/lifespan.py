@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +14,7 @@ from .. import _core
 from ..errors import Unavailable
 from ..log import ERROR, WARNING, log
 from ..options.checked import with_option
+from .latch import Latch
 
 if TYPE_CHECKING:
     from .server import Server
@@ -59,8 +59,11 @@ class Lifespan:
         self.failure: BaseException | None = None
         """What the lifespan has raised after it was entered."""
         self._value: object = None
-        self._begun: Future[None] = Future()
-        self._is_over = threading.Event()
+        self._begun = Latch()
+        """Set when it was entered, or could not be."""
+        self._refusal: BaseException | None = None
+        """Why it could not be entered."""
+        self._is_over = Latch()
         self._leave: Callable[[], object] = _nothing
         self._leaving = False
 
@@ -89,14 +92,15 @@ class Lifespan:
         if hasattr(manager, "__aenter__"):
             self._begin_in_loop(manager, loop(), ended)
         else:
-            leave = threading.Event()
+            leave = Latch()
             self._leave = leave.set
             arguments = (manager, leave, ended)
             threading.Thread(target=self._in_thread, args=arguments, name="nearcall-lifespan", daemon=True).start()
         try:
-            while not wait([self._begun], _LOOK).done:
+            while not self._begun.wait(_LOOK):
                 pass
-            self._begun.result()
+            if self._refusal is not None:
+                raise self._refusal
         except BaseException:
             self.end()
             raise
@@ -125,7 +129,7 @@ class Lifespan:
             tasks.append(task)
 
         def leave_now() -> None:
-            if self._begun.done():
+            if self._begun.is_set():
                 leave.set()
             else:
                 tasks[0].cancel()  # its end is waited for: what it has begun to set up, it has to give back
@@ -149,11 +153,11 @@ class Lifespan:
         return manager
 
     def _in_thread(
-        self, manager: AbstractContextManager[Any], leave: threading.Event, ended: Callable[[], object]
+        self, manager: AbstractContextManager[Any], leave: Latch, ended: Callable[[], object]
     ) -> None:
         try:
             with manager as self._value:
-                self._begun.set_result(None)
+                self._begun.set()
                 _core.rest(leave.wait, None)
         except BaseException as error:
             self._failed(error)
@@ -165,7 +169,7 @@ class Lifespan:
     ) -> None:
         try:
             async with manager as self._value:
-                self._begun.set_result(None)
+                self._begun.set()
                 await leave.wait()
         except BaseException as error:
             self._failed(error)
@@ -173,8 +177,9 @@ class Lifespan:
             self._over(ended)
 
     def _failed(self, error: BaseException) -> None:
-        if not self._begun.done():
-            self._begun.set_exception(error)
+        if not self._begun.is_set():
+            self._refusal = error
+            self._begun.set()
             return
         self.failure = error
         log(ERROR, "the server's lifespan raised %s", type(error).__name__, error=error)
@@ -182,7 +187,7 @@ class Lifespan:
     def _over(self, ended: Callable[[], object]) -> None:
         self._value = None
         self._is_over.set()
-        if not self._leaving and self._begun.exception() is None:
+        if not self._leaving and self._refusal is None:
             log(ERROR, "the server's lifespan has ended while it served: it stops")
             ended()
 

@@ -40,6 +40,7 @@ from ..service.references import services_passed
 from .entries import codecs_for, coded_entries, own_entries
 from .health import HEALTH, ServerHealth
 from .instances import Served, look_at
+from .latch import Latch
 from .listening import make_listeners
 from .methods import MethodTable
 from .references import ServerCatalogue
@@ -278,8 +279,8 @@ class Server:
         self._loop: LoopThread | None = None
         self._state: Literal["new", "bound", "running", "stopping", "stopped"] = "new"
         self._change = threading.Lock()
-        self._stopped = threading.Event()
-        self._over = threading.Event()
+        self._stopped = Latch()
+        self._over = Latch()
         """Set when no client can come any more, or when the server was stopped."""
         self._finished = True
 
@@ -470,8 +471,7 @@ class Server:
         core = self._core
         if before == "stopping":
             # Another thread stops the server already, perhaps with a longer grace.
-            self._stopped.wait(None if math.isinf(grace) else grace)
-            return self._stopped.is_set() and self._finished
+            return self._stopped.wait(None if math.isinf(grace) else grace) and self._finished
         if before == "running" and core is not None and self._process == os.getpid():
             self._finished = core.stop(grace, self._sessions.is_in_hook())
             if self._loop is not None:
