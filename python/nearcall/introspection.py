@@ -15,6 +15,7 @@ import msgspec
 
 from ._core import IntrospectionMethod
 from .call.context import context
+from .codec.decoders import make_decoder
 from .errors import InvalidArgument
 from .service.service import service
 
@@ -108,6 +109,9 @@ class Statistics(msgspec.Struct, frozen=True):
     """How many processes serve together."""
 
 
+_decode: Callable[[bytes], Statistics] = make_decoder(Statistics).decode
+
+
 @service(name=NAME)
 class Introspection:
     """What a server is doing. Its class is for both sides: connect with it to any server."""
@@ -151,7 +155,7 @@ class _Own(Introspection):
             raise InvalidArgument(f"lease must be from 0 to {_LONGEST_LEASE} seconds, not {lease}")
         ask = self._others()
         others = () if ask is None else ask(lease)
-        seen = [own, *(msgspec.msgpack.decode(each, type=Statistics) for each in others)]
+        seen = [own, *map(_decode, others)]
         return sorted(seen, key=lambda each: each.worker or 0)
 
 
@@ -195,7 +199,7 @@ class _InLoop(_Own):
 
 
 def _read() -> Statistics:
-    return msgspec.msgpack.decode(context()._call.introspect(IntrospectionMethod.READ), type=Statistics)
+    return _decode(context()._call.introspect(IntrospectionMethod.READ))
 
 
 def introspection_of(others: Others, *, intercepted: bool, in_loop: bool) -> Introspection:

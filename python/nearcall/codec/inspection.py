@@ -8,13 +8,13 @@ import typing
 from collections.abc import Iterator
 from typing import Any, cast
 
-import msgspec
 from msgspec import inspect as shapes
 
 from ..types.declared import is_service, service_class
 from ..types.hints import type_name
 from .arrays import is_array_type
 from .construction import construction_of
+from .decoders import make_decoder
 from .remedies import remedy
 
 __all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type", "runs_code", "services_in"]
@@ -36,7 +36,7 @@ def inspect_type(annotation: Any) -> shapes.Type:
     """
     try:
         shape = shapes.type_info(annotation)
-        msgspec.msgpack.Decoder(annotation)
+        make_decoder(annotation)
     except NameError:
         raise
     except Exception as problem:

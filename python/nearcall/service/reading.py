@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from ..codec.decoders import make_decoder
 from ..errors import FailedPrecondition
 from ..types.guards import is_list
 from ..types.shown import shown
@@ -34,6 +35,8 @@ LONGEST_NAME = 1000
 """Characters of a name of a service, method or parameter."""
 DEEPEST = 64
 """How deep lists and objects of a description may lie in each other."""
+
+make_decoder(Description)  # so that msgspec knows it before several threads convert to it
 
 _STREAMING = frozenset({CLIENT_STREAM, BIDI_STREAM})
 

@@ -22,6 +22,7 @@ from ...types.hints import describe_value, short_repr
 from .. import anything
 from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
 from ..arriving import twins
+from ..decoders import make_decoder
 from ..references import REFERENCE, Incoming, Received
 from ..remedies import conversion
 
@@ -205,7 +206,7 @@ def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
     Raises:
         TypeError: msgspec does not support the type.
     """
-    return _accepted_first(annotation, lambda type_: msgspec.msgpack.Decoder(type_).decode)
+    return _accepted_first(annotation, lambda type_: make_decoder(type_).decode)
 
 
 def _accepted_first(annotation: Any, make: Callable[[Any], Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -231,7 +232,7 @@ def _accepted_first(annotation: Any, make: Callable[[Any], Callable[[Any], Any]]
 
 
 def _decoder_with_hooks(annotation: Any) -> Callable[[Any], Any]:
-    return msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
+    return make_decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
 
 
 def parts_decoder(annotation: Any) -> Callable[..., Any]:
