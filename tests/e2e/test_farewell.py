@@ -6,7 +6,9 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -80,6 +82,39 @@ def test_a_slow_reader_is_not_cut_off_within_the_grace(new_url: str, transport: 
             assert stopped == [True]
         finally:
             reader.kill()
+
+
+def test_a_client_that_shakes_hands_meanwhile_is_told_to_go_elsewhere(new_url: str, transport: str) -> None:
+    if transport == "inproc":
+        pytest.skip("it has no handshake that takes time")
+    for _ in range(5):  # on a busy machine this side may take longer than the server waits
+        server = nearcall.Server(Spring(), new_url).start()
+        connection = raw.dial(server.urls[0])
+        assert takes_clients(server.urls[0])  # so the one before is accepted
+        with ThreadPoolExecutor(1) as pool:
+            stopped = pool.submit(server.stop, PATIENCE)
+            while takes_clients(server.urls[0]):
+                pass
+            try:
+                client = raw.connect(server.urls[0], connection=connection)
+            except raw.Gone:
+                continue
+            with client:
+                assert client.receive().kind == GOAWAY
+            assert stopped.result()
+            return
+    pytest.fail("the server never waited for a handshake")
+
+
+def test_a_client_that_says_nothing_does_not_hold_up_the_end(new_url: str, transport: str) -> None:
+    if transport == "inproc":
+        pytest.skip("it has no handshake that takes time")
+    server = nearcall.Server(Spring(), new_url, handshake_timeout=PATIENCE).start()
+    with raw.dial(server.urls[0], plain=True):
+        assert takes_clients(server.urls[0])
+        begun = time.monotonic()
+        assert server.stop(PATIENCE)
+        assert time.monotonic() - begun < PATIENCE / 2
 
 
 def test_what_is_still_on_the_way_comes_to_a_reader_who_sends_meanwhile(new_url: str, transport: str) -> None:

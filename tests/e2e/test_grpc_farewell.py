@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,7 +12,8 @@ import pytest
 
 import nearcall
 
-from .h2_raw import ACK, PING, RawClient, data, frame, headers, message, request
+from ..hostile import raw
+from .h2_raw import ACK, GOAWAY, PING, SETTINGS, Gone, RawClient, data, frame, headers, message, request
 
 PATIENCE = 20.0
 """Seconds after which a test that waits has failed."""
@@ -50,6 +53,52 @@ def stopping() -> Iterator[tuple[Shop, RawClient, Future[bool]]]:
             assert client.receive()
         yield shop, client, stopped
         shop.gate.set()
+
+
+def test_a_client_that_says_hello_meanwhile_is_told_to_go_elsewhere() -> None:
+    for _ in range(5):  # on a busy machine this side may take longer than the server waits
+        server = nearcall.Server(Shop(), "grpc://127.0.0.1:0").start()
+        connection = raw.dial(server.urls[0])
+        nearcall.connect(server.urls[0], Shop).close()  # so the one before is accepted
+        with ThreadPoolExecutor(1) as pool:
+            stopped = pool.submit(server.stop, PATIENCE)
+            with contextlib.suppress(nearcall.Unavailable):
+                while True:
+                    nearcall.connect(server.urls[0], Shop).close()
+            try:
+                client = RawClient(connection)
+                while client.last is None:
+                    client.receive()
+            except (Gone, ConnectionError):
+                continue
+            connection.close()
+            assert stopped.result()
+            return
+    pytest.fail("the server never waited for a client's first bytes")
+
+
+def test_a_server_that_leaves_at_once_is_dialled_again() -> None:
+    """As another does that has just been told to end: the next connection goes to its successor."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    servers = list[nearcall.Server]()
+
+    def leave() -> None:
+        connection, _ = listener.accept()
+        listener.close()
+        servers.append(nearcall.Server(Shop(), f"grpc://127.0.0.1:{port}").start())
+        connection.sendall(frame(SETTINGS) + frame(GOAWAY, bytes(8)))
+        connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(leave)
+        try:
+            with nearcall.connect(f"grpc://127.0.0.1:{port}", Shop) as shop:
+                assert shop.price() == 2
+            left.result()
+        finally:
+            for server in servers:
+                server.stop()
 
 
 def test_calls_that_come_before_the_client_knows_are_served(stopping: tuple[Shop, RawClient, Future[bool]]) -> None:

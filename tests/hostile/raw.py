@@ -449,9 +449,11 @@ class MemoryPeer(Peer):
             region.close()
 
 
-def connect(url: str, ring: int = RING, *, receive_buffer: int | None = None) -> Peer:
-    """A client whose handshake is as it should be."""
-    connection = dial(url)
+def connect(
+    url: str, ring: int = RING, *, receive_buffer: int | None = None, connection: socket.socket | None = None
+) -> Peer:
+    """A client whose handshake is as it should be; on a connection that :func:`dial` has made."""
+    connection = connection or dial(url)
     try:
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

@@ -2,7 +2,8 @@
 //! stopped.
 //!
 //! A URL may lead to several addresses. They are tried in order. If one does not answer soon, the next attempt begins
-//! while the first goes on. The first connection with a complete handshake wins.
+//! while the first goes on. The first connection with a complete handshake wins. A server that leaves during the
+//! handshake may have a successor at the same address: it is tried again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::url::Url;
 const STAGGER: Duration = Duration::from_millis(250);
 /// With several attempts under way, how long to wait for one before looking at the next.
 const TURN: Duration = Duration::from_millis(5);
+/// How often an address is tried whose server leaves during the handshake.
+const TRIES: u32 = 3;
 
 /// A connection in the making. It proceeds only inside [`Dial::advance`], and ends when it is dropped.
 pub struct Dial {
@@ -38,7 +41,8 @@ enum Stage {
 
 /// The attempts at the addresses of a URL.
 struct Attempts {
-    waiting: VecDeque<Found>,
+    /// The addresses to try, and how often each may be tried.
+    waiting: VecDeque<(Found, u32)>,
     under_way: Vec<Attempt>,
     /// When the next attempt begins: `soon` if no connection has been accepted, `later` if one has and shakes hands.
     soon: Instant,
@@ -47,8 +51,9 @@ struct Attempts {
 }
 
 struct Attempt {
-    /// Which of the URL's hosts the attempt is for.
-    host: usize,
+    found: Found,
+    /// How often the address may still be tried after this.
+    tries_left: u32,
     steps: Steps<Connected>,
 }
 
@@ -86,9 +91,9 @@ impl Dial {
             let Stage::Dialling(attempts) = &mut self.stage else { return Ok(None) };
             let now = Instant::now();
             if attempts.is_time_for_next(now)
-                && let Some(found) = attempts.waiting.pop_front()
+                && let Some((found, tries)) = attempts.waiting.pop_front()
             {
-                attempts.begin(&found, self.version, &self.options, self.deadline);
+                attempts.begin(found, tries - 1, self.version, &self.options, self.deadline);
             }
             if attempts.under_way.is_empty() {
                 return Err(attempts.failure(&self.url));
@@ -136,7 +141,8 @@ impl Attempts {
     fn new(found: Vec<Found>) -> Self {
         let (under_way, failures) = (Vec::new(), Vec::new());
         let now = Instant::now();
-        Self { waiting: found.into(), under_way, soon: now, later: now, failures }
+        let waiting = found.into_iter().map(|found| (found, TRIES)).collect();
+        Self { waiting, under_way, soon: now, later: now, failures }
     }
 
     /// Whether to try the next address: no attempt is under way, or those under way have had their time.
@@ -150,10 +156,10 @@ impl Attempts {
         if greets { self.later } else { self.soon }
     }
 
-    fn begin(&mut self, found: &Found, version: &'static str, options: &Options, deadline: Instant) {
+    fn begin(&mut self, found: Found, tries_left: u32, version: &'static str, options: &Options, deadline: Instant) {
         let (url, options) = (Url::of(Arc::clone(&found.place)), options.clone());
         let steps = Steps::new(deadline, |pace| async move { establish(&url, version, &options, &pace).await });
-        self.under_way.push(Attempt { host: found.host, steps });
+        self.under_way.push(Attempt { found, tries_left, steps });
         let now = Instant::now();
         self.soon = now + STAGGER;
         let share = deadline.saturating_duration_since(now) / (self.waiting.len() as u32 + 1);
@@ -178,12 +184,15 @@ impl Attempts {
                 Ok(None) => index += 1,
                 Ok(Some(connected)) => return Some(connected),
                 Err(error) => {
-                    let host = self.under_way.remove(index).host;
+                    let Attempt { found, tries_left, .. } = self.under_way.remove(index);
                     if !may_pass(&error) {
                         // The host's other addresses lead to the same server.
-                        self.under_way.retain(|attempt| attempt.host != host);
-                        self.waiting.retain(|found| found.host != host);
+                        self.under_way.retain(|attempt| attempt.found.host != found.host);
+                        self.waiting.retain(|(other, _)| other.host != found.host);
                         index = 0;
+                    }
+                    if matches!(error, ConnectError::Left(_)) && tries_left > 0 {
+                        self.waiting.push_back((found, tries_left));
                     }
                     self.failures.push(error);
                     self.soon = Instant::now();
@@ -205,7 +214,7 @@ impl Attempts {
         }
         // Errors that may pass come before others, and a missing server before a slow one.
         let rank = |error: &ConnectError| match error {
-            ConnectError::Unavailable(_) => 0,
+            ConnectError::Unavailable(_) | ConnectError::Left(_) => 0,
             ConnectError::TimedOut(_) => 1,
             _ => 2,
         };
@@ -222,7 +231,7 @@ impl Attempts {
 
 /// Whether another address of the same server may do better.
 fn may_pass(error: &ConnectError) -> bool {
-    matches!(error, ConnectError::Unavailable(_) | ConnectError::TimedOut(_))
+    matches!(error, ConnectError::Unavailable(_) | ConnectError::Left(_) | ConnectError::TimedOut(_))
 }
 
 #[cfg(test)]

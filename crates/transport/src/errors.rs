@@ -149,6 +149,10 @@ pub enum ConnectError {
     /// No server is there.
     #[error("{0}")]
     Unavailable(String),
+    /// The server took the connection and left during the handshake, as one does that is about to end. Another may
+    /// take the next connection.
+    #[error("{0}")]
+    Left(String),
     /// Client and server do not fit together.
     #[error("{0}")]
     Mismatch(String),
@@ -171,6 +175,7 @@ impl ConnectError {
     pub(crate) fn saying(self, text: String) -> Self {
         match self {
             Self::Unavailable(_) => Self::Unavailable(text),
+            Self::Left(_) => Self::Left(text),
             Self::Mismatch(_) => Self::Mismatch(text),
             Self::Refused(_) => Self::Refused(text),
             Self::TimedOut(_) => Self::TimedOut(text),

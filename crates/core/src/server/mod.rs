@@ -222,10 +222,6 @@ impl Server {
         if !self.is_idle() {
             return false;
         }
-        // Relaxed: a client that connects now has made no call.
-        if self.shared.connections.load(Ordering::Relaxed) == 0 {
-            return true;
-        }
         if self.shared.ask_delivery() {
             return true;
         }

@@ -278,7 +278,7 @@ fn authority_of(url: &Url) -> String {
 fn sent_away(url: &Url, code: Code, why: &str) -> ConnectError {
     let why = if why.is_empty() { code.name().to_owned() } else { shown(why) };
     match code {
-        Code::NO_ERROR => ConnectError::Unavailable(format!("{url} takes no more calls: {why}")),
+        Code::NO_ERROR => ConnectError::Left(format!("{url} takes no more calls: {why}")),
         _ => ConnectError::Refused(format!("{url} refused: {why}")),
     }
 }
@@ -301,7 +301,7 @@ fn out_of_time(url: &Url) -> ConnectError {
 
 fn handshake_failure(url: &Url, error: &LinkError) -> ConnectError {
     match error {
-        LinkError::Closed => ConnectError::Unavailable(format!("{url} hung up during the handshake")),
+        LinkError::Closed => ConnectError::Left(format!("{url} hung up during the handshake")),
         error => ConnectError::Unavailable(format!("the handshake with {url} failed: {error}")),
     }
 }
@@ -332,7 +332,7 @@ async fn shake_hands(
     let (telling, rest) = preamble.split_at_mut(TELLING);
     pace.receive_exactly(wire, telling).await.map_err(|error| match error {
         Some(LinkError::Closed) => {
-            ConnectError::Unavailable(format!("{url} hung up during the handshake{}", silent(url)))
+            ConnectError::Left(format!("{url} hung up during the handshake{}", silent(url)))
         }
         error => failed(error),
     })?;

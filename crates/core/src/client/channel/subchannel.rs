@@ -378,7 +378,7 @@ pub fn may_pass(failure: &Failure) -> bool {
 /// The failure of a call for which no connection came about within `time`.
 pub(in crate::client) fn connect_failure(error: &ConnectError, time: Duration) -> Failure {
     let code = match error {
-        ConnectError::Unavailable(_) => Failure::UNAVAILABLE,
+        ConnectError::Unavailable(_) | ConnectError::Left(_) => Failure::UNAVAILABLE,
         ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
         ConnectError::Refused(_) => Failure::PERMISSION_DENIED,
         ConnectError::TimedOut(_) => Failure::DEADLINE_EXCEEDED,

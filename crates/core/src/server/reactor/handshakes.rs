@@ -19,6 +19,9 @@ const ACCEPTED_AT_ONCE: usize = 8;
 /// The most handshakes under way. For one more the oldest is dropped.
 const MOST_HANDSHAKES: usize = 1024;
 
+/// How long handshakes may still take when the server stops.
+const LEFT_TIME: Duration = Duration::from_millis(500);
+
 /// All listeners and handshakes of a server.
 pub(in crate::server) struct Handshakes {
     shared: Arc<Shared>,
@@ -31,6 +34,7 @@ pub(in crate::server) struct Handshakes {
     pending: HashMap<u64, Pending>,
     /// A listener has ended by itself.
     ended: bool,
+    stopping: bool,
 }
 
 /// A client whose handshake is under way.
@@ -61,6 +65,7 @@ impl Handshakes {
             accept_again: None,
             pending: HashMap::new(),
             ended: false,
+            stopping: false,
         }
     }
 
@@ -77,11 +82,26 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Closes all listeners, with their socket files, and drops the handshakes under way.
+    /// Closes all listeners, with their socket files. Handshakes under way have a moment to end: a client that is told
+    /// goodbye then goes elsewhere at once, and one that is hung up on cannot know whether it may.
     pub(in crate::server) fn stop(&mut self) {
         self.ended = false;
         self.listeners.clear();
+        if !std::mem::replace(&mut self.stopping, true) {
+            let end = Instant::now() + LEFT_TIME;
+            self.pending.values_mut().for_each(|pending| pending.deadline = pending.deadline.min(end));
+        }
+    }
+
+    /// Drops the handshakes under way.
+    pub(in crate::server) fn close(&mut self) {
+        self.stop();
         self.pending.clear();
+    }
+
+    /// Whether no handshake is under way.
+    pub(in crate::server) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// Whether every listener has ended by itself, and no handshake is under way: no client will come any more.
@@ -208,7 +228,9 @@ impl Handshakes {
         let late: Vec<u64> =
             self.pending.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
         for token in late {
-            if let Some(Pending { handshake, .. }) = self.pending.remove(&token) {
+            if let Some(Pending { handshake, .. }) = self.pending.remove(&token)
+                && !self.stopping
+            {
                 let peer = handshake.peer().clone();
                 let why = handshake.reject("the handshake took too long");
                 self.shared.notify(false, format!("turned away {peer}: {why}"));

@@ -20,7 +20,7 @@ use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
 use nearcall_transport::{Body, HeldUp, Link, LinkError, Listener, Options, Outgoing};
-use nearcall_wire::{Kind, Welcome};
+use nearcall_wire::Welcome;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
@@ -32,6 +32,7 @@ use crate::server::inbound::Inbound;
 use crate::server::inbound::request::Request;
 use crate::server::reactor::aging::Aging;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
+use crate::server::reactor::parting::{GOODBYE, say_goodbye};
 use crate::server::reactor::readable::Readable;
 use crate::server::reactor::routing::StallReason;
 use crate::server::reactor::stalled::Stalled;
@@ -165,7 +166,7 @@ impl Reactor {
     fn say_goodbye(&mut self) {
         self.handshakes.stop();
         if !std::mem::replace(&mut self.said_goodbye, true) {
-            self.tell_clients(0);
+            self.tell_clients(GOODBYE);
             for client in self.connections.values() {
                 client.nudge_kept();
             }
@@ -185,23 +186,19 @@ impl Reactor {
         // Relaxed: only the thread that holds this reactor sets and reads `hung_up`.
         let is_delivered =
             |one: &Inbound<_>| one.hung_up.load(Ordering::Relaxed) || one.connection.link.has_delivered();
-        if self.connections.values().all(|one| is_delivered(one)) {
+        if self.handshakes.is_empty() && self.connections.values().all(|one| is_delivered(one)) {
             self.shared.answer_delivery();
         }
     }
 
     /// Sends a GOAWAY with `flags` to all clients.
     fn tell_clients(&self, flags: u8) {
-        let goodbye = Outgoing { flags, ..Outgoing::new(Kind::GoAway, Body::Whole(&[])) };
-        let clients = self.connections.values().map(|client| &client.connection);
-        for connection in clients.filter(|connection| !connection.is_own_clients()) {
-            // If the client is gone, the next read from it finds that.
-            self.shared.contain(|| _ = connection.send(0, &goodbye));
-        }
+        let clients = self.connections.values().filter(|client| !client.connection.is_own_clients());
+        clients.for_each(|client| say_goodbye(client, flags));
     }
 
     pub(in crate::server) fn close(&mut self) {
-        self.handshakes.stop();
+        self.handshakes.close();
         self.closed = true;
         self.backlog.drain(..).for_each(Work::give_up);
         self.memory.clear();
@@ -520,6 +517,13 @@ impl Reactor {
         client.listed.store(true, Ordering::Relaxed);
         if client.connection.session().begin() {
             self.list(Arc::clone(&client));
+        }
+        // Its handshake was under way when the server began to stop.
+        if self.said_goodbye {
+            say_goodbye(&client, GOODBYE);
+        }
+        if self.said_last {
+            say_goodbye(&client, Outgoing::LAST);
         }
         self.connections.insert(token, client);
         if let Some(aging) = &mut self.aging {

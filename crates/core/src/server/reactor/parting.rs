@@ -27,7 +27,7 @@ impl Reactor {
             let Some(client) = self.connections.get(&token).cloned() else { continue };
             let until = match step {
                 Step::Goodbye => {
-                    say_goodbye(&client, 0);
+                    say_goodbye(&client, GOODBYE);
                     now + grace
                 }
                 Step::End(until) => until,
@@ -45,8 +45,11 @@ impl Reactor {
     }
 }
 
+/// The flags of a GOAWAY that is not the last.
+pub(super) const GOODBYE: u8 = 0;
+
 /// Asks the client for another connection. With [`Outgoing::LAST`], calls that are not answered were not begun.
-fn say_goodbye(client: &Inbound<Request>, flags: u8) {
+pub(super) fn say_goodbye(client: &Inbound<Request>, flags: u8) {
     let connection = &client.connection;
     let goodbye = Outgoing { flags, ..Outgoing::new(Kind::GoAway, Body::Whole(&[])) };
     // If the client is gone, the next read from it finds that.

@@ -4,7 +4,7 @@ use nearcall_platform::fault::contained;
 use nearcall_platform::lock::{Mutex, held_here, set_around_sleep};
 use nearcall_ring::SpinPolicy;
 use nearcall_transport::{Incoming, Link};
-use nearcall_wire::{FrameHead, flags};
+use nearcall_wire::{FrameHead, Kind, flags};
 
 use super::*;
 use crate::chosen_link::{Chosen, Faulty, MUCH};
