@@ -1221,3 +1221,145 @@ class Subscription:
 @final
 class View:
     """A received buffer, or a part of it; the object behind a received ``memoryview``."""
+
+@final
+class RouteCodec:
+    """Encodes and decodes the payloads of one type: as the result of a method that returns it."""
+
+    def __new__(cls, method: Method) -> RouteCodec: ...
+    def encode(self, value: Any) -> bytes:
+        """A value as the payload of a message."""
+    def decode(self, message: RouteMessage) -> Any:
+        """The value of a message's payload."""
+
+@final
+class RouteMessage:
+    """A message that has arrived."""
+
+    @property
+    def type(self) -> int: ...
+    @property
+    def subscription(self) -> int: ...
+    @property
+    def transaction(self) -> bytes: ...
+    @property
+    def entity(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def trace(self) -> bytes: ...
+    @property
+    def payload(self) -> bytes:
+        """The payload, copied."""
+    @property
+    def view(self) -> memoryview:
+        """The payload where it lies."""
+    def __len__(self) -> int:
+        """Bytes of the payload."""
+
+@final
+class RouteInbox:
+    """The handler of the method that takes messages."""
+
+@final
+class RouteDispatch:
+    """The handler of the method that takes messages, for a node with handlers: the thread that has received a message calls
+    a function with it.
+    """
+
+@final
+class RouteEndpoint:
+    """An endpoint of a node. A thread runs its :meth:`work`."""
+
+    def work(self) -> None:
+        """Connects, and sends what waits, until the endpoint is closed."""
+    @property
+    def name(self) -> str: ...
+    def counts(self) -> tuple[int, int, int, int, int, int, bool, str | None]:
+        """Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these; whether
+        it is connected; and why not.
+        """
+
+@final
+class RouteWaiter:
+    """One who waits for a reply."""
+
+    @property
+    def transaction(self) -> bytes: ...
+    def wait(self, timeout: float | None) -> RouteMessage | None:
+        """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Call this once."""
+
+@final
+class RouteNode:
+    """Sends and takes messages."""
+
+    def __new__(
+        cls,
+        name: str,
+        when_full: str,
+        queue: int,
+        dial: Callable[[str], Connection],
+        start: Callable[[RouteEndpoint], None],
+    ) -> RouteNode:
+        """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``dial`` makes a connection
+        to an endpoint of some name; ``start`` starts a thread that does an endpoint's work.
+        """
+    def inbox(self) -> RouteInbox:
+        """The handler of the method that takes messages, for a node that receives them one by one."""
+    def dispatch(self, function: Callable[[RouteMessage], object]) -> RouteDispatch:
+        """The same for a node that calls a function with each."""
+    def set_address(self, address: str) -> None:
+        """Sets where this node takes replies."""
+    def install(self, text: str, names: list[str], *, toml: bool, grace: float) -> None:
+        """Puts a table in force: RMR's text, or TOML. ``names`` are this node's. What is queued for endpoints that the table
+        no longer names is still sent for at most ``grace`` seconds.
+        """
+    def table(self) -> tuple[str, str] | None:
+        """The table in force in RMR's text, with its id."""
+    def send(
+        self,
+        kind: int,
+        payload: Any,
+        subscription: int = -1,
+        *,
+        transaction: bytes | None = None,
+        entity: str = "",
+        trace: bytes | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message where the table says. Waits for room for at most ``timeout`` seconds."""
+    def send_to(
+        self,
+        name: str,
+        kind: int,
+        payload: Any,
+        subscription: int = -1,
+        *,
+        transaction: bytes | None = None,
+        entity: str = "",
+        trace: bytes | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message to an endpoint, whatever the table says."""
+    def expect(self, transaction: bytes | None = None) -> RouteWaiter:
+        """Begins to wait for the reply to a message with this transaction number, or a new one."""
+    def new_transaction(self) -> bytes:
+        """A transaction number that no other node uses."""
+    def receive(self, most: int, timeout: float | None) -> list[RouteMessage]:
+        """The next messages, at most ``most``. Waits for the first for at most ``timeout`` seconds."""
+    def fileno(self) -> int:
+        """The descriptor that an event loop polls for reading."""
+    def is_closed(self) -> bool:
+        """Whether no message will come any more."""
+    def counts(self) -> tuple[int, int, int, int]:
+        """Messages taken, waiting and malformed, and those that no entry of the table took."""
+    def endpoints(self) -> list[RouteEndpoint]:
+        """All endpoints in use."""
+    def endpoint(self, name: str) -> RouteEndpoint:
+        """Makes an endpoint, which connects, whether the table names it or not."""
+    def is_ready(self) -> bool:
+        """Whether a table is in force, and all its endpoints are connected."""
+    def close(self, grace: float) -> None:
+        """Sends nothing more but what is queued, for at most ``grace`` seconds."""

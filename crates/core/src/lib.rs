@@ -28,7 +28,7 @@ pub use nearcall_transport::{
     Payload, Peer, Pem, Proxy, Url, dev_certs, named_servers,
 };
 pub use nearcall_wire::{
-    Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch, Watch,
+    Effort, Failure, FrameHead, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch, Watch,
     Weights, holds_more_than, json, protobuf, shown, sizes, weigh,
 };
 

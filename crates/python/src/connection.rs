@@ -375,6 +375,11 @@ impl Adopter for Callbacks {
 }
 
 impl Connection {
+    /// The channel beneath it.
+    pub(crate) fn channel(&self) -> Arc<Channel> {
+        Arc::clone(&self.channel)
+    }
+
     fn core(&self) -> PyResult<Arc<Core>> {
         let core = self.channel.current();
         core.ok_or_else(|| {

@@ -10,6 +10,7 @@ mod connection;
 mod gil;
 mod options;
 mod references;
+mod routing;
 mod serving;
 mod values;
 
@@ -52,6 +53,12 @@ mod _core {
     use super::references::given::{References, current_references};
     #[pymodule_export]
     use super::references::objects::ServedObject;
+    #[pymodule_export]
+    use super::routing::codec::RouteCodec;
+    #[pymodule_export]
+    use super::routing::message::RouteMessage;
+    #[pymodule_export]
+    use super::routing::node::{RouteDispatch, RouteEndpoint, RouteInbox, RouteNode, RouteWaiter};
     #[pymodule_export]
     use super::serving::buffer::Buffer;
     #[pymodule_export]

@@ -30,6 +30,7 @@ use crate::references::objects::{Given, Served};
 use crate::serving::context::{Call, Current, OK, is_observed, tell_end};
 use crate::serving::handler_turn::HandlerTurn;
 use crate::serving::health::HealthMethod;
+use crate::routing::node::{RouteDispatch, RouteInbox};
 use crate::serving::introspection::IntrospectionMethod;
 use crate::serving::loop_server::{InLoop, Next as NextForLoop};
 use crate::serving::notices::Notices;
@@ -505,6 +506,13 @@ impl Server {
         request: &mut Request,
     ) -> PyResult<Bound<'py, PyAny>> {
         let method = served.method.get();
+        if request.is_oneway()
+            && let Ok(dispatch) = served.handler(py).cast_exact::<RouteDispatch>()
+        {
+            let mut payload = request.payload.take();
+            let _current = Current::enter(request, method);
+            return dispatch.get().run(py, &mut payload);
+        }
         if let Some(form) = method.arguments.single_buffer()
             && !request.is_named()
             && !method.kind.client_streams()
@@ -580,6 +588,8 @@ fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRo
             Some(Arc::new(*method.get()))
         } else if let Ok(method) = handler.cast::<HealthMethod>() {
             Some(Arc::new(method.get().clone()))
+        } else if let Ok(inbox) = handler.cast::<RouteInbox>() {
+            Some(Arc::clone(&inbox.get().0) as _)
         } else {
             None
         };

@@ -149,7 +149,7 @@ impl Incoming {
     /// A frame without a charge.
     #[must_use]
     pub fn new(head: FrameHead, payload: &[u8]) -> Self {
-        Self { head, payload: Payload { bytes: SmallVec::from_slice(payload), at: 0, long: None } }
+        Self { head, payload: payload.into() }
     }
 
     /// A frame of another protocol than nearcall's own, with its charge.
@@ -278,6 +278,12 @@ impl Drop for Payload {
         if self.long.is_some() {
             spares::give_back(&mut self.bytes);
         }
+    }
+}
+
+impl From<&[u8]> for Payload {
+    fn from(bytes: &[u8]) -> Self {
+        Self { bytes: SmallVec::from_slice(bytes), at: 0, long: None }
     }
 }
 
@@ -434,6 +440,15 @@ impl Payload {
             offset += now.len();
             into = later;
         }
+    }
+
+    /// Copies `into.len()` bytes from `offset`.
+    ///
+    /// # Panics
+    /// If the range is not inside the payload.
+    pub fn copy_to(&self, offset: usize, into: &mut [u8]) {
+        // SAFETY: the same bytes, seen as bytes that may be uninitialized; `copy` writes only initialized ones there.
+        self.copy(offset, unsafe { &mut *(std::ptr::from_mut(into) as *mut [MaybeUninit<u8>]) });
     }
 
     /// A private copy.

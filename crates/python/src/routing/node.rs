@@ -1,0 +1,331 @@
+//! A node of the router.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearcall_core::{Failure, Payload};
+use nearcall_core::lock::Mutex;
+use nearcall_route::table::{Own, Table};
+use nearcall_route::{Dialler, Endpoint, Envelope, Inbox, NO_SUBSCRIPTION, Node, SendError, Starter, Transaction, Waiter, WhenFull};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::connection::Connection;
+use crate::gil::callback::Callback;
+use crate::gil::errors::{describe, invalid, raise};
+use crate::gil::interpreter::{SIGNAL_CHECK, attach, detach};
+use crate::routing::message::RouteMessage;
+use crate::values::encoded::LentBuffer;
+
+const INVALID_ARGUMENT: u8 = 3;
+const NOT_FOUND: u8 = 5;
+const RESOURCE_EXHAUSTED: u8 = 8;
+const FAILED_PRECONDITION: u8 = 9;
+
+/// The handler of the method that takes messages: they wait for somebody to take them.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RouteInbox(pub(crate) Arc<Inbox>);
+
+/// The handler of the method that takes messages, for a node with handlers: the thread that has received a message calls
+/// a function with it.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RouteDispatch {
+    inbox: Arc<Inbox>,
+    function: Py<PyAny>,
+}
+
+impl RouteDispatch {
+    /// Handles a message.
+    pub(crate) fn run<'py>(&self, py: Python<'py>, payload: &mut Payload) -> PyResult<Bound<'py, PyAny>> {
+        let arrived = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
+        let Some(arrived) = arrived else { return Ok(py.None().into_bound(py)) };
+        self.inbox.count_taken();
+        let message = Bound::new(py, RouteMessage::new(arrived))?;
+        self.function.bind(py).run([message.as_any()])
+    }
+}
+
+/// An endpoint of a node. A thread runs its [`work`](Self::work).
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RouteEndpoint(Arc<Endpoint>);
+
+#[pymethods]
+impl RouteEndpoint {
+    /// Connects, and sends what waits, until the endpoint is closed.
+    fn work(&self, py: Python<'_>) {
+        detach(py, || self.0.work());
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these; whether it is
+    /// connected; and why not.
+    fn counts(&self) -> (u64, u64, u64, u64, usize, usize, bool, Option<String>) {
+        let counts = self.0.counts();
+        let why = self.0.failure().map(|failure| failure.message);
+        let (queued, bytes) = (counts.queued, counts.queued_bytes);
+        (counts.sent, counts.failed_hard, counts.failed_soft, counts.dropped, queued, bytes, counts.connected, why)
+    }
+}
+
+/// Sends and takes messages.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RouteNode {
+    node: Arc<Node>,
+}
+
+#[pymethods]
+impl RouteNode {
+    /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `dial` makes a connection to an
+    /// endpoint of some name; `start` starts a thread that does an endpoint's work.
+    #[new]
+    fn new(py: Python<'_>, name: &str, when_full: &str, queue: usize, dial: Py<PyAny>, start: Py<PyAny>) -> PyResult<Self> {
+        let when_full = match when_full {
+            "block" => WhenFull::Block,
+            "error" => WhenFull::Error,
+            "drop_oldest" => WhenFull::DropOldest,
+            "drop_newest" => WhenFull::DropNewest,
+            _ => {
+                let text = format!(
+                    "when_full must be \"block\", \"error\", \"drop_oldest\" or \"drop_newest\", not {when_full:?}"
+                );
+                return Err(invalid(py, text));
+            }
+        };
+        let dial: Dialler = Box::new(move |name| {
+            attach(|py| {
+                let made = dial.bind(py).run([name.into_pyobject(py).expect("a text").as_any()]);
+                let made = made.and_then(|made| Ok(made.cast::<Connection>()?.get().channel()));
+                made.map_err(|error| describe(py, &error))
+            })
+        });
+        let start: Starter = Box::new(move |endpoint| {
+            attach(|py| {
+                let endpoint = Bound::new(py, RouteEndpoint(endpoint));
+                let started = endpoint.and_then(|endpoint| start.bind(py).run([endpoint.as_any()]));
+                started.map(drop).map_err(|error| describe(py, &error))
+            })
+        });
+        Ok(Self { node: Node::new(name, when_full, queue, dial, start) })
+    }
+
+    /// The handler of the method that takes messages, for a node that receives them one by one.
+    fn inbox(&self) -> RouteInbox {
+        RouteInbox(Arc::clone(self.node.inbox()))
+    }
+
+    /// The same for a node that calls a function with each.
+    fn dispatch(&self, function: Py<PyAny>) -> RouteDispatch {
+        RouteDispatch { inbox: Arc::clone(self.node.inbox()), function }
+    }
+
+    /// Sets where this node takes replies.
+    fn set_address(&self, address: &str) {
+        self.node.set_address(address);
+    }
+
+    /// Puts a table in force: RMR's text, or TOML. `names` are this node's. What is queued for endpoints that the table no
+    /// longer names is still sent for at most `grace` seconds.
+    #[pyo3(signature = (text, names, *, toml, grace))]
+    fn install(&self, py: Python<'_>, text: &str, names: Vec<String>, toml: bool, grace: f64) -> PyResult<()> {
+        let own = Own { names };
+        let read = || {
+            if toml {
+                return Table::parse_toml(text, &own);
+            }
+            let empty = Table::empty();
+            self.node.with_table(|before| Table::parse_text(text, &own, before)).unwrap_or_else(|| Table::parse_text(text, &own, &empty))
+        };
+        let table = detach(py, read).map_err(|error| invalid(py, error.to_string()))?;
+        let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::ZERO);
+        // The interpreter is needed for each new endpoint, so a lock of the node may not be waited for with it.
+        detach(py, || self.node.install(table, grace)).map_err(|failure| raise(py, &failure))
+    }
+
+    /// The table in force in RMR's text, with its id.
+    fn table(&self) -> Option<(String, String)> {
+        self.node.with_table(|table| (table.id().to_owned(), table.to_text()))
+    }
+
+    /// Sends a message where the table says. Waits for room for at most `timeout` seconds.
+    #[pyo3(signature = (kind, payload, subscription=NO_SUBSCRIPTION, *, transaction=None, entity="", trace=None, timeout=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
+    fn send(
+        &self,
+        py: Python<'_>,
+        kind: i32,
+        payload: Bound<'_, PyAny>,
+        subscription: i32,
+        transaction: Option<&[u8]>,
+        entity: &str,
+        trace: Option<&[u8]>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
+        let envelope = Envelope { kind, subscription, transaction, entity, trace };
+        let payload = LentBuffer::take(payload)?;
+        finish(py, |go_on| self.node.send(&envelope, payload.as_slice(), until(timeout), go_on))
+    }
+
+    /// Sends a message to an endpoint, whatever the table says.
+    #[pyo3(signature = (name, kind, payload, subscription=NO_SUBSCRIPTION, *, transaction=None, entity="", trace=None, timeout=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
+    fn send_to(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        kind: i32,
+        payload: Bound<'_, PyAny>,
+        subscription: i32,
+        transaction: Option<&[u8]>,
+        entity: &str,
+        trace: Option<&[u8]>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
+        let envelope = Envelope { kind, subscription, transaction, entity, trace };
+        let payload = LentBuffer::take(payload)?;
+        finish(py, |go_on| self.node.send_to(name, &envelope, payload.as_slice(), until(timeout), go_on))
+    }
+
+    /// Begins to wait for the reply to a message with this transaction number, or a new one.
+    #[pyo3(signature = (transaction=None))]
+    fn expect(&self, py: Python<'_>, transaction: Option<&[u8]>) -> PyResult<RouteWaiter> {
+        let transaction = transaction.map_or_else(|| self.node.transaction(), Transaction::from_slice);
+        let number = transaction.to_vec();
+        let waiter = self.node.expect(transaction).map_err(|error| failed(py, error))?;
+        Ok(RouteWaiter { waiter: Mutex::new(Some(waiter)), transaction: number })
+    }
+
+    /// A transaction number that no other node uses.
+    fn new_transaction<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.node.transaction())
+    }
+
+    /// The next messages, at most `most`. Waits for the first for at most `timeout` seconds.
+    #[pyo3(signature = (most, timeout))]
+    fn receive(&self, py: Python<'_>, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
+        let inbox = self.node.inbox();
+        let until = until(timeout);
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let slice = until.map_or(slice, |until| until.min(slice));
+            let arrived = detach(py, || inbox.take(most, Some(slice)));
+            if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(arrived.into_iter().map(RouteMessage::new).collect());
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// The descriptor that an event loop polls for reading.
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.node.inbox().event()?.as_raw_fd())
+    }
+
+    /// Whether no message will come any more.
+    fn is_closed(&self) -> bool {
+        self.node.inbox().is_closed()
+    }
+
+    /// Messages taken, waiting and malformed, and those that no entry of the table took.
+    fn counts(&self) -> (u64, usize, u64, u64) {
+        let (taken, waiting, malformed) = self.node.inbox().counts();
+        (taken, waiting, malformed, self.node.unrouted())
+    }
+
+    /// All endpoints in use.
+    fn endpoints(&self) -> Vec<RouteEndpoint> {
+        self.node.endpoints().into_iter().map(RouteEndpoint).collect()
+    }
+
+    /// Makes an endpoint, which connects, whether the table names it or not.
+    fn endpoint(&self, py: Python<'_>, name: &str) -> PyResult<RouteEndpoint> {
+        let found = detach(py, || self.node.direct(name));
+        found.map(RouteEndpoint).map_err(|error| failed(py, error))
+    }
+
+    /// Whether a table is in force, and all its endpoints are connected.
+    fn is_ready(&self) -> bool {
+        self.node.is_ready()
+    }
+
+    /// Sends nothing more but what is queued, for at most `grace` seconds.
+    fn close(&self, grace: f64) {
+        self.node.inbox().close();
+        self.node.close(Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX));
+    }
+}
+
+/// One who waits for a reply.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RouteWaiter {
+    waiter: Mutex<Option<Waiter>>,
+    transaction: Vec<u8>,
+}
+
+#[pymethods]
+impl RouteWaiter {
+    #[getter]
+    fn transaction(&self) -> &[u8] {
+        &self.transaction
+    }
+
+    /// Waits for the reply for at most `timeout` seconds; `None` if none has come. Call this once.
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RouteMessage>> {
+        let Some(waiter) = self.waiter.lock().take() else { return Ok(None) };
+        let until = until(timeout);
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let slice = until.map_or(slice, |until| until.min(slice));
+            if let Some(arrived) = detach(py, || waiter.wait(Some(slice))) {
+                return Ok(Some(RouteMessage::new(arrived)));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+            py.check_signals()?;
+        }
+    }
+}
+
+/// Sends, and runs the handlers of signals while it waits.
+fn finish(
+    py: Python<'_>,
+    send: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<(), SendError>,
+) -> PyResult<()> {
+    let mut stopped = None;
+    let sent = send(&mut || match py.check_signals() {
+        Ok(()) => true,
+        Err(error) => {
+            stopped = Some(error);
+            false
+        }
+    });
+    match (stopped, sent) {
+        (Some(error), _) => Err(error),
+        (None, sent) => sent.map_err(|error| failed(py, error)),
+    }
+}
+
+#[cold]
+fn failed(py: Python<'_>, error: SendError) -> PyErr {
+    let code = match &error {
+        SendError::NoTable { .. } | SendError::NoEndpoint { .. } | SendError::NoOwner { .. } => NOT_FOUND,
+        SendError::Full { .. } => RESOURCE_EXHAUSTED,
+        SendError::TooLong(_) => INVALID_ARGUMENT,
+        SendError::NoAddress | SendError::Closed => FAILED_PRECONDITION,
+        SendError::Failed(failure) => failure.code,
+    };
+    raise(py, &Failure::new(code, error.to_string()))
+}
+
+/// When so many seconds are over.
+fn until(timeout: Option<f64>) -> Option<Instant> {
+    let timeout = Duration::try_from_secs_f64(timeout?.max(0.0)).ok()?;
+    Instant::now().checked_add(timeout)
+}

@@ -1,0 +1,407 @@
+//! One receiver of messages: the channel to it, and the queue of what could not be sent at once.
+//!
+//! A sender passes a message to the transport by itself while nothing waits here. Otherwise the message waits behind the
+//! others, and the endpoint's own thread ([`Endpoint::work`]) sends it. That thread makes the connection, too.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use nearcall_core::client::{Channel, Connection, Passed, Patience};
+use nearcall_core::lock::{Condvar, Mutex, MutexGuard};
+use nearcall_core::{Body, Failure, Kind, Outgoing};
+
+use crate::described::deliver_in;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// How often a server that is not there is looked for, at most.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a sender sleeps before it is asked whether to go on.
+const SLICE: Duration = Duration::from_millis(50);
+/// What a message in the queue costs beside its bytes.
+const EACH: usize = 64;
+
+/// What becomes of a message for which the queue has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Its sender waits.
+    Block,
+    /// Its sender is told.
+    Error,
+    /// The oldest in the queue make room. They are counted.
+    DropOldest,
+    /// It is dropped, and counted.
+    DropNewest,
+}
+
+/// What an endpoint did with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// It is sent, or waits in the queue, or was dropped as the policy says.
+    Taken,
+    /// There is no room.
+    Full,
+    /// There is no connection.
+    Down,
+}
+
+/// What has happened at an endpoint so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Messages that the transport has taken.
+    pub sent: u64,
+    /// Messages that were refused to their senders, and that cannot succeed later: they are too long, for instance.
+    pub failed_hard: u64,
+    /// Messages that were refused to their senders because the queue was full.
+    pub failed_soft: u64,
+    /// Messages that were dropped, as the policy says, or because the node was closed.
+    pub dropped: u64,
+    /// Messages in the queue.
+    pub queued: usize,
+    /// Their bytes.
+    pub queued_bytes: usize,
+    /// Whether there is a connection.
+    pub connected: bool,
+}
+
+/// A receiver of messages.
+pub struct Endpoint {
+    name: String,
+    channel: Arc<Channel>,
+    when_full: WhenFull,
+    /// Bytes that may wait.
+    most: usize,
+    state: Mutex<State>,
+    /// The queue has room, or something to send.
+    changed: Condvar,
+    /// Whether messages must queue up behind others. Set and cleared with the lock held.
+    behind: AtomicBool,
+    /// The connection whose server was found to be a node, with the number of its method.
+    checked: ArcSwapOption<(Arc<Connection>, u16)>,
+    sent: AtomicU64,
+    failed_hard: AtomicU64,
+    failed_soft: AtomicU64,
+    dropped: AtomicU64,
+    /// Tables in force that name it, and others who use it.
+    users: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// The thread sends a message that it has taken out of the queue.
+    sending: bool,
+    /// Why there is no connection.
+    failure: Option<Failure>,
+    /// No messages are taken any more.
+    closing: bool,
+    /// Until when the queue may still be sent, once it is closing.
+    until: Option<Instant>,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new(name: &str, channel: Arc<Channel>, when_full: WhenFull, most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.to_owned(),
+            channel,
+            when_full,
+            most,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            behind: AtomicBool::new(false),
+            checked: ArcSwapOption::empty(),
+            sent: AtomicU64::new(0),
+            failed_hard: AtomicU64::new(0),
+            failed_soft: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            users: AtomicUsize::new(0),
+        })
+    }
+
+    /// Its name in the table.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether a message can be sent to it now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.channel.ready().is_some()
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let (queued, queued_bytes) = {
+            let state = self.state.lock();
+            (state.queue.len() + usize::from(state.sending), state.bytes)
+        };
+        // Relaxed: numbers to be shown.
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Counts {
+            sent: read(&self.sent),
+            failed_hard: read(&self.failed_hard),
+            failed_soft: read(&self.failed_soft),
+            dropped: read(&self.dropped),
+            queued,
+            queued_bytes,
+            connected: self.is_connected(),
+        }
+    }
+
+    /// Why there is no connection, as far as is known.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        if self.is_connected() {
+            return None;
+        }
+        self.state.lock().failure.clone()
+    }
+
+    /// Takes a message, in two pieces, if the endpoint is connected and has room. Never waits.
+    ///
+    /// # Errors
+    /// It can never be sent to this endpoint; nothing was sent.
+    pub(crate) fn offer(&self, pieces: &[&[u8]; 2]) -> Result<Offered, Failure> {
+        if !self.is_connected() {
+            return Ok(Offered::Down);
+        }
+        // Acquire: what was queued before is sent before.
+        if !self.behind.load(Ordering::Acquire)
+            && let Some(connection) = self.channel.ready()
+            && let Some(number) = self.number(&connection)
+        {
+            match connection.send_oneway(&frame(number, Body::Pieces(pieces)), None) {
+                Ok(Passed::Sent | Passed::Begun) => {
+                    // Relaxed: a number to be shown.
+                    self.sent.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Offered::Taken);
+                }
+                Ok(Passed::NoRoom) => {}
+                Err(failure) if connection.is_usable() => {
+                    // Relaxed: likewise.
+                    self.failed_hard.fetch_add(1, Ordering::Relaxed);
+                    return Err(failure);
+                }
+                Err(_) => {
+                    self.changed.notify_all(); // the thread makes the next connection
+                    return Ok(Offered::Down);
+                }
+            }
+        }
+        Ok(self.queue_up(pieces, WhenFull::Error))
+    }
+
+    /// Takes a message, whether there is a connection or not, and does what the policy says if there is no room.
+    pub(crate) fn insist(&self, pieces: &[&[u8]; 2]) -> Offered {
+        self.queue_up(pieces, self.when_full)
+    }
+
+    /// Waits until the queue may have room, or until then. Whether it is worth another try.
+    pub(crate) fn await_room(&self, len: usize, until: Option<Instant>) -> bool {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        if until.is_some_and(|until| until <= now) || state.closing {
+            return false;
+        }
+        if !self.fits(&state, len) {
+            self.changed.wait_for(&mut state, until.map_or(SLICE, |until| SLICE.min(until - now)));
+        }
+        true
+    }
+
+    /// Counts a message that its sender did not get rid of.
+    pub(crate) fn count_refused(&self) {
+        // Relaxed: a number to be shown.
+        self.failed_soft.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How senders are treated when there is no room.
+    pub(crate) fn when_full(&self) -> WhenFull {
+        self.when_full
+    }
+
+    /// Puts a message into the queue, if there is room.
+    fn queue_up(&self, pieces: &[&[u8]; 2], when_full: WhenFull) -> Offered {
+        let len = pieces[0].len() + pieces[1].len();
+        let mut state = self.state.lock();
+        if state.closing {
+            return self.drop_one();
+        }
+        if !self.fits(&state, len) {
+            match when_full {
+                WhenFull::Block | WhenFull::Error => return Offered::Full,
+                WhenFull::DropNewest => return self.drop_one(),
+                WhenFull::DropOldest => {
+                    while !self.fits(&state, len)
+                        && let Some(oldest) = state.queue.pop_front()
+                    {
+                        state.bytes -= oldest.len() + EACH;
+                        self.drop_one();
+                    }
+                }
+            }
+        }
+        state.bytes += len + EACH;
+        state.queue.push_back(pieces.concat());
+        // Release: before who sees that nothing waits sends past this.
+        self.behind.store(true, Ordering::Release);
+        drop(state);
+        self.changed.notify_all();
+        Offered::Taken
+    }
+
+    fn drop_one(&self) -> Offered {
+        // Relaxed: a number to be shown.
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        Offered::Taken
+    }
+
+    /// Whether a message has room. One always has: else a long one would never be sent.
+    fn fits(&self, state: &State, len: usize) -> bool {
+        state.queue.is_empty() && !state.sending || state.bytes + len + EACH <= self.most
+    }
+
+    /// The number of the method that takes messages at the other end of a connection. `None` if that is no node.
+    fn number(&self, connection: &Arc<Connection>) -> Option<u16> {
+        if let Some(checked) = &*self.checked.load()
+            && Arc::ptr_eq(&checked.0, connection)
+        {
+            return Some(checked.1);
+        }
+        let number = deliver_in(connection.description())?;
+        self.checked.store(Some(Arc::new((Arc::clone(connection), number))));
+        Some(number)
+    }
+
+    /// Makes the connection, and sends what waits, until the endpoint is closed. For a thread of its own.
+    pub fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if state.closing && (state.queue.is_empty() || state.until.is_none_or(|until| until <= Instant::now())) {
+                break;
+            }
+            let connection = self.channel.ready();
+            let connected = connection.is_some();
+            let Some(connection) = connection.filter(|_| !state.queue.is_empty()) else {
+                if connected {
+                    self.changed.wait(&mut state);
+                    continue;
+                }
+                drop(state);
+                let failure = self.connect();
+                state = self.state.lock();
+                state.failure = failure;
+                if state.failure.is_some() && !state.closing {
+                    self.changed.wait_for(&mut state, LOOK);
+                }
+                continue;
+            };
+            let Some(number) = self.number(&connection) else {
+                state.failure = Some(self.no_node());
+                self.changed.wait_for(&mut state, LOOK);
+                continue;
+            };
+            state = self.send_first(state, &connection, number);
+        }
+        let left = state.queue.len();
+        state.queue.clear();
+        state.bytes = 0;
+        drop(state);
+        // Relaxed: a number to be shown.
+        self.dropped.fetch_add(left as u64, Ordering::Relaxed);
+        self.changed.notify_all();
+        self.channel.close(None);
+    }
+
+    /// Sends the first message of the queue.
+    fn send_first<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        connection: &Connection,
+        number: u16,
+    ) -> MutexGuard<'a, State> {
+        let Some(message) = state.queue.pop_front() else { return state };
+        state.sending = true;
+        drop(state);
+        let mut go_on = || {
+            let state = self.state.lock();
+            !state.closing || state.until.is_some_and(|until| until > Instant::now())
+        };
+        let passed = connection.send_oneway(&frame(number, Body::Whole(&message)), Some(&mut go_on));
+        let mut state = self.state.lock();
+        state.sending = false;
+        match passed {
+            Ok(Passed::Sent | Passed::Begun) => {
+                // Relaxed: a number to be shown.
+                self.sent.fetch_add(1, Ordering::Relaxed);
+                state.bytes -= message.len() + EACH;
+            }
+            // The node ends, or the connection is lost: the message waits for the next one.
+            Ok(Passed::NoRoom) => state.queue.push_front(message),
+            Err(_) if !connection.is_usable() => state.queue.push_front(message),
+            Err(failure) => {
+                // Relaxed: likewise.
+                self.failed_hard.fetch_add(1, Ordering::Relaxed);
+                state.failure = Some(failure);
+                state.bytes -= message.len() + EACH;
+            }
+        }
+        if state.queue.is_empty() {
+            // Release: what was queued is sent.
+            self.behind.store(false, Ordering::Release);
+        }
+        self.changed.notify_all();
+        state
+    }
+
+    /// Connects, for a moment. Returns why it could not.
+    fn connect(&self) -> Option<Failure> {
+        let until = Instant::now() + LOOK;
+        let mut go_on = || !self.state.lock().closing;
+        let connection = match self.channel.usable(Patience::FailFast, Some(until), &mut go_on) {
+            Ok(connection) => connection?,
+            Err(failure) => return Some(failure),
+        };
+        self.number(&connection).is_none().then(|| self.no_node())
+    }
+
+    fn no_node(&self) -> Failure {
+        let text = format!("{} is no node of the router: its server does not serve nearcall.Route", self.name);
+        Failure::new(Failure::FAILED_PRECONDITION, text)
+    }
+
+    /// One more uses the endpoint.
+    pub(crate) fn begin_use(&self) {
+        // Relaxed: only the holder of the node's lock changes and reads it.
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less uses it. Whether that was the last.
+    pub(crate) fn end_use(&self) -> bool {
+        // Relaxed: likewise.
+        self.users.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
+    /// Takes no more messages, and ends the thread once what waits is sent, at the latest then.
+    pub(crate) fn close(&self, until: Instant) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        state.until = Some(until);
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+fn frame(number: u16, body: Body<'_>) -> Outgoing<'_> {
+    Outgoing { method: number, flags: Outgoing::ONEWAY, ..Outgoing::new(Kind::Call, body) }
+}

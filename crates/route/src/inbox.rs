@@ -1,0 +1,211 @@
+//! Where messages wait that have arrived.
+//!
+//! A message keeps the request that it came with until it is dropped, and so counts among what the server has under way:
+//! when handlers fall behind, the server reads no more from its senders, and their queues fill. Nothing is dropped here.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use nearcall_core::Payload;
+use nearcall_core::lock::{Condvar, Mutex};
+use nearcall_core::server::{CallObserver, NativeHandler, Request};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::calls::Calls;
+use crate::message::{BadMessage, Head, read};
+use crate::sync::{AtomicU64, Ordering};
+
+/// A message that has arrived.
+#[derive(Debug)]
+pub struct Arrived {
+    /// What it says beside its payload.
+    pub head: Head,
+    /// The payload of the call that brought it.
+    pub call: Payload,
+    /// Where in that its own payload begins.
+    pub begin: usize,
+    /// The call itself, which counts as under way while the message waits.
+    request: Option<Box<Request>>,
+}
+
+/// The messages that have arrived and that nobody has taken.
+#[derive(Debug)]
+pub struct Inbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// For event loops: readable while messages wait.
+    event: OnceLock<OwnedFd>,
+    calls: Arc<Calls>,
+    taken: AtomicU64,
+    malformed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Arrived>,
+    /// Threads that sleep until something comes.
+    sleepers: usize,
+    closed: bool,
+}
+
+impl Inbox {
+    /// An empty one. Replies to `calls` go to these.
+    pub(crate) fn new(calls: Arc<Calls>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            event: OnceLock::new(),
+            calls,
+            taken: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+        })
+    }
+
+    /// The next messages, at most `most`; waits until `until` for the first. Empty if none has come by then, or if this is
+    /// [closed](Self::is_closed) and nothing is left.
+    pub fn take(&self, most: usize, until: Option<Instant>) -> Vec<Arrived> {
+        let mut state = self.state.lock();
+        while state.waiting.is_empty() && !state.closed {
+            state.sleepers += 1;
+            match until {
+                None => self.changed.wait(&mut state),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if !left.is_zero() {
+                        self.changed.wait_for(&mut state, left);
+                    }
+                }
+            }
+            state.sleepers -= 1;
+            if until.is_some_and(|until| until <= Instant::now()) {
+                break;
+            }
+        }
+        let most = most.min(state.waiting.len());
+        let mut taken: Vec<Arrived> = state.waiting.drain(..most).collect();
+        if let Some(event) = self.event.get()
+            && state.waiting.is_empty()
+            && !state.closed
+        {
+            clear(event);
+        }
+        drop(state);
+        // Relaxed: a number to be shown.
+        self.taken.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        // From now on they are their receiver's matter.
+        taken.iter_mut().for_each(|arrived| arrived.request = None);
+        taken
+    }
+
+    /// The descriptor that an event loop polls for reading: it is readable while messages wait, and once this is closed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn event(&self) -> io::Result<BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        let state = self.state.lock();
+        if self.event.get().is_none() {
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            if !state.waiting.is_empty() || state.closed {
+                ring(&event);
+            }
+            // Nobody else sets it: the lock is held.
+            let _ = self.event.set(event);
+        }
+        drop(state);
+        Ok(self.event.get().expect("it was just set").as_fd())
+    }
+
+    /// How many messages were taken, how many wait, and how many could not be read.
+    #[must_use]
+    pub fn counts(&self) -> (u64, usize, u64) {
+        // Relaxed: numbers to be shown.
+        let (taken, malformed) = (self.taken.load(Ordering::Relaxed), self.malformed.load(Ordering::Relaxed));
+        (taken, self.state.lock().waiting.len(), malformed)
+    }
+
+    /// Whether nothing more will come.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Wakes all who wait: nothing more will come. What waits can still be taken.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        if let Some(event) = self.event.get() {
+            ring(event);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn push(&self, arrived: Arrived) {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty()
+            && let Some(event) = self.event.get()
+        {
+            ring(event);
+        }
+        state.waiting.push_back(arrived);
+        let wakes = state.sleepers > 0;
+        drop(state);
+        if wakes {
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl Inbox {
+    /// Reads a message. `None` if it was a reply, and its call has it.
+    ///
+    /// # Errors
+    /// It cannot be read; that is counted.
+    pub fn read(&self, payload: &mut Payload) -> Result<Option<Arrived>, BadMessage> {
+        let (head, begin) = read(payload).inspect_err(|_| {
+            // Relaxed: a number to be shown.
+            self.malformed.fetch_add(1, Ordering::Relaxed);
+        })?;
+        Ok(self.calls.give(Arrived { head, call: payload.take(), begin, request: None }))
+    }
+
+    /// Counts messages that were taken without having waited here.
+    pub fn count_taken(&self) {
+        // Relaxed: a number to be shown.
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl CallObserver for Inbox {}
+
+impl NativeHandler for Inbox {
+    fn handle(&self, mut request: Box<Request>) {
+        match self.read(&mut request.payload) {
+            Ok(arrived) => {
+                request.end_oneway();
+                if let Some(arrived) = arrived {
+                    self.push(Arrived { request: Some(request), ..arrived });
+                }
+            }
+            Err(problem) => request.fail(&problem.into()),
+        }
+    }
+
+    fn stopping(&self) {
+        self.close();
+    }
+}
+
+fn ring(event: &OwnedFd) {
+    // It can fail only if it is as readable as can be.
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+}
+
+fn clear(event: &OwnedFd) {
+    // It can fail only if it is not readable.
+    let _ = rustix::io::read(event, &mut [0; 8]);
+}

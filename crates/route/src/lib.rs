@@ -1,0 +1,21 @@
+//! The message router: messages go where a table says, by their type and not by an address.
+//!
+//! - [`table`]: what a table says, in RMR's text and in TOML;
+//! - [`message`]: a message, and how it travels;
+//! - [`Node`]: sends messages to endpoints, each with a queue of its own, and takes those that others send. It owns no
+//!   thread, as nothing below it does.
+
+mod calls;
+mod described;
+mod endpoint;
+mod inbox;
+pub mod message;
+mod node;
+mod sync;
+pub mod table;
+
+pub use calls::{Transaction, Waiter};
+pub use endpoint::{Counts, Endpoint, WhenFull};
+pub use inbox::{Arrived, Inbox};
+pub use message::{Envelope, Head, NO_SUBSCRIPTION};
+pub use node::{Dialler, Node, SendError, Starter};

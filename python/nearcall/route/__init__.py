@@ -1,0 +1,24 @@
+"""The message router: a message goes by its type to whom a table says, not to an address.
+
+A :class:`Node` sends and takes messages. Its table, in RMR's text or in TOML, says who gets which type: groups whose
+members take turns, copies to several groups, the owner of a managed entity. ``docs/routing.md`` explains it all.
+"""
+
+from .manager import AttachedNode, NodeInfo, RouteManager, manager
+from .message import Message, message
+from .node import Node
+from .service import EndpointStatus, NodeStatus, Route, RouteTable
+
+__all__ = [
+    "AttachedNode",
+    "EndpointStatus",
+    "Message",
+    "Node",
+    "NodeInfo",
+    "NodeStatus",
+    "Route",
+    "RouteManager",
+    "RouteTable",
+    "manager",
+    "message",
+]

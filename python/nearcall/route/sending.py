@@ -1,0 +1,304 @@
+"""What a node sends, and to whom: the part that nodes for threads and for event loops share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from .. import _core
+from ..client.channel import Channel, ChannelBase
+from ..client.options import ChannelOptions
+from ..errors import InvalidArgument
+from ..options.checked import check_seconds, check_whole, with_option
+from ..server.server import Server
+from .message import AnyBuffer, Message, check_number, codec_of, number_of
+from .service import EndpointStatus, NodeStatus, RouteTable, served_by
+
+__all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
+
+WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
+"""What becomes of a message when the queue for its receiver is full."""
+
+DEFAULT_QUEUE = 1 << 20
+"""Bytes that may wait for a receiver, unless the user says otherwise."""
+_GRACE = 5.0
+"""Seconds in which what is queued for a receiver that a table no longer names may still be sent."""
+OF_BOTH = ("allow_groups", "allow_plaintext", "allow_users", "max_message_size", "spin", "tls")
+"""Options that count for the server of a node, and for its connections to others."""
+OF_SERVER = ("handshake_timeout", "max_memory", "max_pending", "on_connect", "on_disconnect")
+"""Options that count for the server of a node only."""
+
+
+class _Endpoint(Channel):
+    """A channel that the endpoint's own thread connects."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        ChannelBase.__init__(self, url, None, cast("ChannelOptions", options), for_loop=False)
+        self._connection = self._make_connection()
+
+    @property
+    def connection(self) -> _core.Connection:
+        """The connection, which does not connect yet."""
+        return self._connection
+
+
+class Sending:
+    """The sending half of a node, its table, and its server.
+
+    Args:
+        urls: Where the node takes messages.
+        name: The node's name.
+        when_full: As for a node.
+        queue: As for a node.
+        options: As for a node.
+    """
+
+    def __init__(
+        self, urls: tuple[str, ...], name: str | None, when_full: WhenFull, queue: int, options: Mapping[str, Any]
+    ) -> None:
+        if not urls:
+            raise ValueError("a node takes messages somewhere: give a URL such as shm://filter or tcp://127.0.0.1:7000")
+        if when_full not in get_args(WhenFull):
+            words = '"block", "error", "drop_oldest" or "drop_newest"'
+            raise with_option(InvalidArgument(f"when_full must be {words}, not {when_full!r}"), "when_full")
+        if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
+            known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
+            raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
+        self.name = name or urls[0].partition("://")[2] or urls[0]
+        self._dial_options = {key: value for key, value in options.items() if key in OF_BOTH}
+        self._core = _core.RouteNode(
+            self.name, when_full, check_whole("queue", queue, "bytes"), self._dial, self._start_endpoint
+        )
+        self._threads: list[threading.Thread] = []
+        self._channels: list[_Endpoint] = []
+        self._failed = 0
+        self._unhandled = 0
+        self._make_server = partial(self._server_of, urls, options)
+        self._server = self._make_server(self._core.inbox())  # its options are checked now
+
+    def _server_of(self, urls: Sequence[str], options: Mapping[str, Any], inbox: object, **more: Any) -> Server:
+        return Server(served_by(inbox, self.status, self.table), *urls, reflection=False, **options, **more)
+
+    # --- sending ---
+
+    def send(
+        self,
+        type: int | object,
+        payload: AnyBuffer = b"",
+        *,
+        subscription: int = -1,
+        transaction: bytes | None = None,
+        entity: str = "",
+        trace: bytes | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message to whom the table says.
+
+        Args:
+            type: The message's type; or an object whose class has one, and which is the payload.
+            payload: Bytes, a buffer, or such an object.
+            subscription: Which subscription the message belongs to; -1: none.
+            transaction: A number that the reply will have, too; at most 32 bytes.
+            entity: The managed entity that the message concerns; at most 31 bytes.
+            trace: Data that travels along; at most 65,535 bytes.
+            timeout: Seconds to wait for room in a full queue, if the node's policy is to wait; ``None``: as long as it
+                takes.
+
+        Raises:
+            NotFound: no table is in force, or it has no entry for the message.
+            ResourceExhausted: a queue is full. Other groups of the table's entry may have got the message.
+            InvalidArgument: a part of the message is too long.
+            FailedPrecondition: the node is closed.
+        """
+        if isinstance(type, int):
+            if number_of(payload.__class__) is not None:
+                payload = self._encoded(type, payload)
+            number = type
+        else:
+            number, payload = self._typed(type)
+        self._core.send(
+            number,
+            payload,
+            subscription,
+            transaction=transaction,
+            entity=entity,
+            trace=trace,
+            timeout=timeout,
+        )
+
+    def send_to(
+        self,
+        url: str,
+        type: int | object,
+        payload: AnyBuffer = b"",
+        *,
+        subscription: int = -1,
+        transaction: bytes | None = None,
+        entity: str = "",
+        trace: bytes | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message straight to a node, whatever the table says: RMR calls that a wormhole. The arguments are those
+        of :meth:`send`.
+
+        Raises:
+            InvalidArgument: the URL is none, or a part of the message is too long.
+            ResourceExhausted: the queue is full.
+            FailedPrecondition: this node is closed.
+        """
+        number, payload = (type, payload) if isinstance(type, int) else self._typed(type)
+        if number_of(payload.__class__) is not None:
+            payload = self._encoded(number, payload)
+        self._core.send_to(
+            url, number, payload, subscription, transaction=transaction, entity=entity, trace=trace, timeout=timeout
+        )
+
+    def reply_to(
+        self, message: Message[Any], payload: AnyBuffer, type: int | None = None, timeout: float | None = None
+    ) -> None:
+        """Sends a message back to the sender of another: see :meth:`Message.reply`."""
+        self.send_to(
+            message.address,
+            message.type if type is None else type,
+            payload,
+            subscription=message.subscription,
+            transaction=message.transaction,
+            entity=message.entity,
+            trace=message.trace,
+            timeout=timeout,
+        )
+
+    def _typed(self, value: object) -> tuple[int, bytes]:
+        cls = value.__class__
+        number = number_of(cls)
+        if number is None:
+            raise TypeError(
+                f"a {cls.__name__} has no message type: decorate its class with @route.message(number), or give the "
+                "type first, and bytes"
+            )
+        return number, codec_of(cls).encode(value)
+
+    def _encoded(self, number: int, value: object) -> bytes:
+        found, payload = self._typed(value)
+        if found != number:
+            raise TypeError(f"a {value.__class__.__name__} is of type {found}, and is sent as one of type {number}")
+        return payload
+
+    # --- endpoints ---
+
+    def _dial(self, name: str) -> _core.Connection:
+        scheme, separator, _ = name.partition("://")
+        if not separator:
+            name = f"tcp://{name}"
+        elif scheme in ("rmr", "nats"):
+            raise InvalidArgument(f"{name}: nodes at {scheme}:// cannot be reached yet")
+        channel = _Endpoint(name, **self._dial_options)
+        self._channels.append(channel)
+        return channel.connection
+
+    def _start_endpoint(self, endpoint: _core.RouteEndpoint) -> None:
+        thread = threading.Thread(target=endpoint.work, name=f"nearcall-route-{endpoint.name}", daemon=True)
+        thread.start()
+        self._threads = [each for each in self._threads if each.is_alive()]
+        self._threads.append(thread)
+
+    # --- tables ---
+
+    def install(self, text: str, *, toml: bool = False) -> None:
+        """Puts a table in force: all of it at once, in the place of the one before. What is sent meanwhile goes by one of
+        the two.
+
+        Args:
+            text: RMR's text, which may also be a change of the table in force; or TOML.
+            toml: Whether it is TOML.
+
+        Raises:
+            InvalidArgument: the table is wrong; the message names the line. The one before stays in force.
+        """
+        self._core.install(text, self._own_names(), toml=toml, grace=_GRACE)
+
+    def load(self, path: str | Path) -> None:
+        """Puts a table from a file in force: TOML if its name ends so, otherwise RMR's text.
+
+        Raises:
+            OSError: the file cannot be read.
+            InvalidArgument: the table is wrong; the message names file and line. The one before stays in force.
+        """
+        path = Path(path)
+        try:
+            self.install(path.read_text(encoding="utf-8"), toml=path.suffix == ".toml")
+        except (InvalidArgument, UnicodeDecodeError) as error:
+            raise InvalidArgument(f"{path}: {error}") from None
+
+    def table(self) -> RouteTable | None:
+        """The table in force; ``None`` if there is none."""
+        found = self._core.table()
+        return None if found is None else RouteTable(*found)
+
+    def _own_names(self) -> list[str]:
+        urls = self._server.urls
+        return list(dict.fromkeys([self.name, *urls, *(url.partition("://")[2] for url in urls)]))
+
+    # --- what is known ---
+
+    @property
+    def urls(self) -> list[str]:
+        """Where the node takes messages. A TCP port of 0 is replaced by the port that the system chose."""
+        return self._server.urls
+
+    def is_ready(self) -> bool:
+        """Whether a table is in force, and all the nodes that it names are connected."""
+        return self._core.is_ready()
+
+    def status(self) -> NodeStatus:
+        """What the node has done so far."""
+        taken, waiting, malformed, unrouted = self._core.counts()
+        found = self._core.table()
+        endpoints = [EndpointStatus(each.name, *_in_order(each.counts())) for each in self._core.endpoints()]
+        return NodeStatus(
+            name=self.name,
+            urls=self.urls,
+            table=None if found is None else found[0],
+            taken=taken,
+            waiting=waiting,
+            malformed=malformed,
+            failed=self._failed,
+            unhandled=self._unhandled,
+            unrouted=unrouted,
+            endpoints=sorted(endpoints, key=lambda each: each.name),
+        )
+
+    # --- begin and end ---
+
+    def _open(self, handle: Callable[[_core.RouteMessage], object] | None, threads: int) -> None:
+        """Takes messages from now on; ``handle`` is called with each, in at most so many threads."""
+        if handle is not None:
+            self._server = self._make_server(self._core.dispatch(handle), max_concurrency=threads)
+        self._server.bind()
+        self._core.set_address(self._server.urls[0])
+        self._server.start()
+
+    def _close(self, grace: float) -> None:
+        """Takes no more messages, handles those that have come, and sends what is queued."""
+        grace = check_seconds("grace", grace, endless=True)
+        self._server.stop(grace)
+        self._core.close(grace)
+        for thread in self._threads:
+            thread.join(grace + 1.0)
+        for channel in self._channels:
+            channel.close()
+
+
+def _in_order(
+    counts: tuple[int, int, int, int, int, int, bool, str | None],
+) -> tuple[bool, int, int, int, int, int, int, str | None]:
+    sent, hard, soft, dropped, queued, size, connected, failure = counts
+    return connected, sent, hard, soft, dropped, queued, size, failure
+
+
+def check_subscription(number: int) -> int:
+    """A subscription."""
+    return check_number("subscription", number)

@@ -1,0 +1,108 @@
+"""The service that every node serves: other nodes send messages to it, and people ask how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ..service.service import oneway, service
+
+__all__ = ["EndpointStatus", "NodeStatus", "Route", "RouteTable", "served_by"]
+
+NAME = "nearcall.Route"
+
+
+class EndpointStatus(msgspec.Struct, frozen=True):
+    """What has happened between a node and one receiver of its messages."""
+
+    name: str
+    """As the table names it."""
+    connected: bool
+    """Whether there is a connection now."""
+    sent: int
+    """Messages that the transport has taken."""
+    failed_hard: int
+    """Messages that cannot be sent at all, because they are too long for instance."""
+    failed_soft: int
+    """Messages that were refused to their senders because the queue was full."""
+    dropped: int
+    """Messages that were dropped: because the queue was full, or the node ended."""
+    queued: int
+    """Messages in the queue."""
+    queued_bytes: int
+    """Their bytes."""
+    failure: str | None = None
+    """Why there is no connection, as far as is known."""
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """What a node has done so far."""
+
+    name: str
+    urls: list[str]
+    table: str | None
+    """The id of the table in force; ``None`` if there is none."""
+    taken: int
+    """Messages that were taken to be handled."""
+    waiting: int
+    """Messages that have arrived and wait."""
+    malformed: int
+    """Messages that could not be read."""
+    failed: int
+    """Messages whose handlers have raised, or whose payloads do not fit their type."""
+    unhandled: int
+    """Messages of a type that no handler takes."""
+    unrouted: int
+    """Messages that could not be sent, because the table has no entry for them."""
+    endpoints: list[EndpointStatus]
+
+
+class RouteTable(msgspec.Struct, frozen=True):
+    """A table."""
+
+    id: str
+    text: str
+    """In RMR's text."""
+
+
+@service(name=NAME)
+class Route:
+    """What a node serves. Its class is for both sides: connect with it to any node."""
+
+    @oneway
+    def deliver(self, head: bytes, payload: bytes) -> None:
+        """Takes a message. ``docs/routing.md`` describes the head."""
+
+    def status(self) -> NodeStatus:
+        """What the node has done so far."""
+        raise NotImplementedError
+
+    def table(self) -> RouteTable | None:
+        """The table in force."""
+        raise NotImplementedError
+
+
+class _Served(Route):
+    """The service of one node. The core takes the messages, without the interpreter."""
+
+    def __init__(self, inbox: object, status: Callable[[], NodeStatus], table: Callable[[], RouteTable | None]) -> None:
+        vars(self).update(deliver=inbox)
+        self._status, self._table = status, table
+
+    def status(self) -> NodeStatus:
+        return self._status()
+
+    def table(self) -> RouteTable | None:
+        return self._table()
+
+
+def served_by(inbox: object, status: Callable[[], NodeStatus], table: Callable[[], RouteTable | None]) -> Route:
+    """The service of a node.
+
+    Args:
+        inbox: Takes the messages, in the core.
+        status: What the node has done so far.
+        table: The table in force.
+    """
+    return _Served(inbox, status, table)
