@@ -28,7 +28,7 @@ FLOORS: list[set[str]] = [
     {"http"},
     {"transport"},
     {"core"},
-    {"sandbox"},
+    {"route", "sandbox"},
     {"python"},
     {"models"},
 ]
