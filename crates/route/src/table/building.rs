@@ -99,13 +99,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts an entry in the place of those before: of all, or of those for the senders named.
-    pub(super) fn put(
-        &mut self,
-        kind: i32,
-        subscription: i32,
-        senders: &[&str],
-        target: Target,
-    ) -> Result<(), String> {
+    pub(super) fn put(&mut self, kind: i32, subscription: i32, senders: &[&str], target: Target) -> Result<(), String> {
         let target = Arc::new(target);
         let slot = self.slots.entry((kind, subscription)).or_default();
         self.entries -= slot.len();
@@ -245,7 +239,8 @@ fn number_endpoints(table: &mut Table) -> Result<(), String> {
     if order.len() > MAX_ENDPOINTS {
         return Err(too_many("endpoints", MAX_ENDPOINTS));
     }
-    let as_before = order.len() == table.endpoints.len() && (0..).map(EndpointId).zip(&order).all(|(new, &old)| new == old);
+    let as_before =
+        order.len() == table.endpoints.len() && (0..).map(EndpointId).zip(&order).all(|(new, &old)| new == old);
     if as_before {
         return Ok(());
     }

@@ -134,7 +134,8 @@ fn path(text: &str) -> Result<(), String> {
 }
 
 fn subject(text: &str) -> Result<(), String> {
-    const FORM: &str = "write `nats://server/subject` or `nats://server:port/subject`, with a subject without wildcards";
+    const FORM: &str =
+        "write `nats://server/subject` or `nats://server:port/subject`, with a subject without wildcards";
     let (server, subject) = text.split_once('/').ok_or(FORM)?;
     let server_is_good = is_word(server) || host_and_port(server).is_ok();
     let token_is_good = |token: &str| !token.is_empty() && !token.contains(['*', '>', '/']);

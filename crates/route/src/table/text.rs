@@ -49,11 +49,15 @@ pub(super) fn read(text: &str, own: &Own, before: &Table) -> Result<Table, Table
         reader.record(&record).map_err(|what| TableError::new(line, what))?;
     }
     if let Some(Section { name, line: began, .. }) = reader.section {
-        let what = format!("the text ends within the section that `{name}` began on line {began}: write `{name} | end`");
+        let what =
+            format!("the text ends within the section that `{name}` began on line {began}: write `{name} | end`");
         return Err(TableError::new(line, what));
     }
     if reader.sections == 0 {
-        return Err(TableError::new(0, "there is no table: it begins with `newrt | start` and ends with `newrt | end`"));
+        return Err(TableError::new(
+            0,
+            "there is no table: it begins with `newrt | start` and ends with `newrt | end`",
+        ));
     }
     reader.table.finish().map_err(|what| TableError::new(line, what))
 }
@@ -159,7 +163,11 @@ impl<'a> Reader<'a> {
             Some(section) if (section.kind == Kind::Entities) == of_entities => section.count += 1,
             // RMR passes over it; within another section it takes it.
             _ if of_entities => return Err(format!("`{name}` lies between `meid_map | start` and `meid_map | end`")),
-            _ => return Err(format!("`{name}` lies between `newrt | start` and `newrt | end`, or the two of `updatert`")),
+            _ => {
+                return Err(format!(
+                    "`{name}` lies between `newrt | start` and `newrt | end`, or the two of `updatert`"
+                ));
+            }
         }
         match *name {
             "mse" => self.mse(fields),
@@ -173,7 +181,9 @@ impl<'a> Reader<'a> {
     fn start(&mut self, kind: Kind, name: &'a str, rest: &[&str], record: &Record<'a>) -> Result<(), String> {
         if let Some(Section { name, line, .. }) = &self.section {
             // RMR drops what it has of that one, and begins anew.
-            return Err(format!("the section that `{name}` began on line {line} has no end: write `{name} | end` first"));
+            return Err(format!(
+                "the section that `{name}` began on line {line} has no end: write `{name} | end` first"
+            ));
         }
         let rest = without_empty_last(rest);
         if rest.len() > 1 {
@@ -183,7 +193,9 @@ impl<'a> Reader<'a> {
             Kind::Whole => self.table.begin_anew(),
             // RMR passes over it without a word. There, a table from a file does not count as one.
             Kind::Update if !self.table.complete => {
-                return Err("there is no table yet that `updatert` could change: send a whole one, with `newrt`".to_owned());
+                return Err(
+                    "there is no table yet that `updatert` could change: send a whole one, with `newrt`".to_owned()
+                );
             }
             Kind::Update | Kind::Entities => {}
         }
@@ -204,7 +216,9 @@ impl<'a> Reader<'a> {
         if section.kind != kind {
             // RMR ends whatever there is.
             let (began, line) = (section.name, section.line);
-            return Err(format!("`{name} | end` ends the section that `{began}` began on line {line}: write `{began} | end`"));
+            return Err(format!(
+                "`{name} | end` ends the section that `{began}` began on line {line}: write `{began} | end`"
+            ));
         }
         let (most, form) = match kind {
             Kind::Entities => (2, "a count and an MD5 sum"),
@@ -228,9 +242,12 @@ impl<'a> Reader<'a> {
         if let Some(expected) = rest.get(1) {
             // RMR has documented this and does not check it. The records are hashed as they came, with the ends of lines.
             let sum = Md5::digest(&self.text[section.records..record.start]);
-            let sum: String = sum.iter().map(|octet| format!("{octet:02x}")).collect();
+            let sum = format!("{:032x}", u128::from_be_bytes(sum.into()));
             if !expected.eq_ignore_ascii_case(&sum) {
-                return Err(format!("the records have the MD5 sum {sum}, not {}: they have been changed", shown(expected)));
+                return Err(format!(
+                    "the records have the MD5 sum {sum}, not {}: they have been changed",
+                    shown(expected)
+                ));
             }
         }
         self.sections += 1;
@@ -288,7 +305,9 @@ impl<'a> Reader<'a> {
                 // RMR keeps the blanks, so that such a member is never reached; of an empty one it makes a member that is none.
                 let member = member.trim_matches(BLANKS);
                 if member == BY_ENTITY {
-                    return Err(format!("`{BY_ENTITY}` stands alone: the message goes to its entity's owner, and to nobody else"));
+                    return Err(format!(
+                        "`{BY_ENTITY}` stands alone: the message goes to its entity's owner, and to nobody else"
+                    ));
                 }
                 members.push(self.table.endpoint(member)?);
             }
@@ -338,7 +357,9 @@ fn kind_and_senders(field: &str) -> Result<(i32, Vec<&str>), String> {
     let kind = number(parts.next().unwrap_or_default(), "message type")?;
     let senders: Vec<_> = parts.take(MAX_SENDERS + 1).collect();
     if senders.len() > MAX_SENDERS {
-        return Err(format!("the entry has too many senders: it may have {MAX_SENDERS}; write the others into a second one"));
+        return Err(format!(
+            "the entry has too many senders: it may have {MAX_SENDERS}; write the others into a second one"
+        ));
     }
     senders.iter().try_for_each(|sender| check_sender(sender))?;
     Ok((kind, senders))

@@ -20,7 +20,9 @@ pub(super) fn write(table: &Table) -> String {
             let same = |(one, next)| Arc::ptr_eq(one, next);
             let are_of_senders = one.sender.is_some() && next.sender.is_some();
             let place = |stored: &Stored| (stored.kind, stored.subscription);
-            are_of_senders && place(one) == place(next) && one.target.as_ref().zip(next.target.as_ref()).is_some_and(same)
+            are_of_senders
+                && place(one) == place(next)
+                && one.target.as_ref().zip(next.target.as_ref()).is_some_and(same)
         };
         let mut records = 0;
         for stored in table.entries.chunk_by(of_one_record) {
