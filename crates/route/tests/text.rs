@@ -339,6 +339,16 @@ fn deleting_leaves_nothing_behind() {
 }
 
 #[test]
+fn deleting_for_one_sender_is_forgotten_where_nothing_is_taken_away() {
+    let own = own(&[]);
+    let before = parse(&["newrt|start", "mse|1,a:1|5|x:1", "del|1,b:1|5", "newrt|end"]);
+    assert_eq!(before.entries().count(), 2, "for a node of both names");
+    let table = parse_after(&["updatert|start", "mse|1,a:1|5|y:1", "updatert|end"], &own, &before);
+    assert_eq!(table.entries().count(), 1);
+    check_round_trip(&table, &own);
+}
+
+#[test]
 fn several_sections_are_one_change() {
     let own = own(&[]);
     let lines = ["newrt|start", "rte|1|a:1", "newrt|end", "updatert|start", "rte|1|b:1", "updatert|end"];

@@ -35,9 +35,8 @@ pub(super) struct Builder<'a> {
 #[derive(Default)]
 struct Slot {
     for_all: Option<Arc<Target>>,
+    /// With the order in which they came. None: the sender has no entry although others have.
     by_sender: HashMap<Box<str>, (u64, Option<Arc<Target>>), RandomState>,
-    /// How many of `by_sender` are none: senders that have no entry although others have.
-    without: usize,
 }
 
 impl<'a> Builder<'a> {
@@ -116,11 +115,12 @@ impl<'a> Builder<'a> {
 
     /// Takes an entry out: for all, or for the senders named. That there is none is no error, as in RMR.
     pub(super) fn delete(&mut self, kind: i32, subscription: i32, senders: &[&str]) -> Result<(), String> {
+        if senders.is_empty() {
+            self.entries -= self.slots.remove(&(kind, subscription)).map_or(0, |slot| slot.len());
+            return Ok(());
+        }
         let Some(slot) = self.slots.get_mut(&(kind, subscription)) else { return Ok(()) };
         self.entries -= slot.len();
-        if senders.is_empty() {
-            *slot = Slot::default();
-        }
         // Others have entries, which this sender is not to get: neither that for all, nor, if it goes by several names, that
         // of another name.
         for &sender in senders {
@@ -128,10 +128,6 @@ impl<'a> Builder<'a> {
             self.order += 1;
         }
         self.entries += slot.len();
-        if slot.len() == slot.without {
-            self.entries -= slot.len();
-            self.slots.remove(&(kind, subscription));
-        }
         self.check_entries()
     }
 
@@ -181,10 +177,7 @@ impl Slot {
     }
 
     fn set(&mut self, sender: &str, order: u64, target: Option<Arc<Target>>) {
-        self.without += usize::from(target.is_none());
-        if let Some((_, None)) = self.by_sender.insert(sender.into(), (order, target)) {
-            self.without -= 1;
-        }
+        self.by_sender.insert(sender.into(), (order, target));
     }
 }
 
@@ -205,6 +198,9 @@ fn in_order(slots: HashMap<(i32, i32), Slot, RandomState>, own: &HashSet<&str>) 
         let mut by_sender: Vec<_> = slot.by_sender.into_iter().collect();
         by_sender.sort_unstable_by_key(|(_, (order, _))| *order);
         for (sender, (_, target)) in by_sender {
+            if target.is_none() && entries.len() == first {
+                continue; // nothing is before it that it could take away
+            }
             if own.contains(&*sender) {
                 winner = Some(entries.len());
             }

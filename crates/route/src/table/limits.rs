@@ -5,13 +5,13 @@ pub(super) const MAX_TEXT: usize = 64 << 20;
 /// Bytes of a table in TOML. Its values take twenty times the memory while they are read, and people write it.
 pub(super) const MAX_TOML: usize = 8 << 20;
 /// Entries, counted for each sender.
-pub(super) const MAX_ENTRIES: usize = 1_000_000;
+pub(super) const MAX_ENTRIES: usize = 1 << 18;
 /// Members of all groups of all entries.
-pub(super) const MAX_MEMBERS: usize = 16_000_000;
+pub(super) const MAX_MEMBERS: usize = 1 << 22;
 /// Different endpoints.
 pub(super) const MAX_ENDPOINTS: usize = 65_536;
 /// Managed entities that have an owner.
-pub(super) const MAX_ENTITIES: usize = 1_000_000;
+pub(super) const MAX_ENTITIES: usize = 1 << 18;
 /// Senders of one record; RMR looks at as many.
 pub(super) const MAX_SENDERS: usize = 126;
 /// Bytes of an endpoint.

@@ -147,13 +147,17 @@ impl<'a> Reader<'a> {
                 Some(&("start" | "begin")) => self.start(kind, name, &fields[1..], record),
                 Some(&"end") => self.end(kind, name, &fields[1..], record),
                 // RMR takes all but `end` for a start.
-                Some(other) => Err(format!("`{name} | …` is followed by `start` or `end`, not by {}", shown(other))),
+                Some(other) => {
+                    let meant = did_you_mean(other, &["start", "end"]);
+                    Err(format!("`{name} |` is followed by `start` or `end`, not by {}{meant}", shown(other)))
+                }
                 None => Err(format!("`{name}` is followed by `| start` or `| end`")),
             };
         }
         let of_entities = match *name {
             "mse" | "rte" | "del" => false,
             "mme_ar" | "mme_del" => true,
+            "" => return Err("the record has no name before its first `|`".to_owned()),
             _ => {
                 let meant = did_you_mean(name, &RECORDS);
                 return Err(format!("{} is no record: there are {}{meant}", shown(name), RECORDS.join(", ")));
@@ -185,10 +189,11 @@ impl<'a> Reader<'a> {
                 "the section that `{name}` began on line {line} has no end: write `{name} | end` first"
             ));
         }
-        let rest = without_empty_last(rest);
-        if rest.len() > 1 {
-            return Err(format!("`{name} | start` is followed by an id and nothing else"));
-        }
+        let id = match rest {
+            [] | [""] => None,
+            [id] | [id, ""] => Some(id),
+            _ => return Err(format!("`{name} | start` is followed by an id and nothing else")),
+        };
         match kind {
             Kind::Whole => self.table.begin_anew(),
             // RMR passes over it without a word. There, a table from a file does not count as one.
@@ -199,7 +204,7 @@ impl<'a> Reader<'a> {
             }
             Kind::Update | Kind::Entities => {}
         }
-        match rest.first() {
+        match id {
             Some(id) => self.table.set_id(id)?,
             None if kind == Kind::Whole => self.table.set_id("")?,
             // RMR forgets the id at a map without one, and uses it in answers only. Here it names the routes in force.
@@ -229,13 +234,15 @@ impl<'a> Reader<'a> {
         }
         if let Some(count) = rest.first() {
             // An empty one is no missing one: it may have been cut off. RMR takes it for 0.
-            let expected: u64 = count.parse().map_err(|_| {
-                format!("{} is no count of records: write a number, or `{name} | end` without one", shown(count))
-            })?;
-            if expected != section.count {
+            if count.is_empty() {
+                return Err(format!("the count of records is missing: write a number, or `{name} | end` alone"));
+            }
+            let expected: u64 =
+                count.parse().map_err(|_| format!("{} is no count of records: write a number", shown(count)))?;
+            let found = section.count;
+            if expected != found {
                 return Err(format!(
-                    "the table is to have {expected} records and has {}: it is not complete, and none of it is used",
-                    section.count
+                    "records expected: {expected}, records found: {found}; the table is not complete, and none of it is used"
                 ));
             }
         }
@@ -256,7 +263,7 @@ impl<'a> Reader<'a> {
 
     /// `mse | type[,sender…] | subscription | groups`
     fn mse(&mut self, fields: &[&str]) -> Result<(), String> {
-        let [to, subscription, groups] = without_empty_last(fields) else {
+        let Some([to, subscription, groups]) = exactly(fields) else {
             return Err("write `mse | type | subscription | endpoints`, with -1 for any subscription".to_owned());
         };
         self.entry(to, number(subscription, "subscription")?, groups)
@@ -277,7 +284,7 @@ impl<'a> Reader<'a> {
 
     /// `del | type[,sender…] | subscription`
     fn del(&mut self, fields: &[&str]) -> Result<(), String> {
-        let [from, subscription] = without_empty_last(fields) else {
+        let Some([from, subscription]) = exactly(fields) else {
             return Err("write `del | type | subscription`, with -1 for the entry of any subscription".to_owned());
         };
         let (kind, senders) = kind_and_senders(from)?;
@@ -319,7 +326,7 @@ impl<'a> Reader<'a> {
     /// `mme_ar | owner | entity entity…`
     fn mme_ar(&mut self, fields: &[&str]) -> Result<(), String> {
         const FORM: &str = "write `mme_ar | endpoint | meid meid…`";
-        let [owner, entities] = without_empty_last(fields) else { return Err(FORM.to_owned()) };
+        let Some([owner, entities]) = exactly(fields) else { return Err(FORM.to_owned()) };
         let owner = self.table.endpoint(owner)?;
         if entities.is_empty() {
             return Err(FORM.to_owned());
@@ -329,8 +336,8 @@ impl<'a> Reader<'a> {
 
     /// `mme_del | entity entity…`
     fn mme_del(&mut self, fields: &[&str]) -> Result<(), String> {
-        match without_empty_last(fields) {
-            [entities] if !entities.is_empty() => {
+        match exactly(fields) {
+            Some([entities]) if !entities.is_empty() => {
                 words(entities).try_for_each(|entity| self.table.disown_entity(entity))
             }
             _ => Err("write `mme_del | meid meid…`".to_owned()),
@@ -338,12 +345,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A `|` at the end of a record is no field. RMR passes over all fields too many; others than this are refused here.
-fn without_empty_last<'f, 'a>(fields: &'f [&'a str]) -> &'f [&'a str] {
-    match fields {
-        [rest @ .., ""] if !rest.is_empty() => rest,
-        _ => fields,
-    }
+/// The fields of a record that has this many. A `|` at its end begins none. RMR passes over all fields too many; others than
+/// this are refused here.
+fn exactly<'a, const N: usize>(fields: &[&'a str]) -> Option<[&'a str; N]> {
+    let (fields, rest) = fields.split_first_chunk()?;
+    matches!(rest, [] | [""]).then_some(*fields)
 }
 
 /// RMR divides at each single blank, and takes at most 128.
@@ -367,5 +373,8 @@ fn kind_and_senders(field: &str) -> Result<(i32, Vec<&str>), String> {
 
 /// A number as messages have it. RMR reads `12abc` as 12 and `abc` as 0; its documentation ends at 32000, its wire does not.
 fn number(text: &str, what: &str) -> Result<i32, String> {
+    if text.is_empty() {
+        return Err(format!("the {what} is missing: write a number"));
+    }
     text.parse().map_err(|_| format!("{} is no {what}: write a number, from {} to {}", shown(text), i32::MIN, i32::MAX))
 }
