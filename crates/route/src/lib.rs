@@ -1,6 +1,7 @@
 //! The message router: messages go where a table says, by their type and not by an address.
 //!
-//! - [`table`]: what a table says, in RMR's text and in TOML;
+//! - [`table`]: what a table says, in RMR's text and in TOML. A [`table::Table`] is checked as a whole, and does not change
+//!   after that: who replaces one swaps it for another at once. `docs/routing-tables.md` describes every rule;
 //! - [`message`]: a message, and how it travels;
 //! - [`Node`]: sends messages to endpoints, each with a queue of its own, and takes those that others send. It owns no
 //!   thread, as nothing below it does.

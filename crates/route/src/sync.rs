@@ -1,3 +1,3 @@
-//! Atomics. The crate takes them from here, so that all of them are found in one place.
+//! The atomics of this crate, in one place as in the other crates.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

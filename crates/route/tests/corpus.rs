@@ -1,0 +1,20 @@
+//! Runs the fuzz target once over its committed corpus (`make fuzz` continues from there).
+#![allow(missing_docs, reason = "the target documents itself to those who run it")]
+
+#[path = "../../../fuzz/src/route_table.rs"]
+mod route_table;
+
+#[test]
+fn tables() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/route_table");
+    let mut inputs: Vec<_> =
+        std::fs::read_dir(corpus).expect("the corpus").map(|entry| entry.expect("an entry").path()).collect();
+    inputs.sort();
+    assert!(inputs.len() >= 20, "the target has lost its corpus");
+    for path in inputs {
+        let input = std::fs::read(&path).expect("an input");
+        // A panic names the line that failed; this names the input.
+        let outcome = std::panic::catch_unwind(|| route_table::run(&input));
+        assert!(outcome.is_ok(), "{} fails", path.display());
+    }
+}
