@@ -1291,6 +1291,9 @@ class RouteWaiter:
     def wait(self, timeout: float | None) -> RouteMessage | None:
         """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Call this once."""
 
+def read_route_table(text: str, *, toml: bool) -> tuple[str, int, list[str], str]:
+    """Reads a table. Returns its id, the number of its entries, its endpoints, and its text as RMR has it."""
+
 @final
 class RouteNode:
     """Sends and takes messages."""

@@ -229,8 +229,8 @@ def receiver(url: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.crash
-def test_a_member_that_dies_is_left_out_and_its_successor_gets_its_turns(key: str, runtime_dir: Path) -> None:
-    dying, staying = f"unix://{runtime_dir}/{key}.dying", f"unix://{runtime_dir}/{key}.staying"
+def test_a_member_that_dies_is_left_out_and_its_successor_gets_its_turns(key: str, tmp_path: Path) -> None:
+    dying, staying = f"unix://{tmp_path}/dying", f"unix://{tmp_path}/staying"
     node, seen = noting(staying, 1)
     sender = route.Node(f"shm://r{key}sender")
     with nodes(node, sender), receiver(dying) as first:
@@ -376,13 +376,13 @@ def takers(node: route.Node) -> set[str]:
 
 
 @pytest.mark.crash
-def test_a_node_that_is_killed_leaves_the_managers_table(key: str) -> None:
-    at = f"shm://r{key}routes"
+def test_a_node_that_is_killed_leaves_the_managers_table(key: str, tmp_path: Path) -> None:
+    at, dying = f"shm://r{key}routes", f"unix://{tmp_path}/dying"
     program = RECEIVER.replace("route.Node(sys.argv[1])", f"route.Node(sys.argv[1], manager={at!r})")
     with nearcall.Server(route.manager(), at), route.Node(f"shm://r{key}sender", manager=at) as sender:
-        process = subprocess.Popen([sys.executable, "-c", program, f"shm://r{key}dying"], stdin=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", program, dying], stdin=subprocess.PIPE)
         try:
-            until(lambda: takers(sender) == {f"shm://r{key}dying"}, "it is in the table")
+            until(lambda: takers(sender) == {dying}, "it is in the table")
             process.kill()
             process.wait(PATIENCE)
             until(lambda: not takers(sender), "it is out of the table")
@@ -413,6 +413,8 @@ def test_mistakes_say_what_to_do(key: str) -> None:
         node.on(1)(print)
     with pytest.raises(TypeError, match="str has no message type"):
         node.on(str)
+    with pytest.raises(TypeError, match=r"@node.on\(1000\), and not @node.on"):
+        node.on(print)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a message type has 32 bits"):
         route.message(1 << 31)
     with node:

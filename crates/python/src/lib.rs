@@ -58,7 +58,7 @@ mod _core {
     #[pymodule_export]
     use super::routing::message::RouteMessage;
     #[pymodule_export]
-    use super::routing::node::{RouteDispatch, RouteEndpoint, RouteInbox, RouteNode, RouteWaiter};
+    use super::routing::node::{RouteDispatch, RouteEndpoint, RouteInbox, RouteNode, RouteWaiter, read_route_table};
     #[pymodule_export]
     use super::serving::buffer::Buffer;
     #[pymodule_export]

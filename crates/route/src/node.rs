@@ -239,7 +239,9 @@ impl Node {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let in_force = self.in_force.load();
-        in_force.as_ref().is_some_and(|in_force| in_force.endpoints.iter().all(|endpoint| endpoint.is_connected()))
+        in_force.as_ref().is_some_and(|in_force| {
+            in_force.table.is_complete() && in_force.endpoints.iter().all(|endpoint| endpoint.is_connected())
+        })
     }
 
     /// Sends a message where the table says: to one member of each group. Waits for room until `until` as the policy says,
@@ -268,7 +270,8 @@ impl Node {
         let pieces = [&prefix[..], payload];
         let endpoint = |id: &EndpointId| &endpoints[id.0 as usize];
         let table_id = || table.id().to_owned();
-        let Some(route) = table.lookup(kind, subscription) else {
+        let route = table.lookup(kind, subscription).filter(|route| route.by_entity || !route.groups.is_empty());
+        let Some(route) = route else {
             return unrouted(SendError::NoEndpoint { kind, subscription, table: table_id() });
         };
         if route.by_entity {

@@ -1,5 +1,5 @@
 """The ``nearcall`` command: serve a class, list a server's methods, call them, measure the round trip, watch the
-server, compare two versions of a class, convert to and from .proto, make certificates, and handle plugins.
+server, compare two versions of a class, convert to and from .proto, make certificates, handle plugins, and route messages.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 
@@ -109,7 +109,7 @@ nearcall COMMAND --help says what a command does, its options, and an example.""
 def _parser() -> argparse.ArgumentParser:
     import argparse
 
-    from . import call, check, dev_certs, listing, ping, plugin, proto, serve, stub, top
+    from . import call, check, dev_certs, listing, ping, plugin, proto, route, serve, stub, top
     from .parsing import CommandParser
 
     parser = CommandParser(
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (serve, listing, call, ping, top, check, proto, stub, dev_certs, plugin):
+    for module in (serve, listing, call, ping, top, check, proto, stub, dev_certs, plugin, route):
         module.add_to(commands)
     for command in commands.choices.values():
         # --debug may also follow the command. It has no default there, which would override the flag before the

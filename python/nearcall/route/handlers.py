@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..types.hints import type_name
@@ -20,32 +20,48 @@ class Handler(NamedTuple):
     name: str
 
 
+def numbers_of(types: Sequence[object]) -> dict[int, type | None]:
+    """The numbers of message types, each with the class that it was given as, if it was.
+
+    Raises:
+        TypeError: a class has no message type, something is no type at all, or there is none.
+        ValueError: a number is too large.
+    """
+    if not types:
+        raise TypeError("say which messages the handler takes: @node.on(1000)")
+    numbers = dict[int, type | None]()
+    for each in types:
+        if not isinstance(each, type):
+            if callable(each):
+                raise TypeError("say which messages the handler takes: @node.on(1000), and not @node.on")
+            numbers[check_number("message type", each)] = None
+            continue
+        number = number_of(each)
+        if number is None:
+            raise TypeError(f"{type_name(each)} has no message type: decorate it with @route.message(number)")
+        numbers[number] = each
+    return numbers
+
+
 class Handlers:
     """The handlers of a node."""
 
     def __init__(self) -> None:
         self._by_type: dict[int, Handler] = {}
 
-    def add(self, types: Sequence[int | type], function: Callable[..., Any]) -> None:
-        """Adds a function for some types.
+    def add(self, numbers: Mapping[int, type | None], function: Callable[..., Any]) -> None:
+        """Adds a function for messages of some types, which :func:`numbers_of` has found.
 
         Raises:
-            TypeError: a class has no message type, a type has a handler already, or there is no type.
+            TypeError: a type has a handler already, or it is no function.
         """
         if not callable(function):
             raise TypeError(f"a handler is a function that takes a message, not {function!r}")
-        if not types:
-            raise TypeError("say which messages the handler takes: @node.on(1000)")
         name = getattr(function, "__qualname__", repr(function))
-        for each in types:
-            number: int | None
-            number, value_type = (number_of(each), each) if isinstance(each, type) else (each, None)
-            if number is None:
-                raise TypeError(f"{type_name(each)} has no message type: decorate it with @route.message(number)")
-            check_number("message type", number)
+        for number in numbers:
             if number in self._by_type:
                 raise TypeError(f"messages of type {number} have a handler already: {self._by_type[number].name}")
-            self._by_type[number] = Handler(function, value_type, name)
+        self._by_type.update({number: Handler(function, cls, name) for number, cls in numbers.items()})
 
     def of(self, number: int) -> Handler | None:
         """The handler of messages of this type; ``None`` if there is none."""

@@ -13,10 +13,10 @@ from ..errors import InvalidArgument
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds, check_whole
 from .attached import Attachment
-from .handlers import Handler, Handlers
+from .handlers import Handler, Handlers, numbers_of
 from .manager import NodeInfo
 from .message import AnyBuffer, Message, number_of
-from .sending import DEFAULT_QUEUE, Sending, WhenFull
+from .sending import DEFAULT_QUEUE, Sending, WhenFull, options_for
 from .service import RouteTable
 
 __all__ = ["Node"]
@@ -105,8 +105,10 @@ class Node(Sending):
             TypeError: a class has no message type, or a type has a handler already.
         """
 
+        numbers = numbers_of(types)
+
         def add(function: H) -> H:
-            self._handlers.add(types, function)
+            self._handlers.add(numbers, function)
             return function
 
         return add
@@ -196,7 +198,7 @@ class Node(Sending):
                 self._run(self._watch, "table")
             if self._manager is not None:
                 node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
-                self._attachment = Attachment(self._manager, node, self._take_table, self._dial_options)
+                self._attachment = Attachment(self._manager, node, self._take_table, options_for(self._manager, self._options))
                 self._run(self._attachment.run, "manager")
         except BaseException:
             self.close(0.0)

@@ -14,7 +14,7 @@ from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_whole, with_option
 from ..server.server import Server
-from .message import AnyBuffer, Message, check_number, codec_of, number_of
+from .message import AnyBuffer, Message, codec_of, number_of
 from .service import EndpointStatus, NodeStatus, RouteTable, served_by
 
 __all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
@@ -26,8 +26,17 @@ DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
 _GRACE = 5.0
 """Seconds in which what is queued for a receiver that a table no longer names may still be sent."""
-OF_BOTH = ("allow_groups", "allow_plaintext", "allow_users", "max_message_size", "spin", "tls")
-"""Options that count for the server of a node, and for its connections to others."""
+OF_BOTH = {
+    "allow_groups": ("shm", "unix"),
+    "allow_plaintext": ("tcp",),
+    "allow_users": ("shm", "unix"),
+    "max_message_size": (),
+    "spin": (),
+    "tls": ("tls",),
+}
+"""Options that count for the server of a node, and for its connections to others; with the schemes of URLs for which they
+count, if not for all.
+"""
 OF_SERVER = ("handshake_timeout", "max_memory", "max_pending", "on_connect", "on_disconnect")
 """Options that count for the server of a node only."""
 
@@ -68,7 +77,7 @@ class Sending:
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
             raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
         self.name = name or urls[0].partition("://")[2] or urls[0]
-        self._dial_options = {key: value for key, value in options.items() if key in OF_BOTH}
+        self._options = {key: value for key, value in options.items() if key in OF_BOTH}
         self._core = _core.RouteNode(
             self.name, when_full, check_whole("queue", queue, "bytes"), self._dial, self._start_endpoint
         )
@@ -80,6 +89,8 @@ class Sending:
         self._server = self._make_server(self._core.inbox())  # its options are checked now
 
     def _server_of(self, urls: Sequence[str], options: Mapping[str, Any], inbox: object, **more: Any) -> Server:
+        meant = {key for url in urls for key in options_for(url, self._options)}
+        options = {key: value for key, value in options.items() if key in OF_SERVER or key in meant}
         return Server(served_by(inbox, self.status, self.table), *urls, reflection=False, **options, **more)
 
     # --- sending ---
@@ -195,7 +206,7 @@ class Sending:
             name = f"tcp://{name}"
         elif scheme in ("rmr", "nats"):
             raise InvalidArgument(f"{name}: nodes at {scheme}:// cannot be reached yet")
-        channel = _Endpoint(name, **self._dial_options)
+        channel = _Endpoint(name, **options_for(name, self._options))
         self._channels.append(channel)
         return channel.connection
 
@@ -299,6 +310,7 @@ def _in_order(
     return connected, sent, hard, soft, dropped, queued, size, failure
 
 
-def check_subscription(number: int) -> int:
-    """A subscription."""
-    return check_number("subscription", number)
+def options_for(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a node's options that count for connections to a URL."""
+    scheme = url.partition("://")[0]
+    return {key: value for key, value in options.items() if not OF_BOTH[key] or scheme in OF_BOTH[key]}

@@ -261,6 +261,16 @@ impl RouteNode {
     }
 }
 
+/// Reads a table. Returns its id, the number of its entries, its endpoints, and its text as RMR has it.
+#[pyfunction]
+#[pyo3(signature = (text, *, toml))]
+pub(crate) fn read_route_table(py: Python<'_>, text: &str, toml: bool) -> PyResult<(String, usize, Vec<String>, String)> {
+    let own = Own { names: Vec::new() };
+    let read = || if toml { Table::parse_toml(text, &own) } else { Table::parse_text(text, &own, &Table::empty()) };
+    let table = detach(py, read).map_err(|error| invalid(py, error.to_string()))?;
+    Ok((table.id().to_owned(), table.entries().count(), table.endpoints().to_vec(), table.to_text()))
+}
+
 /// One who waits for a reply.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteWaiter {

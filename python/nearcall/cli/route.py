@@ -1,0 +1,136 @@
+"""``nearcall route check|table|status|send|manager``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import nearcall
+
+from .. import _core, route
+from ..errors import InvalidArgument
+from . import UsageError
+from .flags import add_client_options, client_options
+
+__all__ = ["add_to"]
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "route", help="check routing tables, ask nodes, run a route manager", description="Everything about the router."
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def action(name: str, run: Any, text: str, example: str) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = actions.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=f"example: nearcall route {example}"
+        )
+        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = action("check", check, "check tables without using them", "check routes.toml")
+    sub.add_argument("files", metavar="FILE", nargs="+", type=Path, help="in RMR's text, or TOML if its name ends so")
+    sub.add_argument("--print", dest="show", action="store_true", help="print the table in RMR's text")
+
+    sub = action("table", table, "print the table that a node has in force", "table shm://filter")
+    sub.add_argument("url", metavar="URL", help="where the node is")
+    add_client_options(sub)
+
+    sub = action("status", status, "print what nodes have done so far", "status shm://filter shm://logger")
+    sub.add_argument("urls", metavar="URL", nargs="+", help="where a node is")
+    add_client_options(sub)
+
+    sub = action("send", send, "send a message to a node", "send shm://filter 1000 'hello' --call")
+    sub.add_argument("url", metavar="URL", help="where the node is")
+    sub.add_argument("type", metavar="TYPE", type=int, help="the message's type")
+    sub.add_argument("payload", metavar="TEXT", nargs="?", default="", help="its payload; - for standard input")
+    sub.add_argument("-s", "--subscription", type=int, default=-1, metavar="N", help="its subscription")
+    sub.add_argument("-e", "--entity", default="", metavar="NAME", help="its managed entity")
+    sub.add_argument("--call", action="store_true", help="wait for the reply, and print it")
+    sub.add_argument("-t", "--timeout", type=float, default=5.0, metavar="S", help="seconds to wait (default: 5)")
+
+    sub = action("manager", manage, "run a route manager until Ctrl-C", "manager shm://routes")
+    sub.add_argument("urls", metavar="URL", nargs="+", help="where nodes attach")
+
+
+def check(options: argparse.Namespace) -> int:
+    """Reads tables, and says what is wrong with them."""
+    wrong = False
+    for file in options.files:
+        try:
+            found = _core.read_route_table(file.read_text(encoding="utf-8"), toml=file.suffix == ".toml")
+        except (InvalidArgument, UnicodeDecodeError) as error:
+            print(f"{file}: {error}", file=sys.stderr)
+            wrong = True
+            continue
+        name, entries, endpoints, text = found
+        if options.show:
+            print(text, end="")
+        else:
+            print(f"{file}: table {name!r} is right: {_count(entries, 'entry', 'entries')} for "
+                  f"{_count(len(endpoints), 'endpoint', 'endpoints')}")
+    return 1 if wrong else 0
+
+
+def table(options: argparse.Namespace) -> None:
+    """Prints a node's table."""
+    with nearcall.connect(options.url, route.Route, **client_options(options)) as node:
+        found = node.table()
+    if found is None:
+        raise RuntimeError(f"the node at {options.url} has no table in force")
+    print(found.text, end="")
+
+
+def status(options: argparse.Namespace) -> None:
+    """Prints what nodes have done."""
+    for number, url in enumerate(options.urls):
+        with nearcall.connect(url, route.Route, **client_options(options)) as node:
+            found = node.status()
+        if number:
+            print()
+        in_force = "no table" if found.table is None else f"table {found.table!r}"
+        print(f"{found.name} at {', '.join(found.urls)}: {in_force}")
+        print(f"  messages: {found.taken} taken, {found.waiting} waiting, {found.malformed} malformed, {found.failed} failed, "
+              f"{found.unhandled} without a handler, {found.unrouted} without an entry")
+        for each in found.endpoints:
+            state = "connected" if each.connected else f"not connected: {each.failure or 'no attempt has ended yet'}"
+            print(f"  to {each.name}: {each.sent} sent, {each.queued} queued ({each.queued_bytes} bytes), {each.dropped} "
+                  f"dropped, {each.failed_soft} refused, {each.failed_hard} impossible; {state}")
+
+
+def send(options: argparse.Namespace) -> None:
+    """Sends a message from a node that lasts for as long."""
+    payload = sys.stdin.buffer.read() if options.payload == "-" else options.payload.encode()
+    import os
+
+    about = {"subscription": options.subscription, "entity": options.entity}
+    with route.Node(f"shm://nearcall-route-send-{os.getpid()}") as node:
+        if not options.call:
+            with nearcall.connect(options.url, route.Route):  # says what is wrong, if nobody is there
+                node.send_to(options.url, options.type, payload, timeout=options.timeout, **about)
+            return
+        reply = node.call(options.type, payload, to=options.url, timeout=options.timeout, **about)
+        print(f"type {reply.type} from {reply.source}:", file=sys.stderr)
+        sys.stdout.buffer.write(reply.payload)
+        sys.stdout.buffer.write(b"" if reply.payload.endswith(b"\n") else b"\n")
+
+
+def manage(options: argparse.Namespace) -> None:
+    """Runs a route manager."""
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        nearcall.serve(
+            route.manager(), *options.urls, on_ready=lambda server: print(f"a route manager at {', '.join(server.urls)}")
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
