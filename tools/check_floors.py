@@ -55,7 +55,7 @@ LAB = "nearcall_lab"
 # not know each other either; within a room modules may import others, but no two each other.
 ROOMS: list[set[str]] = [
     {"_core", "lazy"},
-    {"status"},
+    {"status", "metadata_pairs"},
     {"errors"},
     {"types"},
     {"log", "options", "codec"},

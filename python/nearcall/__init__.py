@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .call.context import Context, context
     from .call.deadline import timeout
     from .call.interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
-    from .call.metadata import Metadata, metadata
+    from .call.metadata import metadata
     from .call.session import ServerConnection, Session
     from .client.channel import Channel, connect
     from .client.child import Child, spawn
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         Unimplemented,
         Unknown,
     )
+    from .metadata_pairs import Metadata
     from .options.tls import TLS
     from .references.reference import release
     from .server.serve import serve
@@ -106,7 +107,7 @@ else:
                 "ServerCall",
                 "ServerInterceptor",
             ],
-            "call.metadata": ["Metadata", "metadata"],
+            "call.metadata": ["metadata"],
             "call.session": ["ServerConnection", "Session"],
             "client.channel": ["Channel", "connect"],
             "client.child": ["Child", "spawn"],
@@ -135,6 +136,7 @@ else:
                 "Unimplemented",
                 "Unknown",
             ],
+            "metadata_pairs": ["Metadata"],
             "options.tls": ["TLS"],
             "references.reference": ["release"],
             "server.serve": ["serve"],

@@ -15,12 +15,14 @@ from .call.compression import compression
 from .call.metadata import metadata
 from .codec.hashed import HashedKeys
 from .codec.protobuf.messages import Message
+from .metadata_pairs import MetadataPairs
 from .server.entries import PathEntry
 from .service.plan import MethodPlan
 
 __all__ = [
     "COMEBACK",
     "PROFILED",
+    "PUSHBACK",
     "VERSION",
     "AsyncUnary",
     "Attributes",
@@ -75,6 +77,7 @@ __all__ = [
     "named_servers",
     "note_block",
     "on_end",
+    "pushback",
     "refuse_in_handler_loop",
     "rest",
     "sandbox_names",
@@ -88,6 +91,7 @@ _R = TypeVar("_R")
 COMEBACK: Final[float]
 """Seconds that a call waits for the successor of its server, if that is expected or the call may be repeated."""
 PROFILED: Final[bool]
+PUSHBACK: Final[str]
 """Whether the compiler knew what usual work runs (``make profiled``). Other builds are slower."""
 VERSION: Final[str]
 """Version of the library, which is Cargo's."""
@@ -96,7 +100,7 @@ def install(
     errors: Callable[
         [],
         tuple[
-            Callable[[int, str, bytes], BaseException],
+            Callable[[int, str, bytes, MetadataPairs | None], BaseException],
             Callable[[BaseException], tuple[int, str, bytes]],
             Callable[[str, object], BaseException],
         ],
@@ -230,6 +234,11 @@ def current_references() -> References | None:
 def on_end(observer: Callable[[int], object]) -> None:
     """Calls ``observer`` with the status code of the call that this thread serves, once it has ended."""
 
+def pushback(value: str) -> float:
+    """After how many seconds a server wants a failed call to be sent again, from the value of the metadata
+    ``PUSHBACK``; ``inf`` if it does not want that at all.
+    """
+
 def rest(wait: Callable[[float | None], bool], timeout: float | None) -> bool:
     """Calls ``wait(timeout)``, in which the calling thread rests: worker threads may keep the interpreter for some
     microseconds after a call as long as all other threads rest.
@@ -319,7 +328,7 @@ class Call:
         """Whether the caller gave the call up, or is gone."""
 
     @property
-    def metadata(self) -> list[tuple[str, bytes]]:
+    def metadata(self) -> MetadataPairs:
         """The metadata that the caller sent with the arguments."""
 
     def belongings(self, make: Callable[[dict[str, Any]], _D]) -> _D:
@@ -372,7 +381,7 @@ class Method:
         *,
         max_values: int,
         number: int = 0,
-        make_error: Callable[[int, str, bytes], BaseException] | None = None,
+        make_error: Callable[[int, str, bytes, MetadataPairs | None], BaseException] | None = None,
         describe_error: Callable[[BaseException, Call], tuple[int, str, bytes]] | None = None,
         keeps: object = None,
     ) -> Method:
@@ -731,6 +740,12 @@ class Unary(BoundMethod):
     def within(self, seconds: float) -> Unary:
         """The same method, with ``seconds`` for each call in place of the client's timeout."""
 
+    def for_copies(self) -> Unary:
+        """The same method for the copies of one call: each goes to another server, as long as there is one."""
+
+    def time_allowed(self) -> float | None:
+        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
+
 @final
 class StartedCall(Generic[_R]):
     """A call that was sent, by :func:`nearcall.start`. It is given up if the last reference to this object is dropped
@@ -807,6 +822,12 @@ class AsyncUnary(BoundMethod):
 
     def within(self, seconds: float) -> AsyncUnary:
         """The same method, with ``seconds`` for each call in place of the client's timeout."""
+
+    def for_copies(self) -> AsyncUnary:
+        """The same method for the copies of one call: each goes to another server, as long as there is one."""
+
+    def time_allowed(self) -> float | None:
+        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class PendingCall(Generator[Any, Any, Any]):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from .metadata_pairs import Metadata
 from .status import StatusCode
 
 __all__ = [
@@ -57,11 +58,21 @@ class RpcError(Exception):
     option: str | None = None
     """The name of the option, if the error is a wrong option: ``"ring_size"``, or ``"tls.ca"`` for an option of TLS."""
 
+    _trailing = Metadata()
+
     def __init__(self, message: str = "", *, details: Any = None) -> None:
         # Not super().__init__: bases such as OSError would interpret the arguments.
         Exception.__init__(self, message)
         self.message = message
         self.details = details
+
+    @property
+    def trailing_metadata(self) -> Metadata:
+        """The metadata that the server sent with the end of the call that failed: what its handler gave to
+        ``add_trailing_metadata``, or a gRPC server in its trailers. Empty if there was none, or the call did not reach
+        a server. It is not passed on when a handler raises the error on to its own caller.
+        """
+        return self._trailing
 
     def __str__(self) -> str:
         return self.message

@@ -12,13 +12,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import nearcall
 import nearcall.aio
 from nearcall.introspection import Introspection
+from nearcall.loops.watch import LoopWatch
 
 from .test_introspection import until
 
@@ -251,6 +252,33 @@ def test_it_is_said_once_of_each_place_and_not_of_a_loop_that_turns(
     assert len(said) == 2
     assert "Blocking.waits" in said[0]
     assert "Blocking.computes" in said[1]
+
+
+class OverBeforeSeen:
+    """A core whose watching thread got the interpreter when the loop had turned again."""
+
+    def watch_loop(
+        self, seconds: float, held_up: Callable[[float, bool], object], turned: Callable[[float], object]
+    ) -> None:
+        held_up(90.0, False)
+        turned(90.0)
+
+    def end_watch(self) -> None:
+        pass
+
+
+def test_of_a_loop_that_turned_before_it_was_seen_only_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """What held it up, where and until when is not known: a thread may have kept the interpreter, also another one."""
+    caplog.set_level(logging.INFO, "nearcall")
+    watch = LoopWatch(cast(Any, OverBeforeSeen()), (), SOON)
+    watch.start(threading.get_ident())
+    watch.end()
+    (line,) = caplog.records
+    assert line.getMessage() == (
+        "the event loop did not turn for 0.1 s or longer, and all coroutine handlers waited: something held it up, and "
+        "was over before this thread got the interpreter to see it"
+    )
+    assert line.stack_info is None
 
 
 @pytest.mark.parametrize("never", [0, None])

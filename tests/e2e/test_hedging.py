@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -14,6 +16,7 @@ import nearcall
 
 from .conftest import TRANSPORTS
 from .ports import own_port
+from .test_introspection import until
 
 PATIENCE = 30.0
 """Seconds after which a test that waits has failed."""
@@ -108,6 +111,60 @@ def test_another_server_is_asked(kind: str) -> None:
         options: dict[str, Any] = {"balancing": "round_robin", "hedge": nearcall.Hedge(DELAY)}
         assert price(url, kind, *["book"] * 6, servers=2, **options) == [4] * 6
     assert quick.calls == 6
+
+
+@kinds
+def test_a_copy_goes_to_a_server_that_has_none_though_it_is_not_its_turn(kind: str) -> None:
+    asked: list[int] = []
+    make_another_call: Callable[[], Any]
+
+    @nearcall.service(name="Shop")
+    class Replica:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        @nearcall.idempotent
+        def price(self, item: str) -> int:
+            asked.append(self.number)
+            if len(asked) > 1:
+                return len(item)
+            make_another_call()  # this takes the other server's turn
+            raise nearcall.Unavailable("not this one")
+
+        def sell(self, item: str) -> int:
+            return len(item)
+
+    def connected(client: Any) -> bool:
+        return len(client.peers) == 2
+
+    options: dict[str, Any] = {"balancing": "round_robin", "hedge": nearcall.Hedge(PATIENCE)}
+    with (
+        nearcall.Server(Replica(1), f"tcp://127.0.0.1:{own_port()}") as first,
+        nearcall.Server(Replica(2), f"tcp://127.0.0.1:{own_port()}") as second,
+    ):
+        url = f"{first.urls[0]},{second.urls[0].removeprefix('tcp://')}"
+        if kind == "thread":
+            with closing(nearcall.connect(url, Shop, **options)) as client:
+                make_another_call = partial(client.service.sell, "pen")
+                until(partial(connected, client))
+                assert client.service.price("pen") == 3
+        else:
+
+            async def run() -> None:
+                client = await nearcall.aio.connect(url, Shop, **options)
+                loop = asyncio.get_running_loop()
+                nonlocal make_another_call
+
+                def make_another_call() -> int:
+                    return int(asyncio.run_coroutine_threadsafe(client.service.sell("pen"), loop).result(PATIENCE))
+
+                while not connected(client):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0)
+                assert await client.service.price("pen") == 3
+                await client.close()
+
+            asyncio.run(run())
+    assert sorted(asked) == [1, 2]
 
 
 @kinds

@@ -7,9 +7,6 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -17,6 +14,8 @@ import pytest
 
 import nearcall
 from nearcall.client.service_config import read_service_config
+
+from .pushing import pushing
 
 PATIENCE = 30.0
 
@@ -82,44 +81,6 @@ def test_the_same_config_means_the_same_to_grpcio() -> None:
     assert told == [["none", "1", "2"]] * 2
 
 
-@contextmanager
-def pushing(by: str, pushback: str, asked: list[None]) -> Iterator[str]:
-    """A server of ours or of grpcio that is unavailable the first time, and says when it will not be; and its address.
-
-    Whenever it is asked, ``asked`` is longer.
-    """
-
-    def answered(context: Any) -> int:
-        asked.append(None)
-        if len(asked) == 1:
-            trailing = [("grpc-retry-pushback-ms", pushback)]
-            if by == "grpcio":
-                context.set_trailing_metadata(trailing)
-                context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
-            context.add_trailing_metadata(trailing)
-            raise nearcall.Unavailable("not yet")
-        return len(asked)
-
-    @nearcall.service(name="shop.v1.Shop")
-    class Pushing:
-        def find_all(self) -> int:
-            return answered(nearcall.context())
-
-    if by == "nearcall":
-        with nearcall.Server(Pushing(), "grpc://127.0.0.1:0") as server:
-            yield server.urls[0].removeprefix("grpc://")
-        return
-    handler: Any = grpc.unary_unary_rpc_method_handler(lambda _body, context: bytes([8, answered(context)]))
-    theirs = grpc.server(ThreadPoolExecutor(1))
-    theirs.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("shop.v1.Shop", {"FindAll": handler})])
-    port = theirs.add_insecure_port("127.0.0.1:0")
-    theirs.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        theirs.stop(None).wait(PATIENCE)
-
-
 @pytest.mark.parametrize(("pushback", "pause", "attempts"), [("1", "1000s", 2), ("-1", "0.01s", 1)])
 @pytest.mark.parametrize("client_by", ["nearcall", "grpcio"])
 @pytest.mark.parametrize("server_by", ["nearcall", "grpcio"])
@@ -129,7 +90,7 @@ def test_servers_say_when_a_call_is_sent_again(
     """A second attempt after a pause that outlasts the deadline, or none after a short one: the server is obeyed."""
     policy = RETRY | {"initialBackoff": pause, "maxBackoff": pause}
     config = json.dumps({"methodConfig": [{"name": [{"service": "shop.v1.Shop"}], "retryPolicy": policy}]})
-    asked: list[None] = []
+    asked: list[float] = []
     answer = 0
     with pushing(server_by, pushback, asked) as address:
         if client_by == "nearcall":

@@ -159,17 +159,21 @@ def test_what_other_servers_speak_is_named(scheme: str, answer: bytes, words: st
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(answer)
-                with contextlib.suppress(ConnectionError):
-                    while connection.recv(4096):
-                        pass
+            with contextlib.suppress(OSError):  # until the test ends
+                while True:
+                    connection, _ = listener.accept()
+                    with connection, contextlib.suppress(ConnectionError):
+                        connection.sendall(answer)
+                        while connection.recv(4096):
+                            pass
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert words in said_to(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
-        thread.join(20)
+        try:
+            assert words in said_to(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes it
+            thread.join(20)
 
 
 def test_a_server_of_http_0_9_is_asked_by_http_1() -> None:

@@ -60,6 +60,7 @@ def errors() -> None:
             assert_type(error.message, str)
     except nearcall.RpcError as error:
         assert_type(error.remote_traceback, str | None)
+        assert_type(error.trailing_metadata, nearcall.Metadata)
     except nearcall.WorkerFailed as error:
         print(error)
 

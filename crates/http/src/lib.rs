@@ -69,5 +69,5 @@ pub use grpc::{BadMetadata, BadTimeout, Compressing, Encoding, Encodings, code_o
 pub use h1::{Http1, Http1Client, refusal_of_http1};
 pub use options::{LimitName, Options};
 pub use reading::Reads;
-pub use session::{Filled, Out, Session, refusal};
+pub use session::{Filled, Out, Session, farewell, refusal};
 pub use web::{Answer, Asked, Asks, Caller, Codec, Opened, Origins, Protocol, Reply, Shape};

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "in tests")]
 
 use nearcall_http::{
-    Call, Code, Compressing, Encoding, Ending, Event, Head, Options, Outcome, SendError, Sent, Session, refusal,
+    Call, Code, Compressing, Encoding, Ending, Event, Head, Options, Outcome, SendError, Sent, Session, farewell,
+    refusal,
 };
 use nearcall_wire::Metadata;
 
@@ -606,6 +607,11 @@ fn a_client_that_is_not_wanted_is_told_why() {
         assert_eq!(events(&mut client), [Seen::GoAway(0, Code::INADEQUATE_SECURITY, heard)]);
         assert!(!client.is_settled());
     }
+    // One that is only late may take the connection for good, until it reads on.
+    let mut client = Session::client(Options::default());
+    client.feed(&farewell(Code::PROTOCOL_ERROR, "too late"));
+    assert_eq!(events(&mut client), [Seen::GoAway(0, Code::PROTOCOL_ERROR, "too late".into())]);
+    assert!(client.is_settled());
     // A client must not begin with a GOAWAY.
     let mut server = Session::server(Options::default());
     server.feed(Session::client(Options::default()).unsent().get(..24).unwrap());

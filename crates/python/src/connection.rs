@@ -112,6 +112,7 @@ impl Connection {
             make_passage: Arc::new(make_passage),
             explain: explain.map(Arc::new),
             retries: retries.map(|policy| Arc::new(Retries::new(policy))),
+            copies: None,
         };
         Ok(Self { channel, calling, handshake })
     }

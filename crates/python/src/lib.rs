@@ -40,6 +40,8 @@ mod _core {
     #[pymodule_export]
     use super::gil::errors::install;
     #[pymodule_export]
+    use super::gil::metadata::pushback;
+    #[pymodule_export]
     use super::gil::rest::rest_in;
     #[pymodule_export]
     use super::options::listeners::{Listeners, die_with_starter, end_with};
@@ -100,6 +102,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         nearcall_core::lock::set_around_sleep(super::gil::interpreter::detached);
         module.add("COMEBACK", nearcall_core::client::COMEBACK.as_secs_f64())?;
+        module.add("PUSHBACK", nearcall_core::client::Pushback::KEY)?;
         module.add("PROFILED", cfg!(profiled))?;
         module.add("VERSION", nearcall_core::VERSION)
     }

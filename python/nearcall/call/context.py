@@ -8,8 +8,9 @@ from inspect import iscoroutinefunction
 from typing import Any, cast, overload
 
 from .. import _core
+from ..metadata_pairs import Metadata
 from .early_ends import watch_early_end
-from .metadata import Metadata, MetadataItems, MetadataPair, encode_metadata
+from .metadata import MetadataItems, MetadataPair, encode_metadata
 from .session import ServerConnection, Session
 from .variables import LentCall, current_request
 

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from .._core import Subscription
 from ..codec.explain import explain_no_stream
 from ..errors import Internal, RpcError
+from ..metadata_pairs import Metadata, MetadataPairs
 from ..options.checked import with_option
 from ..service.implementing import by_position
 from ..service.outward import dressed
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, UNARY, MethodPlan
 from ..types.hints import describe_value
 from .context import Context, context
-from .metadata import Metadata, MetadataPairs, metadata
+from .metadata import metadata
 from .variables import current_metadata
 
 __all__ = [

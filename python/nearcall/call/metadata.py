@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias, cast, overload
 
+from ..metadata_pairs import Metadata, MetadataPairs
 from .block import Block
 from .variables import current_metadata
 
 __all__ = [
-    "Metadata",
     "MetadataItems",
     "MetadataPair",
-    "MetadataPairs",
     "encode_metadata",
     "metadata",
 ]
@@ -26,45 +25,7 @@ MetadataPair: TypeAlias = "tuple[str, str | bytes]"
 type for ``{"a": "b", "c-bin": b"d"}``.
 """
 
-MetadataPairs: TypeAlias = "list[tuple[str, bytes]]"
-"""Metadata as it is sent: values are bytes."""
-
 _KEY = re.compile(r"[0-9a-z_.\-]+")
-
-
-class Metadata(Mapping[str, "str | bytes"]):
-    """Keys and values that travel beside a call, in order. A key may come more than once.
-
-    As in gRPC, keys are lower case, and values are text unless the key ends in ``-bin``: then they are bytes.
-    """
-
-    __slots__ = ("_pairs",)
-
-    def __init__(self, pairs: MetadataPairs = []) -> None:  # noqa: B006 - never changed
-        self._pairs = pairs
-
-    def __getitem__(self, key: str) -> str | bytes:
-        for name, value in self._pairs:
-            if name == key:
-                return _decoded(name, value)
-        raise KeyError(key)
-
-    def getall(self, key: str) -> list[str | bytes]:
-        """Every value of a key, in order."""
-        return [_decoded(name, value) for name, value in self._pairs if name == key]
-
-    def pairs(self) -> list[tuple[str, str | bytes]]:
-        """Every key and value, in order."""
-        return [(name, _decoded(name, value)) for name, value in self._pairs]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name for name, _ in self._pairs))
-
-    def __len__(self) -> int:
-        return len({name for name, _ in self._pairs})
-
-    def __repr__(self) -> str:
-        return f"Metadata({self.pairs()!r})"
 
 
 class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcall.metadata(...)
@@ -134,7 +95,3 @@ def _encoded(key: str, value: str | bytes) -> bytes:
     if not isinstance(value, str):
         raise ValueError(f"the value of metadata '{key}' must be str; for bytes, let the key end in -bin")
     return value.encode()
-
-
-def _decoded(key: str, value: bytes) -> str | bytes:
-    return value if key.endswith("-bin") else value.decode("utf-8", "replace")

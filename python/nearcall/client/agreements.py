@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from .. import _core
 from ..codec.protocol import Codec
+from ..codec.statuses import MakeError
 from ..errors import Cancelled, FailedPrecondition, RpcError
 from ..options.common import HttpCodec
 from ..options.schemes import speaks_http, speaks_protobuf
@@ -29,7 +30,6 @@ __all__ = ["Agreement", "Agreements"]
 
 Methods: TypeAlias = "dict[str, tuple[MethodPlan, _core.Method]]"
 """The methods of one service, by name."""
-MakeError = Callable[[int, str, bytes], BaseException]
 T = TypeVar("T")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _core
 from ..errors import RpcError
@@ -33,15 +34,16 @@ class Hedge:
     """When a client sends a call of an :func:`~nearcall.idempotent` method once more although the first is still under
     way; for its option ``hedge``. The first answer counts, and the other calls are given up.
 
-    With several servers, ``balancing="round_robin"`` sends the copy to the next one that is connected; this may be the
-    same server while other calls are made at the same time, or while only one is connected. Streams and one-way calls
-    are not hedged, nor are calls that :func:`nearcall.start` sends. The rules are those of gRPC (proposal A6), but that
-    servers cannot push back.
+    With several servers, ``balancing="round_robin"`` sends each copy to another one that is connected, as long as there
+    is one. Streams and one-way calls are not hedged, nor are calls that :func:`nearcall.start` sends. The rules are
+    those of gRPC (proposal A6): a server that has failed chooses when the next copy is sent, or that none is, by the
+    metadata ``grpc-retry-pushback-ms``.
 
     Args:
         delay: Seconds after which the next copy is sent if there is no answer; ``0`` sends all at once.
         attempts: How many copies there are at the most; 2 to 5.
-        codes: Statuses after which the call goes on: the next copy is sent at once. Any other failure ends the call.
+        codes: Statuses after which the call goes on: the next copy is sent at once, unless the server wants otherwise.
+            Any other failure ends the call.
         max_tokens: The size of a budget: a failure takes one, a success brings ``token_ratio`` back, and with half of
             them or fewer no copies are sent. ``0``: there is no budget.
         token_ratio: Tokens that a success brings back.
@@ -102,37 +104,54 @@ def check_hedge(hedge: object, retry: Retry | None) -> Hedge | None:
     return hedge
 
 
-class _Copies:
+_M = TypeVar("_M", _core.Unary, _core.AsyncUnary)
+
+
+class _Copies(Generic[_M]):
     """Decides, for threads and event loops alike, when the next copy of one call is sent, and how the call ends."""
 
-    def __init__(self, hedge: Hedge, budget: Budget) -> None:
+    def __init__(self, method: _M, hedge: Hedge, budget: Budget, now: float) -> None:
+        self._method: _M = method.for_copies()
         self._hedge, self._budget = hedge, budget
         self._sent = 0
-        self._next = 0.0
+        self._next = now
+        allowed = method.time_allowed()
+        self._end = math.inf if allowed is None else now + allowed
 
-    def sent(self, now: float) -> None:
-        """A copy was sent."""
+    def sent(self, now: float) -> _M:
+        """A copy is sent, by a call of the returned method."""
         self._sent += 1
         self._next = now + self._hedge.delay
+        # The deadline is that of the first copy for all of them.
+        if self._sent == 1 or self._end == math.inf:
+            return self._method
+        return self._method.within(max(0.0, self._end - now))
 
     def wait(self, now: float) -> float | None:
         """Seconds until the next copy is to be sent; ``None`` if there will be none."""
         if self._sent == 0:
             return 0.0
-        if self._sent >= self._hedge.attempts or not self._budget.allows():
+        if self._sent >= self._hedge.attempts or self._next == math.inf or not self._budget.allows():
             return None
-        return max(0.0, self._next - now)
+        # As with retries, what a call has failed with says more than that its deadline passes during a pause.
+        return max(0.0, self._next - now) if self._next < self._end else None
 
     def ended(self, error: BaseException | None, now: float) -> bool:
         """A copy has ended. Returns whether the call has ended with it."""
         if error is None:
             self._budget.note(failed=False)
             return True
-        if not isinstance(error, RpcError) or error.code not in self._hedge.codes:
+        if not isinstance(error, RpcError):
             return True
-        self._budget.note(failed=True)
-        self._next = now
-        return False
+        said = error.trailing_metadata.get(_core.PUSHBACK)
+        pause = 0.0 if said is None else _core.pushback(str(said))
+        goes_on = error.code in self._hedge.codes
+        if goes_on or pause == math.inf:
+            self._budget.note(failed=True)
+        # What a server has said against more copies stands, whatever another one says.
+        if self._next != math.inf:
+            self._next = now + pause
+        return not goes_on
 
 
 def hedged(
@@ -144,10 +163,11 @@ def hedged(
     if not for_loop:
         assert isinstance(method, _core.Unary)
         return dressed(_Hedged(method, hedge, budget), plan, for_loop=False)
-    call = method
+    assert isinstance(method, _core.AsyncUnary)
+    unary = method
 
     async def copies(*args: Any, **kwargs: Any) -> Any:
-        return await _in_loop(_Copies(hedge, budget), lambda: call(*args, **kwargs))
+        return await _in_loop(unary, hedge, budget, args, kwargs)
 
     return dressed(copies, plan, for_loop=True)
 
@@ -159,7 +179,7 @@ class _Hedged:
         self._method, self._hedge, self._budget = method, hedge, budget
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        copies = _Copies(self._hedge, self._budget)
+        copies = _Copies(self._method, self._hedge, self._budget, time.monotonic())
         under_way: list[_core.StartedCall[Any]] = []
         last: BaseException | None = None
         try:
@@ -167,9 +187,9 @@ class _Hedged:
                 now = time.monotonic()
                 wait = copies.wait(now)
                 if wait == 0.0:
-                    copies.sent(now)
+                    method = copies.sent(now)
                     try:
-                        under_way.append(self._method.start(*args, **kwargs))
+                        under_way.append(method.start(*args, **kwargs))
                     except RpcError as error:
                         last = error
                         if copies.ended(error, now):
@@ -177,7 +197,10 @@ class _Hedged:
                     continue
                 if not under_way:
                     assert last is not None
-                    raise last
+                    if wait is None:
+                        raise last
+                    time.sleep(wait)
+                    continue
                 for place in sorted(_core.wait_for_started(under_way, wait), reverse=True):
                     ended = under_way.pop(place)
                     last = ended.exception()
@@ -202,22 +225,28 @@ class _Hedged:
         return repr(self._method)
 
 
-async def _in_loop(copies: _Copies, call: Callable[[], Any]) -> Any:
+async def _in_loop(
+    method: _core.AsyncUnary, hedge: Hedge, budget: Budget, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     import asyncio
 
     loop = asyncio.get_running_loop()
+    copies = _Copies(method, hedge, budget, loop.time())
     under_way: set[asyncio.Future[Any]] = set()
     last: BaseException | None = None
     try:
         while True:
             wait = copies.wait(loop.time())
             if wait == 0.0:
-                under_way.add(asyncio.ensure_future(call()))
-                copies.sent(loop.time())
+                call = copies.sent(loop.time())
+                under_way.add(asyncio.ensure_future(call(*args, **kwargs)))
                 continue
             if not under_way:
                 assert last is not None
-                raise last
+                if wait is None:
+                    raise last
+                await asyncio.sleep(wait)
+                continue
             done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
                 last = ended.exception()

@@ -5,13 +5,14 @@ The core calls these two functions. For a service that declares exceptions, they
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
 from .._core import check_keys
 from ..errors import RpcError, error_class
+from ..metadata_pairs import Metadata, MetadataPairs
 from ..status import StatusCode
 from ..types.shown import traceback_of
 from .anything import ENVELOPE, pack_plainly
@@ -19,7 +20,10 @@ from .hashed import ANYTHING
 from .msgpack.functions import decode_any, encode_parts, encode_plainly, parts_decoder
 from .raised import attributes_of, empty_error, exceptions_in, set_attributes
 
-__all__ = ["describe_error", "make_error"]
+__all__ = ["MakeError", "describe_error", "make_error"]
+
+MakeError: TypeAlias = "Callable[[int, str, bytes, MetadataPairs | None], BaseException]"
+"""What the core calls with a status and the metadata that came with it."""
 
 _LONGEST_TEXT: Final = 16 * 1024
 """Characters of an exception's text; the core sends as many bytes."""
@@ -31,7 +35,12 @@ _decode_with_arrays: Final = parts_decoder(Any)
 
 
 def make_error(
-    code: int, message: str, details: bytes = b"", *, declared: Mapping[str, type[Exception]] | None = None
+    code: int,
+    message: str,
+    details: bytes = b"",
+    trailing: MetadataPairs | None = None,
+    *,
+    declared: Mapping[str, type[Exception]] | None = None,
 ) -> Exception:
     """The exception for a status that arrived.
 
@@ -39,6 +48,7 @@ def make_error(
         code: The status code's number. One that gRPC does not define gives :class:`Unknown`.
         message: The status message.
         details: The details in msgpack; empty for none. Details that cannot be decoded are kept as bytes.
+        trailing: The metadata that came with the status.
         declared: The application's exceptions that the client knows, by name.
     """
     value: Any = None
@@ -56,6 +66,8 @@ def make_error(
         error = _restored(envelope["error"], message, value, declared)
     if error is None:
         error = error_class(code)(message, details=value)
+    if trailing and isinstance(error, RpcError):
+        set_attributes(error, {"_trailing": Metadata(trailing)})
     remote = envelope.get("traceback")
     if isinstance(remote, str):
         cast(Any, error).remote_traceback = remote
@@ -83,7 +95,10 @@ def _restored(described: Any, message: str, details: Any, declared: Mapping[str,
                 args = (*args[:key], value, *args[key + 1 :])
             else:
                 attributes[key] = value
-        group = [make_error(*each, declared=declared) for each in described.get("exceptions", ())]
+        group = [
+            make_error(code, text, content, declared=declared)
+            for code, text, content in described.get("exceptions", ())
+        ]
         error = empty_error(cls, (args[0], group) if group else args)
         error.args = args if not group else error.args
         # A peer must not replace methods.

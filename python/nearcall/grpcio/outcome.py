@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from .. import _core
-from ..call.metadata import Metadata, encode_metadata
+from ..call.metadata import encode_metadata
 from ..errors import DeadlineExceeded, RpcError, error_class
 from ..log import ERROR, log
+from ..metadata_pairs import Metadata
 from .addresses import peer_name
 from .details import DETAILS, details_of
 from .peer import status_code, status_number

@@ -50,6 +50,7 @@ class LoopWatch:
         self._said: dict[tuple[str, ...], tuple[float, int]] = {}
         """When each thing was logged last, and how often it was left out since."""
         self._told = False
+        """Whether the log says of a loop that turned no more when this looked."""
         self._thread = threading.Thread(target=self._watch, name="nearcall-loop-watch", daemon=True)
 
     def start(self, loops_thread: int | None) -> None:
@@ -88,12 +89,14 @@ class LoopWatch:
         left_out = self._count(kind)
         if left_out is None:
             return
-        self._told = True
+        self._told = still
         text = "the event loop has not turned for %.1f s, and all coroutine handlers wait: %s holds it up"
-        if not frames:
+        if not still:
+            # It is not known when it turned: its thread, or another one, may have kept the interpreter.
+            seconds = self._seconds
             text = (
-                "the event loop did not turn for %.1f s, and all coroutine handlers waited: %s held it up, and kept "
-                "the interpreter, so where it was could not be seen"
+                "the event loop did not turn for %.1f s or longer, and all coroutine handlers waited: %s held it up, "
+                "and was over before this thread got the interpreter to see it"
             )
         if left_out:
             text += f" (as {left_out} times more since the last line of it)"
@@ -122,7 +125,7 @@ class LoopWatch:
         """The handler that runs; otherwise the first function of these frames."""
         names = {code: plan.full_name for plan, handler in self._handlers if (code := _code_of(handler)) is not None}
         handlers = (names[frame.f_code] for frame in frames if frame.f_code in names)
-        otherwise = _qualified(frames[0].f_code) if frames else "code in C"
+        otherwise = _qualified(frames[0].f_code) if frames else "something"
         return next(handlers, otherwise)
 
 

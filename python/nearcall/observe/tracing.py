@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..call.interceptors import CallInfo, ClientCall, ServerCall
-from ..call.metadata import Metadata
+from ..metadata_pairs import Metadata
 from ..options.names import checks_names
 from ..status import StatusCode
 from .calls import BUCKETS, Followed, Interceptor, follow

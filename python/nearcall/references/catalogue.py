@@ -13,7 +13,7 @@ import msgspec
 
 from .. import _core
 from ..call.proxy import Around
-from ..codec.statuses import make_error
+from ..codec.statuses import MakeError, make_error
 from ..service.agreement import Agreed
 from ..service.implementing import Handler, ImplementedMethod
 from ..service.injecting import Injector
@@ -142,7 +142,7 @@ def for_caller(plan: ServicePlan, for_loop: bool) -> ServicePlan:
     return msgspec.structs.replace(plan, methods=methods)
 
 
-def error_maker(plan: ServicePlan) -> Callable[[int, str, bytes], BaseException] | None:
+def error_maker(plan: ServicePlan) -> MakeError | None:
     """Turns failures into exceptions, if the service declares exceptions of its own."""
     declared = {error.__name__: error for error in plan.errors}
     return partial(make_error, declared=declared) if declared else None

@@ -152,9 +152,7 @@ class Lifespan:
             raise _wrong(f"must be a generator function, or give a context manager, not {manager!r}")
         return manager
 
-    def _in_thread(
-        self, manager: AbstractContextManager[Any], leave: Latch, ended: Callable[[], object]
-    ) -> None:
+    def _in_thread(self, manager: AbstractContextManager[Any], leave: Latch, ended: Callable[[], object]) -> None:
         try:
             with manager as self._value:
                 self._begun.set()

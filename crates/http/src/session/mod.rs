@@ -29,7 +29,7 @@ use crate::settings::{self, DEFAULT_WINDOW, PeerSettings};
 use input::Input;
 use output::Output;
 use partial::{Arriving, Block};
-pub use send::refusal;
+pub use send::{farewell, refusal};
 use stream::Stream;
 
 /// The result of a read.

@@ -28,6 +28,16 @@ pub fn refusal(code: Code, why: &str) -> Vec<u8> {
     out
 }
 
+/// Everything that a server sends to a client that is welcome, but too late: a GOAWAY behind the settings with which a
+/// server begins (RFC 9113, section 3.4). Clients that insist on these read the reason, and may connect anew at once.
+#[must_use]
+pub fn farewell(code: Code, why: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, kind::SETTINGS, 0, 0, &[]);
+    put_goodbye(&mut out, 0, code, why);
+    out
+}
+
 fn put_goodbye(out: &mut Vec<u8>, last: StreamId, code: Code, why: &str) {
     let words = &why.as_bytes()[..why.len().min(LONGEST_WORDS)];
     put(out, kind::GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &code.0.to_be_bytes(), words].concat());

@@ -69,6 +69,17 @@ impl AsyncUnary {
         Self::new(py, self.calling.within(py, seconds)?, self.method.clone_ref(py))
     }
 
+    /// The same method for the copies of one call: each goes to another server, as long as there is one.
+    fn for_copies(&self, py: Python<'_>) -> PyResult<Py<Self>> {
+        Self::new(py, self.calling.for_copies(), self.method.clone_ref(py))
+    }
+
+    /// Seconds that a call may take which begins now; `None` if it may take any time.
+    fn time_allowed(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let surroundings = Surroundings::look(py, self.calling.limits.of_call())?;
+        Ok(surroundings.until().map(seconds_left))
+    }
+
     #[getter(__doc__)]
     fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.method.get().doc(py)
@@ -264,7 +275,7 @@ impl PendingCall {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let method = call.method.get();
         let (pause, hopeful, tally, failure) = match again {
-            Some((again, tally)) => (again.pause, again.hopeful, tally, Some(method.raise(py, &again.failure))),
+            Some((again, tally)) => (again.pause, again.hopeful, tally, Some(again.raise(py, method))),
             None => (Duration::ZERO, false, self.tally, None),
         };
         let failure = match failure {

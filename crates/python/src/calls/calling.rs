@@ -40,10 +40,19 @@ pub(crate) fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<D
 pub(crate) struct Again {
     /// What the last attempt failed with.
     pub(crate) failure: Failure,
+    /// The metadata that came with the failure.
+    pub(crate) trailing: Option<Metadata>,
     /// How long to wait before the next attempt.
     pub(crate) pause: Duration,
     /// [Whether](is_hopeful) to wait for another server.
     pub(crate) hopeful: bool,
+}
+
+impl Again {
+    /// The exception that the last attempt has failed with.
+    pub(crate) fn raise(&self, py: Python<'_>, method: &Method) -> PyErr {
+        method.raise(py, &self.failure, self.trailing.as_ref())
+    }
 }
 
 /// Where calls go.
@@ -103,6 +112,24 @@ pub(crate) struct Calling {
     pub(crate) explain: Option<Arc<Py<PyAny>>>,
     /// Which failed calls are sent again, if the user set a policy.
     pub(crate) retries: Option<Arc<Retries>>,
+    /// Set for the copies of one call, each of which goes to another server if there is one.
+    pub(crate) copies: Option<Arc<Copies>>,
+}
+
+/// The connections to which the copies of one call have gone.
+#[derive(Default)]
+pub(crate) struct Copies {
+    asked: Mutex<Vec<Arc<Core>>>,
+}
+
+impl Copies {
+    #[cold]
+    fn ready(&self, channel: &Channel) -> Option<Arc<Core>> {
+        let asked = self.asked.lock().clone();
+        let next = channel.ready_beside(&asked)?;
+        self.asked.lock().push(Arc::clone(&next));
+        Some(next)
+    }
 }
 
 impl Calling {
@@ -113,10 +140,19 @@ impl Calling {
         Ok(Self { limits, ..self.clone() })
     }
 
+    /// The same, for the copies of one call.
+    pub(crate) fn for_copies(&self) -> Self {
+        Self { copies: Some(Arc::default()), ..self.clone() }
+    }
+
     /// The current connection, if it is usable.
     #[inline]
     pub(crate) fn ready(&self) -> Option<Arc<Core>> {
-        if let Way::Channel(channel) = &self.way { channel.ready() } else { self.ready_for_object() }
+        match (&self.way, &self.copies) {
+            (Way::Channel(channel), None) => channel.ready(),
+            (Way::Channel(channel), Some(copies)) => copies.ready(channel),
+            _ => self.ready_for_object(),
+        }
     }
 
     /// Like `ready`, for an event loop: of several connections, the loop then watches the chosen one.
@@ -207,7 +243,7 @@ impl Calling {
         let pause = tally.again(self.retries.as_deref(), cause, method.idempotent, pushback)?;
         // A server that has answered is still there: there is no other server to wait for.
         let hopeful = !matches!(cause, Cause::Answered(_)) && is_hopeful(core, method);
-        Some(Again { failure, pause, hopeful })
+        Some(Again { failure, trailing: event.head.metadata().cloned(), pause, hopeful })
     }
 
     /// Like `again`, for a call whose connection was lost before the call could begin.
@@ -220,7 +256,7 @@ impl Calling {
         tally: &mut Tally,
     ) -> Result<Again, Failure> {
         match tally.again(self.retries.as_deref(), Cause::NeverSent, method.idempotent, None) {
-            Some(pause) => Ok(Again { failure, pause, hopeful: is_hopeful(core, method) }),
+            Some(pause) => Ok(Again { failure, trailing: None, pause, hopeful: is_hopeful(core, method) }),
             None => Err(failure),
         }
     }

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use nearcall_core::{Compress, Encoding, Metadata, seconds_left};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyFloat};
+use pyo3::types::{PyBool, PyFloat};
 use pyo3::{ffi, intern};
 
 use crate::asyncio::handler_loop;
 use crate::gil::callback::Callback;
+use crate::gil::metadata::{metadata_from, metadata_to};
 use crate::gil::noted::{BLOCKS, HANDLER_LOOPS, note, noted};
 
 /// The context variable that holds the deadline, seconds on the clock of `time.monotonic`.
@@ -180,21 +181,6 @@ fn asked_to_compress(block: &Bound<'_, PyAny>) -> PyResult<Compress> {
         // Other messages of the call may be compressed.
         Some(false) => Compress::NotThis,
     })
-}
-
-/// Metadata from a list of pairs of `str` and `bytes`.
-pub(crate) fn metadata_from(pairs: &Bound<'_, PyAny>) -> PyResult<Metadata> {
-    let mut metadata = Metadata::default();
-    for pair in pairs.items()? {
-        let (key, value) = pair?.extract::<(String, Vec<u8>)>()?;
-        metadata.push(&key, &value);
-    }
-    Ok(metadata)
-}
-
-/// A list of pairs of `str` and `bytes` from metadata.
-pub(crate) fn metadata_to<'py>(py: Python<'py>, metadata: &Metadata) -> Vec<(String, Bound<'py, PyBytes>)> {
-    metadata.pairs().iter().map(|(key, value)| (key.clone(), PyBytes::new(py, value))).collect()
 }
 
 /// Makes a request's deadline the deadline of the calls that its handler makes, until this is dropped.

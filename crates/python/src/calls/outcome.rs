@@ -60,7 +60,7 @@ pub(crate) fn late(name: &str, url: &str) -> Failure {
 #[cold]
 pub(crate) fn outcome(py: Python<'_>, event: &Incoming, method: &Method) -> PyErr {
     match event.head.kind {
-        Kind::Error => method.raise(py, &event.failure().unwrap_or_else(Failure::from)),
+        Kind::Error => method.raise(py, &event.failure().unwrap_or_else(Failure::from), event.head.metadata()),
         kind => raise(
             py,
             &Failure::new(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally, wait_for_first};
 use nearcall_core::lock::{Condvar, Mutex};
-use nearcall_core::{Compress, Encoding, Failure, Incoming, Kind, Metadata, Outgoing, is_past};
+use nearcall_core::{Compress, Encoding, Failure, Incoming, Kind, Metadata, Outgoing, is_past, seconds_left};
 use pyo3::exceptions::{PyBaseException, PyException, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -121,6 +121,17 @@ impl Unary {
     /// The same method, with a timeout of `seconds` for each call instead of the client's.
     fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Py<Self>> {
         Self::new(py, self.calling.within(py, seconds)?, self.method.clone_ref(py))
+    }
+
+    /// The same method for the copies of one call: each goes to another server, as long as there is one.
+    fn for_copies(&self, py: Python<'_>) -> PyResult<Py<Self>> {
+        Self::new(py, self.calling.for_copies(), self.method.clone_ref(py))
+    }
+
+    /// Seconds that a call may take which begins now; `None` if it may take any time.
+    fn time_allowed(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let surroundings = Surroundings::look(py, self.calling.limits.of_call())?;
+        Ok(surroundings.until().map(seconds_left))
     }
 
     #[getter(__doc__)]
@@ -265,13 +276,13 @@ impl Unary {
         loop {
             if !pause(call.py, again.pause, call.until)? {
                 // There is no time for the pause. What happened to the call says more than that its deadline passes.
-                return Err(self.method.get().raise(call.py, &again.failure));
+                return Err(again.raise(call.py, self.method.get()));
             }
             let core = match self.calling.usable_again(call.py, again.hopeful, call.until) {
                 Ok(core) => core,
                 // Likewise, it says more than that no server is there now.
                 Err(_) if self.method.get().idempotent => {
-                    return Err(self.method.get().raise(call.py, &again.failure));
+                    return Err(again.raise(call.py, self.method.get()));
                 }
                 Err(error) => return Err(error),
             };

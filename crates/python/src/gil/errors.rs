@@ -1,6 +1,6 @@
 //! Failures become Python exceptions and back. What the exceptions are is decided in Python.
 
-use nearcall_core::{Failure, holds_more_than};
+use nearcall_core::{Failure, Metadata, holds_more_than};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -8,11 +8,12 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::gil::callback::Callback;
+use crate::gil::metadata::metadata_to;
 
 /// Returns the functions of [`Errors`]: the package imports them when they are first needed.
 static ERRORS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// `make_error(code, message, details)` and `describe_error(exception)` of `nearcall.codec.statuses`, and
+/// `make_error(code, message, details, trailing)` and `describe_error(exception)` of `nearcall.codec.statuses`, and
 /// `explain_no_stream(method, result)` of `nearcall.codec.explain`.
 struct Errors {
     make_error: Py<PyAny>,
@@ -44,18 +45,32 @@ pub(crate) fn install(py: Python<'_>, errors: Py<PyAny>) {
 
 /// The exception for a failure.
 pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
-    match Errors::get(py) {
-        Ok(errors) => raise_with(py, &errors.make_error, failure),
+    raise_for_call(py, None, failure, None)
+}
+
+/// The exception for a failed call, with the trailing metadata that came with the failure. `make`: in place of
+/// `make_error`.
+pub(crate) fn raise_for_call(
+    py: Python<'_>,
+    make: Option<&Py<PyAny>>,
+    failure: &Failure,
+    trailing: Option<&Metadata>,
+) -> PyErr {
+    let make = match make {
+        Some(make) => Ok(make),
+        None => Errors::get(py).map(|errors| &errors.make_error),
+    };
+    match make {
+        Ok(make) => raise_with(py, make, failure, trailing),
         // A process that is ending imports nothing any more.
         Err(_) => PyRuntimeError::new_err(failure.message.clone()),
     }
 }
 
-/// Like `raise`, with another function in place of `make_error`.
-pub(crate) fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
+fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure, trailing: Option<&Metadata>) -> PyErr {
     if holds_more_than(&failure.details, MOST_DETAILS) {
         let message = format!("{} (its details hold more than {MOST_DETAILS} values)", failure.message);
-        return raise_with(py, make, &Failure::new(failure.code, message));
+        return raise_with(py, make, &Failure::new(failure.code, message), trailing);
     }
     let details = PyBytes::new_with(py, failure.details.len(), |into| {
         into.copy_from_slice(&failure.details);
@@ -65,7 +80,8 @@ pub(crate) fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) ->
         Ok(details) => details,
         Err(error) => return error,
     };
-    match make.bind(py).run_with((failure.code, failure.message.as_str(), details)) {
+    let trailing = trailing.map(|trailing| metadata_to(py, trailing));
+    match make.bind(py).run_with((failure.code, failure.message.as_str(), details, trailing)) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }

@@ -1,8 +1,9 @@
-//! The interpreter: released, taken again, called; its coroutines, and the errors that it raises.
+//! The interpreter: released, taken again, called; its coroutines, the errors that it raises, and metadata for it.
 
 pub(crate) mod callback;
 pub(crate) mod coroutine;
 pub(crate) mod errors;
 pub(crate) mod interpreter;
+pub(crate) mod metadata;
 pub(crate) mod noted;
 pub(crate) mod rest;

@@ -12,10 +12,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::calls::deadline::{metadata_from, metadata_to};
 use crate::gil::callback::Callback;
 use crate::gil::errors::raise;
 use crate::gil::interpreter::detach;
+use crate::gil::metadata::{metadata_from, metadata_to};
 use crate::options::peer::peer;
 use crate::serving::introspection::IntrospectionMethod;
 use crate::serving::session::{of_client, session_over};

@@ -168,6 +168,7 @@ impl Server {
             make_passage: Arc::new(make_passage),
             explain: None,
             retries: None,
+            copies: None,
         };
         let methods = Arc::new(methods);
         let in_loop = InLoop { core: Arc::clone(&core), methods: Arc::clone(&methods), calling: calling.clone() };

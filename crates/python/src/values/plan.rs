@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{HandlerKind, MethodRouting};
-use nearcall_core::{Failure, MethodPath, Weights};
+use nearcall_core::{Failure, Metadata, MethodPath, Weights};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::gil::callback::Callback;
-use crate::gil::errors::{raise, raise_with};
+use crate::gil::errors::raise_for_call;
 use crate::values::encoder::{Decoder, Encoder};
 use crate::values::hashed::HashedKeys;
 
@@ -352,11 +352,8 @@ impl Method {
     }
 
     /// The exception for a failed call of the method, which may be an exception of the application.
-    pub(crate) fn raise(&self, py: Python<'_>, failure: &Failure) -> PyErr {
-        match &self.make_error {
-            Some(make) => raise_with(py, make, failure),
-            None => raise(py, failure),
-        }
+    pub(crate) fn raise(&self, py: Python<'_>, failure: &Failure, trailing: Option<&Metadata>) -> PyErr {
+        raise_for_call(py, self.make_error.as_ref(), failure, trailing)
     }
 
     /// What the core must know to route frames of the method.

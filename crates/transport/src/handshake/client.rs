@@ -331,9 +331,7 @@ async fn shake_hands(
     // A server with another protocol may send fewer bytes and wait for this client.
     let (telling, rest) = preamble.split_at_mut(TELLING);
     pace.receive_exactly(wire, telling).await.map_err(|error| match error {
-        Some(LinkError::Closed) => {
-            ConnectError::Left(format!("{url} hung up during the handshake{}", silent(url)))
-        }
+        Some(LinkError::Closed) => ConnectError::Left(format!("{url} hung up during the handshake{}", silent(url))),
         error => failed(error),
     })?;
     if let Some(other) = telling.first_chunk().and_then(|first| other_protocol(url, Speaks::Nearcall, *first)) {

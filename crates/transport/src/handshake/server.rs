@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nearcall_http::{Code, refusal, refusal_of_http1};
+use nearcall_http::{Code, farewell, refusal, refusal_of_http1};
 use nearcall_platform::sys::{self, Received};
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, MAGIC, PROTOCOL, Preamble, PreambleError, Welcome, versions_differ};
@@ -49,6 +49,8 @@ pub struct Handshake {
     stranger: Option<String>,
     memory: SharedMemory,
     speaks: Speaks,
+    /// Whether its time is over.
+    late: bool,
     received: Vec<u8>,
     /// How many bytes of `received` were searched for the end of a request's head.
     looked_through: usize,
@@ -115,6 +117,7 @@ impl Handshake {
             stranger,
             memory,
             speaks,
+            late: false,
             received: Vec::new(),
             looked_through: 0,
             fds: Vec::new(),
@@ -453,6 +456,12 @@ impl Handshake {
         })
     }
 
+    /// Rejects the client because its time is over, and returns the sentence for the server's own log.
+    pub fn reject_as_late(mut self) -> String {
+        self.late = true;
+        self.reject("the handshake took too long")
+    }
+
     /// Rejects the client with a sentence, and returns the sentence for the server's own log.
     pub fn reject(self, why: &str) -> String {
         if let Some(message) = self.rejection(why) {
@@ -491,8 +500,11 @@ impl Handshake {
             received => http::PREFACE.starts_with(received),
         };
         if by_goodbye {
-            let code = if self.stranger.is_some() { Code::INADEQUATE_SECURITY } else { Code::PROTOCOL_ERROR };
-            return Some(refusal(code, why));
+            return Some(match &self.stranger {
+                Some(_) => refusal(Code::INADEQUATE_SECURITY, why),
+                None if self.late => farewell(Code::PROTOCOL_ERROR, why),
+                None => refusal(Code::PROTOCOL_ERROR, why),
+            });
         }
         if self.speaks == Speaks::Grpc && self.received.first() != MAGIC.first() {
             return None;

@@ -232,7 +232,9 @@ async fn timeout_on_sleeping_server(mut test: Test) -> Outcome {
     let mut request = Request::new(requests);
     request.set_timeout(Duration::from_millis(1));
     let status = full_duplex(&mut test, request).await.unwrap_err();
-    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    // Both have a timer. When its own is the first, tonic says so with a code that is not gRPC's.
+    let is_its_own = status.code() == Code::Cancelled && status.message() == "Timeout expired";
+    assert!(is_its_own || status.code() == Code::DeadlineExceeded, "{status:?}");
     drop(sender);
     Ok(())
 }

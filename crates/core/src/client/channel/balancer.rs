@@ -130,6 +130,16 @@ impl Balancer {
         if turn == 0 { first } else { usable.nth(turn - 1).or(first) }
     }
 
+    /// As [`crate::client::Channel::ready_beside`].
+    pub(in crate::client) fn ready_beside(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
+        let next = self.ready()?;
+        let is_asked = |one: &Arc<Connection>| asked.iter().any(|other| Arc::ptr_eq(one, other));
+        let usable = self.connections();
+        let place = usable.iter().position(|one| Arc::ptr_eq(one, &next)).unwrap_or(0);
+        let mut in_turn = usable[place..].iter().chain(&usable[..place]);
+        Some(in_turn.find(|one| !is_asked(one)).map_or(next, Arc::clone))
+    }
+
     pub(in crate::client) fn connections(&self) -> Vec<Arc<Connection>> {
         self.endpoints.load().iter().filter_map(|endpoint| endpoint.subchannel.ready()).collect()
     }

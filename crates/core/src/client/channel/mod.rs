@@ -98,6 +98,15 @@ impl Channel {
         }
     }
 
+    /// Like [`Channel::ready`], but none of `asked` as long as there is another one.
+    #[must_use]
+    pub fn ready_beside(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
+        match &self.servers {
+            Servers::One(one) => one.ready(),
+            Servers::All(all) => all.ready_beside(asked),
+        }
+    }
+
     /// A usable connection, dialled now if there is none. Blocks as long as `patience` says, and until a dial that is
     /// under way has ended, but no longer than `until`: then the result is `None`, unless the last dial has failed.
     /// While it blocks, it asks `go_on` whether to go on, every 50 ms and after a signal.

@@ -22,9 +22,6 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 /// Tokens are counted in thousandths.
 const TOKEN: u32 = 1000;
 
-/// Metadata in which a server says after how many milliseconds to send a failed call again, or not to send it again.
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
-
 /// A user's rules for sending failed calls of idempotent methods again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
@@ -89,14 +86,19 @@ pub struct Tally {
 }
 
 impl Pushback {
+    /// Metadata in which a server says after how many milliseconds to send a failed call again, or not to send it
+    /// again.
+    pub const KEY: &str = "grpc-retry-pushback-ms";
+
     /// What a server says in the metadata of a failure.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Option<Self> {
-        metadata.pairs().iter().find(|(key, _)| key == PUSHBACK).map(|(_, value)| Self::read(value))
+        metadata.pairs().iter().find(|(key, _)| key == Self::KEY).map(|(_, value)| Self::read(value))
     }
 
     /// Reads the value of the metadata: anything but a number of milliseconds means never, as gRPC wants it.
-    fn read(value: &[u8]) -> Self {
+    #[must_use]
+    pub fn read(value: &[u8]) -> Self {
         let millis = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse::<u32>().ok());
         millis.map_or(Self::Never, |millis| Self::After(Duration::from_millis(millis.into())))
     }

@@ -232,7 +232,7 @@ impl Handshakes {
                 && !self.stopping
             {
                 let peer = handshake.peer().clone();
-                let why = handshake.reject("the handshake took too long");
+                let why = handshake.reject_as_late();
                 self.shared.notify(false, format!("turned away {peer}: {why}"));
             }
         }

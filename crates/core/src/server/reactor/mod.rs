@@ -1,6 +1,7 @@
 //! The reactor: receives from connections of every transport, and from clients whose handshakes are under way.
 
 mod aging;
+mod goodbye;
 mod handshakes;
 mod parting;
 mod readable;
@@ -31,8 +32,8 @@ use crate::server::handlers::work::Work;
 use crate::server::inbound::Inbound;
 use crate::server::inbound::request::Request;
 use crate::server::reactor::aging::Aging;
+use crate::server::reactor::goodbye::{GOODBYE, say_goodbye};
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
-use crate::server::reactor::parting::{GOODBYE, say_goodbye};
 use crate::server::reactor::readable::Readable;
 use crate::server::reactor::routing::StallReason;
 use crate::server::reactor::stalled::Stalled;

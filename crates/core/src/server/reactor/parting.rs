@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors;
-use nearcall_transport::{Body, LinkError, Outgoing};
-use nearcall_wire::Kind;
+use nearcall_transport::{LinkError, Outgoing};
 
 use super::Reactor;
 use super::aging::Step;
+use super::goodbye::{GOODBYE, say_goodbye};
 use crate::server::inbound::Inbound;
 use crate::server::inbound::request::Request;
 use crate::sync::Ordering;
@@ -43,17 +43,6 @@ impl Reactor {
             aging.set_alarm();
         }
     }
-}
-
-/// The flags of a GOAWAY that is not the last.
-pub(super) const GOODBYE: u8 = 0;
-
-/// Asks the client for another connection. With [`Outgoing::LAST`], calls that are not answered were not begun.
-pub(super) fn say_goodbye(client: &Inbound<Request>, flags: u8) {
-    let connection = &client.connection;
-    let goodbye = Outgoing { flags, ..Outgoing::new(Kind::GoAway, Body::Whole(&[])) };
-    // If the client is gone, the next read from it finds that.
-    connection.shared.contain(|| _ = connection.send(0, &goodbye));
 }
 
 /// Goes on with the parting from a client. Whether the connection may end: no call is under way or will be, and the client
