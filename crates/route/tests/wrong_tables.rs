@@ -1,7 +1,7 @@
 //! Tables that are refused, each with the line and the words that whoever wrote it sees.
 
 mod common;
-use common::{own, parse, text};
+use common::{own, parse, repeated, text};
 use nearcall_route::table::Table;
 
 /// Lines of RMR's text, and the error.
@@ -266,16 +266,15 @@ fn a_table_is_bounded() {
     let wrong = |text: &str| Table::parse_text(text, &own(&[]), &Table::empty()).expect_err("too much").to_string();
     assert_eq!(wrong(&" ".repeat((64 << 20) + 1)), "the table has 67108865 bytes, and may have 67108864");
 
-    let senders: String = (0..127).map(|number| format!(",s{number}:1")).collect();
+    let senders = repeated(0..127, |number| format!(",s{number}:1"));
     let error = wrong(&text(&["newrt|start", &format!("rte|1{senders}|a:1")]));
     assert_eq!(error, "line 2: the entry has too many senders: it may have 126; write the others into a second one");
 
-    let lines: String = (0..=262_144).map(|kind| format!("rte|{kind}|a:1\n")).collect();
+    let lines = repeated(0..=262_144, |kind| format!("rte|{kind}|a:1\n"));
     let error = wrong(&format!("newrt|start\n{lines}newrt|end\n"));
     assert_eq!(error, "line 262146: the table has too many entries: it may have 262144");
 
-    let lines: String =
-        (0..=65_536).map(|number| format!("rte|1|a:1,b{number}:1\nrte|{number}|c{number}:1\n")).collect();
+    let lines = repeated(0..=65_536, |number| format!("rte|1|a:1,b{number}:1\nrte|{number}|c{number}:1\n"));
     let error = wrong(&format!("newrt|start\n{lines}newrt|end\n"));
     assert_eq!(error, "line 131073: the table has too many endpoints: it may have 65536");
 
@@ -283,7 +282,7 @@ fn a_table_is_bounded() {
     let error = wrong(&text(&[&format!("newrt|start|{id}")]));
     assert!(error.ends_with("cannot be a table's id: it has 256 bytes, and may have 255"), "{error}");
 
-    let entities: String = (0..=262_144).map(|number| format!(" m{number}")).collect();
+    let entities = repeated(0..=262_144, |number| format!(" m{number}"));
     let error = wrong(&text(&["meid_map|start", &format!("mme_ar|a:1|{entities}")]));
     assert_eq!(error, "line 2: the table has too many managed entities: it may have 262144");
 }
@@ -299,14 +298,14 @@ fn hostile_texts_take_no_more_time_than_honest_ones() {
         |number: usize| format!("rte|{number}|a:1\ndel|{number}|-1\n"),
         |number: usize| format!("mme_ar|a:1|m{number}\n"),
     ] {
-        let lines: String = (0..many).map(record).collect();
+        let lines = repeated(0..many, record);
         let section = if lines.starts_with("mme") { "meid_map" } else { "newrt" };
         let first = if section == "newrt" { "rte|1|a:1\n" } else { "" };
         let text = format!("{section}|start\n{first}{lines}{section}|end\n");
         Table::parse_text(&text, &own(&[]), &Table::empty()).expect("a table");
     }
     // One record that says much, for the most senders, and is written again.
-    let senders: String = (0..126).map(|number| format!(",s{number}:1")).collect();
+    let senders = repeated(0..126, |number| format!(",s{number}:1"));
     let members = vec!["a:1"; 30_000].join(",");
     let table = parse(&["newrt|start", &format!("rte|1{senders}|{members}"), "newrt|end"]);
     assert!(table.to_text().len() < 3 * members.len());
