@@ -3,6 +3,7 @@
 
 mod common;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use common::{check_round_trip, own, to};
 use nearcall_route::table::Table;
@@ -26,11 +27,11 @@ fn record() -> impl Strategy<Value = Record> {
 fn text(records: &[Record], section: &str) -> String {
     let mut text = format!("{section} | start\n");
     for (deletes, kind, subscription, senders, groups) in records {
-        let senders: String = senders.iter().map(|sender| format!(", {sender}")).collect();
-        text += &if *deletes {
-            format!("del | {kind}{senders} | {subscription}\n")
+        let senders = senders.iter().flat_map(|sender| [", ", sender]).collect::<String>();
+        let _ = if *deletes {
+            writeln!(text, "del | {kind}{senders} | {subscription}")
         } else {
-            format!("mse | {kind}{senders} | {subscription} | {groups}\n")
+            writeln!(text, "mse | {kind}{senders} | {subscription} | {groups}")
         };
     }
     text + &format!("{section} | end | {}\n", records.len())

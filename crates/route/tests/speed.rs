@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use common::own;
+use common::{own, repeated};
 use nearcall_route::table::Table;
 
 /// The best of some rounds: what others do on the machine only adds to it.
@@ -61,7 +61,7 @@ fn lookups() {
     let taken = best(20, || (0..LOOKUPS).for_each(|_| _ = black_box(group.next())));
     println!("a group's next turn: {:.1} ns", taken.as_secs_f64() * 1e9 / LOOKUPS as f64);
 
-    let entities: String = (0..10_000).map(|number| format!(" meid{number}")).collect();
+    let entities = repeated(0..10_000, |number| format!(" meid{number}"));
     let entities = format!("meid_map|start\nmme_ar|a:1|{entities}\nmeid_map|end\n");
     let table = Table::parse_text(&entities, &own(&[]), &Table::empty()).expect("a table");
     let names: Vec<String> = kinds.iter().take(10_000).map(|kind| format!("meid{kind}")).collect();

@@ -21,7 +21,12 @@ pub(crate) fn parse_after(lines: &[&str], own: &Own, before: &Table) -> Table {
 }
 
 pub(crate) fn text(lines: &[&str]) -> String {
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().flat_map(|line| [*line, "\n"]).collect()
+}
+
+/// What is made of each number, one after the other.
+pub(crate) fn repeated(numbers: impl Iterator<Item = usize>, made_of: impl FnMut(usize) -> String) -> String {
+    numbers.map(made_of).collect::<Vec<_>>().concat()
 }
 
 /// Where a message goes, as the text writes it; `-` if nothing says so, and `nowhere` if something does.
