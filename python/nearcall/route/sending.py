@@ -14,7 +14,7 @@ from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_whole, with_option
 from ..server.server import Server
-from .message import AnyBuffer, Message, codec_of, number_of
+from .message import AnyBuffer, Message, check_number, codec_of, number_of
 from .service import EndpointStatus, NodeStatus, RouteTable, served_by
 
 __all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
@@ -24,6 +24,7 @@ WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
+_BUFFERS = frozenset({bytes, bytearray, memoryview})
 _GRACE = 5.0
 """Seconds in which what is queued for a receiver that a table no longer names may still be sent."""
 OF_BOTH = {
@@ -124,21 +125,9 @@ class Sending:
             InvalidArgument: a part of the message is too long.
             FailedPrecondition: the node is closed.
         """
-        if isinstance(type, int):
-            if number_of(payload.__class__) is not None:
-                payload = self._encoded(type, payload)
-            number = type
-        else:
-            number, payload = self._typed(type)
-        self._core.send(
-            number,
-            payload,
-            subscription,
-            transaction=transaction,
-            entity=entity,
-            trace=trace,
-            timeout=timeout,
-        )
+        if type.__class__ is not int or payload.__class__ not in _BUFFERS:
+            type, payload = self._prepared(type, payload)
+        self._core.send(cast("int", type), payload, subscription, transaction, entity, trace, timeout)
 
     def send_to(
         self,
@@ -160,12 +149,9 @@ class Sending:
             ResourceExhausted: the queue is full.
             FailedPrecondition: this node is closed.
         """
-        number, payload = (type, payload) if isinstance(type, int) else self._typed(type)
-        if number_of(payload.__class__) is not None:
-            payload = self._encoded(number, payload)
-        self._core.send_to(
-            url, number, payload, subscription, transaction=transaction, entity=entity, trace=trace, timeout=timeout
-        )
+        if type.__class__ is not int or payload.__class__ not in _BUFFERS:
+            type, payload = self._prepared(type, payload)
+        self._core.send_to(url, cast("int", type), payload, subscription, transaction, entity, trace, timeout)
 
     def reply_to(
         self, message: Message[Any], payload: AnyBuffer, type: int | None = None, timeout: float | None = None
@@ -182,21 +168,21 @@ class Sending:
             timeout=timeout,
         )
 
-    def _typed(self, value: object) -> tuple[int, bytes]:
+    def _prepared(self, type: int | object, payload: AnyBuffer) -> tuple[int, AnyBuffer]:
+        """The number of a message's type, and its payload as a buffer."""
+        value = payload if isinstance(type, int) else type
         cls = value.__class__
         number = number_of(cls)
-        if number is None:
-            raise TypeError(
-                f"a {cls.__name__} has no message type: decorate its class with @route.message(number), or give the "
-                "type first, and bytes"
-            )
-        return number, codec_of(cls).encode(value)
-
-    def _encoded(self, number: int, value: object) -> bytes:
-        found, payload = self._typed(value)
-        if found != number:
-            raise TypeError(f"a {value.__class__.__name__} is of type {found}, and is sent as one of type {number}")
-        return payload
+        if number is not None:
+            if isinstance(type, int) and type != number:
+                raise TypeError(f"a {cls.__name__} is of type {number}, and is sent as one of type {type}")
+            return number, codec_of(cls).encode(value)
+        if isinstance(type, int):
+            return check_number("message type", type), payload
+        raise TypeError(
+            f"a {cls.__name__} has no message type: decorate its class with @route.message(number), or give the type "
+            "first, and bytes"
+        )
 
     # --- endpoints ---
 

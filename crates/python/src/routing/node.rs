@@ -152,7 +152,7 @@ impl RouteNode {
     }
 
     /// Sends a message where the table says. Waits for room for at most `timeout` seconds.
-    #[pyo3(signature = (kind, payload, subscription=NO_SUBSCRIPTION, *, transaction=None, entity="", trace=None, timeout=None))]
+    #[pyo3(signature = (kind, payload, subscription=NO_SUBSCRIPTION, transaction=None, entity="", trace=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn send(
         &self,
@@ -172,7 +172,7 @@ impl RouteNode {
     }
 
     /// Sends a message to an endpoint, whatever the table says.
-    #[pyo3(signature = (name, kind, payload, subscription=NO_SUBSCRIPTION, *, transaction=None, entity="", trace=None, timeout=None))]
+    #[pyo3(signature = (name, kind, payload, subscription=NO_SUBSCRIPTION, transaction=None, entity="", trace=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn send_to(
         &self,
