@@ -17,6 +17,7 @@ from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_se
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
+from .for_loops import is_for_loops
 from .plan import MethodPlan, ServicePlan
 from .signature import (
     IDEMPOTENT_MARK,
@@ -243,6 +244,11 @@ def _build(cls: type) -> ServicePlan:
         if instance == "session" and method in ("close", "aclose"):
             continue  # the server calls these at the object's end, and clients may not
         written = read_method(name, method, owner.__dict__[method], _namespace(owner), None)
+        if is_for_loops(owner) and not written.is_async:
+            raise TypeError(
+                f"{name}.{method}() is for threads, but {owner.__name__} is a nearcall.aio.Interface: write "
+                "'async def', or AsyncIterator in place of Iterator"
+            )
         plan = method_plan(written, builder)
         implementer = next(base for base in cls.__mro__ if method in base.__dict__)
         if implementer is not owner:
