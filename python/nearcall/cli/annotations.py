@@ -8,7 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -114,4 +114,4 @@ def _scalar_of_array(origin: Any, args: tuple[Any, ...]) -> Any:
     shape = args[0]
     whole = shape is Any or (get_origin(shape) is tuple and get_args(shape) == (Any, ...))
     scalar = get_args(args[1])
-    return cast(Any, scalar[0]) if whole and scalar else None
+    return scalar[0] if whole and scalar else None

@@ -74,7 +74,8 @@ class _Writer:
     def _method(self, cls: type, read: ReadMethod) -> Method:
         self._met = set()
         text = self.annotations.text
-        parameters, stream = [], ""
+        parameters: list[Parameter] = []
+        stream = ""
         for each in read.parameters:
             streamed = stream_of(each.annotation)
             stream = stream if streamed is None else each.name

@@ -14,7 +14,16 @@ from typing import Final, NamedTuple
 
 from ..types.shown import shown
 
-__all__ = ["CannotBeWritten", "Interface", "Method", "Parameter", "class_name", "module_text", "what_differs"]
+__all__ = [
+    "CannotBeWritten",
+    "Interface",
+    "Method",
+    "Parameter",
+    "class_name",
+    "is_free",
+    "module_text",
+    "what_differs",
+]
 
 
 class CannotBeWritten(TypeError):
@@ -58,9 +67,10 @@ class Interface(NamedTuple):
     doc: str | None
 
 
-_MODULES: Final = re.compile(r"(?<![\w.\"'])([a-z_]\w*(?:\.[a-z_]\w*)*)\.[A-Za-z_]\w*")
 _STANDARD: Final = ("collections.abc", "datetime", "decimal", "typing", "uuid")
 _INDENT: Final = "    "
+_LONGEST: Final = 20_000
+"""Characters of a docstring; a server's may be longer."""
 _TAKEN: Final = frozenset({"bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "memoryview"}) | {
     *("object", "set", "str", "tuple", "msgspec", "nearcall", "numpy", "collections", "datetime", "decimal", "typing"),
     "uuid",
@@ -77,10 +87,15 @@ def class_name(name: str, taken: Iterable[str], prefix: str = "") -> str:
     base = prefix + "".join(re.findall(r"\w+", name))
     if not base.isidentifier():
         raise CannotBeWritten(f"Python can give no class the name '{shown(name)}'")
-    used, found, number = {*_TAKEN, *taken}, base, 2
-    while found in used or keyword.iskeyword(found) or found.startswith("__"):
+    used, found, number = set(taken), base, 2
+    while found in used or not is_free(found) or found.startswith("__"):
         found, number = f"{base}{number}", number + 1
     return found
+
+
+def is_free(name: str) -> bool:
+    """Whether a class or a field can have a name without hiding what annotations need."""
+    return name.isidentifier() and not keyword.iskeyword(name) and name not in _TAKEN
 
 
 def module_text(
@@ -160,7 +175,7 @@ def _method(method: Method, for_loop: bool) -> Iterator[str]:
 
 def _docstring(doc: str | None, indent: str) -> Iterator[str]:
     """The lines of a docstring; a server may have written it."""
-    text = shown(inspect.cleandoc(doc or ""), keep="\n").replace("\\", "\\\\").replace('"""', "'''").strip()
+    text = shown(inspect.cleandoc(doc or ""), _LONGEST, keep="\n\t").replace("\\", "\\\\").replace('"""', "'''").strip()
     if not text:
         return
     lines = (text + " " if text.endswith('"') else text).splitlines()
