@@ -5,6 +5,8 @@ type of its values. What the server says is hostile: no more of it than names, n
 from __future__ import annotations
 
 import keyword
+import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -184,12 +186,15 @@ class _Writer:
     def _class(self, name: str) -> Iterator[str]:
         described = self._types.described[name]
         is_array, tag = described.get("layout") == "array", described.get("tag")
+        fields: list[dict[str, Any]] = described["fields"]
+        for each in (*(field["name"] for field in fields), *(tag or [])[:1]):
+            if not re.fullmatch(r"[^\x00-\x1f\"\\]+", each):  # msgspec refuses them, too
+                raise CannotBeWritten(f"the type {name} has a field that no class can have: {each!r}")
         options = ["msgspec.Struct", "kw_only=True"]
         options += [f"tag_field={tag[0]!r}", f"tag={_tag(name, tag[1])!r}"] if tag else []
         options += ["array_like=True"] * is_array
         options += ["forbid_unknown_fields=True"] * bool(described.get("closed"))
         yield f"class {self._types.names[name]}({', '.join(options)}):"
-        fields: list[dict[str, Any]] = described["fields"]
         names = {field["name"] for field in fields}
         for place, field in enumerate(fields):
             attribute: str = field["name"]
@@ -231,7 +236,7 @@ def _default(field: Mapping[str, Any]) -> str | None:
             return {"list": "[]", "set": "set()", "dict": "{}"}[kind]
         known = None if value is None else type(value).__name__
         if known in ("bool", "int", "float", "str") and (known == kind or (kind == "values" and value in member[kind])):
-            return repr(value)
+            return repr(value) if known != "float" or math.isfinite(value) else None
         if value is None and kind == "none":
             return "None"
     return None
