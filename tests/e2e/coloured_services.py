@@ -6,7 +6,7 @@ import datetime
 import decimal
 import enum
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, NewType, Protocol, TypedDict
 
@@ -32,7 +32,7 @@ class OutOfStock(Exception):
 class Item:
     name: str
     size: Size = Size.SMALL
-    tags: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list[str])
     since: datetime.datetime | None = None
     day: datetime.date = datetime.date(2020, 1, 1)
     parent: Item | None = None
@@ -124,7 +124,7 @@ class Shop:
     def anything(self, x: Any, ids: dict[uuid.UUID, set[int]]) -> Any:
         return x
 
-    def sold(self, since: int) -> Iterator[Item]:
+    def sold(self, since: int) -> Generator[Item, None, None]:
         yield from (Item(str(number)) for number in range(since))
 
     async def sold_in_loop(self, since: int) -> AsyncIterator[int]:

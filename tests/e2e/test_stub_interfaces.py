@@ -216,6 +216,8 @@ def test_both_checkers_know_them(stub: Any, tmp_path: Path) -> None:
 USE = """
 from __future__ import annotations
 
+from contextlib import aclosing, closing
+
 from typing_extensions import assert_type
 
 import nearcall
@@ -230,6 +232,8 @@ def threads() -> None:
     with nearcall.connect("shm://shop", of_class.Shop) as shop:
         assert_type(shop.find("a", limit=3), list[Item])
         assert_type([item for item in shop.sold(1)], list[Item])
+        with closing(shop.sold(1)) as sold:
+            assert_type(next(sold), Item)
         assert_type(shop.total([1], by=2), int)
         assert_type(shop.basket().weigh(), float)
         shop.total(["1"])  # error
@@ -243,6 +247,8 @@ async def loops() -> None:
     async with nearcall.aio.connect("shm://shop", of_class_in_loop.AsyncShop) as shop:
         assert_type(await shop.find("a", limit=3), list[Item])
         assert_type([item async for item in shop.sold(1)], list[Item])
+        async with aclosing(shop.sold(1)) as sold:
+            assert_type(await anext(sold), Item)
         assert_type(await shop.total([1], by=2), int)
         assert_type(await (await shop.basket()).weigh(), float)
         await shop.total(["1"])  # error
@@ -343,7 +349,8 @@ def described(**changes: Any) -> Any:
     """A description as a server may send it: of one method, with changes."""
     value = {"type": "int", "form": "coded", "schema": "int"}
     method = {"name": "f", "kind": "unary", "parameters": [], "returns": value, "doc": None} | changes.pop("method", {})
-    service = {"name": "S", "methods": [method], "types": {}} | changes
+    service: dict[str, Any] = {"name": "S", "methods": [method], "types": {}}
+    service |= changes
     return read_description({"nearcall": 1, "services": [service]})
 
 
@@ -396,7 +403,7 @@ def test_what_a_server_says_is_never_run(load: Any, for_loop: bool) -> None:
     module = load(described_text(described(types={name: evil}, doc=EVIL + '"', method=method), for_loop=for_loop))
     interface = module.AsyncS if for_loop else module.S
     assert "import os" in interface.__doc__
-    (made,) = (each for each in vars(module).values() if isinstance(each, type) and issubclass(each, msgspec.Struct))
+    made: type[msgspec.Struct] = module.Evilimportosos_exit9
     fields = {field.encode_name: field for field in msgspec.structs.fields(made)}
     assert fields[ODD].name == "field_1"
     assert fields["Evil"].default == EVIL

@@ -139,7 +139,7 @@ class _Writer:
                 raise CannotBeWritten(f"{where} has the name '{name}', which Python needs")
         marks = ["oneway"] * (method.kind == ONEWAY) + ["idempotent"] * method.idempotent
         stream = "" if method.stream is None else method.stream.name
-        streams_out = method.kind in (SERVER_STREAM, BIDI_STREAM)
+        streams_out = "Iterator" if method.kind in (SERVER_STREAM, BIDI_STREAM) else ""
         return Method(method.name, parameters, stream, self._value(method.returns), streams_out, marks, method.doc)
 
     def _value(self, value: ValueInfo | ParameterInfo | StreamInfo) -> str:

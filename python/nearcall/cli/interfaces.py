@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import AsyncGenerator, Generator
+from typing import get_origin
 
 from ..service.service import declared_above, declared_methods, plan_of
 from ..service.signature import ReadMethod
 from ..types.declared import declared, name_of
-from ..types.hints import stream_of
+from ..types.hints import stream_of, unwrap
 from .annotations import Annotations
 from .module_text import CannotBeWritten, Interface, Method, Parameter, class_name, module_text
 
 __all__ = ["interfaces_text"]
+
+_GENERATORS = (Generator, AsyncGenerator)
 
 
 def interfaces_text(cls: type, source: str, *, for_loop: bool) -> str:
@@ -94,7 +98,10 @@ class _Writer:
         marks += ["no_side_effects"] if read.no_side_effects else ["idempotent"] * read.idempotent
         returns = text(read.returns if returned is None else returned.item)
         self._check_fields(cls, read)
-        return Method(read.name, parameters, stream, returns, returned is not None, marks, read.doc)
+        streams_out = ""
+        if returned is not None:
+            streams_out = "Generator" if get_origin(unwrap(read.returns)) in _GENERATORS else "Iterator"
+        return Method(read.name, parameters, stream, returns, streams_out, marks, read.doc)
 
     def _check_fields(self, cls: type, read: ReadMethod) -> None:
         """A field's type is in the service's own module, and stays as it is there."""

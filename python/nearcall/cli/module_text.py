@@ -49,7 +49,8 @@ class Method(NamedTuple):
     """The name of the parameter that is a stream, or nothing; its annotation is that of an item."""
     returns: str
     """The annotation of the result, or of an item of the stream."""
-    streams_out: bool
+    streams_out: str
+    """``"Iterator"``, or ``"Generator"`` if callers may close the stream; nothing if the result is no stream."""
     marks: Sequence[str]
     """``"oneway"`` and the like."""
     doc: str | None
@@ -165,7 +166,8 @@ def _method(method: Method, for_loop: bool) -> Iterator[str]:
             parts.append("/")
     returns = method.returns
     if method.streams_out:
-        returns = f"collections.abc.{'Async' if for_loop else ''}Iterator[{returns}]"
+        sent = {"Iterator": "", "Generator": ", None" if for_loop else ", None, None"}[method.streams_out]
+        returns = f"collections.abc.{'Async' if for_loop else ''}{method.streams_out}[{returns}{sent}]"
     defined = "async def" if for_loop and not method.streams_out else "def"
     doc = list(_docstring(method.doc, _INDENT * 2))
     yield f"{_INDENT}{defined} {method.name}({', '.join(parts)}) -> {returns}:{'' if doc else ' ...'}"
