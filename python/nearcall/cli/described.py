@@ -185,9 +185,11 @@ class _Writer:
 
     def _class(self, name: str) -> Iterator[str]:
         described = self._types.described[name]
-        is_array, tag = described.get("layout") == "array", described.get("tag")
+        is_array = described.get("layout") == "array"
+        tag: list[Any] | None = described.get("tag")
         fields: list[dict[str, Any]] = described["fields"]
-        for each in (*(field["name"] for field in fields), *(tag or [])[:1]):
+        names: list[str] = [field["name"] for field in fields]
+        for each in names + (tag or [])[:1]:
             if not re.fullmatch(r"[^\x00-\x1f\"\\]+", each):  # msgspec refuses them, too
                 raise CannotBeWritten(f"the type {name} has a field that no class can have: {each!r}")
         options = ["msgspec.Struct", "kw_only=True"]
@@ -195,7 +197,6 @@ class _Writer:
         options += ["array_like=True"] * is_array
         options += ["forbid_unknown_fields=True"] * bool(described.get("closed"))
         yield f"class {self._types.names[name]}({', '.join(options)}):"
-        names = {field["name"] for field in fields}
         for place, field in enumerate(fields):
             attribute: str = field["name"]
             renamed = not is_free(attribute) or attribute in self._taken or attribute.startswith("__")
@@ -234,9 +235,11 @@ def _default(field: Mapping[str, Any]) -> str | None:
         kind = next(iter(member)) if is_dict(member) else member
         if value in ([], {}) and kind in ("list", "set", "dict"):
             return {"list": "[]", "set": "set()", "dict": "{}"}[kind]
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
         known = None if value is None else type(value).__name__
         if known in ("bool", "int", "float", "str") and (known == kind or (kind == "values" and value in member[kind])):
-            return repr(value) if known != "float" or math.isfinite(value) else None
+            return repr(value)
         if value is None and kind == "none":
             return "None"
     return None
