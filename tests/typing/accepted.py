@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import Unpack, assert_type
 
 import nearcall
+import nearcall.testing
 from tests.typing.calculator import (
     Animals,
     AsyncCalculator,
@@ -233,6 +234,13 @@ async def typed_event_loops() -> None:
         assert_type(channel.client(Animals).service, Any)
     async with nearcall.aio.spawn(["calc"], AsyncCalculator, cwd="/") as calc:
         assert_type(calc, AsyncCalculator)
+    async with nearcall.testing.serving(Calculator(), interface=AsyncCalculator) as calc:
+        assert_type(calc, AsyncCalculator)
+    async with nearcall.testing.faulty(Pages()) as (pages, proxy):
+        assert_type(pages, Pages)
+        assert_type(proxy, nearcall.testing.FaultyProxy)
+    async with nearcall.testing.serving(Calculator()) as anything:
+        assert_type(anything, Any)
     async with nearcall.aio.connect("shm://pages", Pages) as pages:
         assert_type(await pages.fetch(1), str)
 
