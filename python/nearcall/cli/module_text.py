@@ -190,8 +190,8 @@ def _docstring(doc: str | None, indent: str) -> Iterator[str]:
 
 
 def what_differs(written: str, now: str, name: str) -> list[str]:
-    """The lines in which a module differs from what would be written now. How it is laid out, in what order it imports
-    and what its comments are does not count.
+    """The lines in which a module differs from what would be written now. How it is laid out, in what order it imports,
+    what its comments are and by what name its source was given does not count.
 
     Args:
         written: The module's text.
@@ -206,8 +206,8 @@ def what_differs(written: str, now: str, name: str) -> list[str]:
 
 
 def _plain(text: str) -> list[str]:
-    module = ast.parse(text)
-    imports = [each for each in module.body if isinstance(each, ast.Import)]
-    others = [each for each in module.body if not isinstance(each, ast.Import)]
+    body = ast.parse(text).body
+    imports = [each for each in body if isinstance(each, ast.Import)]
+    others = [each for each in body if not isinstance(each, (ast.Import, ast.Expr))]
     names = sorted(f"import {alias.name}" for each in imports for alias in each.names)
     return [*names, *(line for each in others for line in ast.unparse(each).splitlines())]
