@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime
 import decimal
 import enum
@@ -94,7 +95,9 @@ class Shop:
     "things", such as a \\ and a ''' and a "pen"
     """
 
-    def find(self, name: str, size: Size = Size.LARGE, *, limit: int = 1, price: Price | None = None) -> list[Item]:
+    def find(
+        self, name: str, size: Size = Size.LARGE, *, limit: int = 1, price: Price | None = None
+    ) -> builtins.list[Item]:
         """Finds "items"."""
         return [Item(name, size)] * limit
 
@@ -148,6 +151,9 @@ class Shop:
 
     def given(self, n: int, *, more: int = nearcall.depends(lambda: 3)) -> int:
         return n + more
+
+    def list(self, names: builtins.list[str]) -> builtins.list[str]:
+        return names
 
     def fail(self) -> None:
         raise OutOfStock("pen")

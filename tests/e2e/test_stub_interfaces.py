@@ -115,6 +115,7 @@ def test_threads_call(stub: Any, load: Any, new_url: str) -> None:
         assert shop.listen(Ear()) == "sold pen"
         assert (shop.basket().weigh(), shop.basket().add(Item("ab"))) == (1.5, 2)
         assert shop.given(1) == 4
+        assert shop.list(["a"]) == ["a"]
         with pytest.raises(OutOfStock, match="pen"):
             shop.fail()
 
@@ -170,6 +171,7 @@ def test_of_a_url(stub: Any, load: Any, new_url: str) -> None:
             assert shop.anything([1], {uuid.uuid4(): {1}}) == [1]
             assert shop.total([1, 2]) == 3
             assert shop.basket().weigh() == 1.5
+            assert shop.list(["a"]) == ["a"]
 
         async def call() -> None:
             async with nearcall.aio.connect(url, in_loop.AsyncShop) as shop:
@@ -236,6 +238,7 @@ def threads() -> None:
             assert_type(next(sold), Item)
         assert_type(shop.total([1], by=2), int)
         assert_type(shop.basket().weigh(), float)
+        assert_type(shop.list(["a"]), list[str])
         shop.total(["1"])  # error
         shop.price(item=Item("a"))  # error
     with nearcall.connect("shm://shop", of_url.Shop) as shop2:

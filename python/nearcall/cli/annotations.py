@@ -29,6 +29,8 @@ class Annotations:
 
     def __init__(self, service: Callable[[type], str]) -> None:
         self.modules: set[str] = set()
+        self.hidden: set[str] = set()
+        """Names of methods of the class that is written: a method called list hides the type."""
         self._service = service
 
     def text(self, annotation: Any) -> str:
@@ -74,7 +76,7 @@ class Annotations:
         module: str = getattr(found, "__module__", "")
         name = str(getattr(found, "__qualname__", None) or getattr(found, "__name__", ""))
         if module == "builtins":
-            return name
+            return f"builtins.{name}" if name in self.hidden else name
         # A module that begins with an underscore is not for others to import, if one above it has the same.
         parts = module.split(".")
         places = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from ..codec.protocol import BYTEARRAY, BYTES, MEMORYVIEW, NOTHING
@@ -81,6 +81,8 @@ class _Writer:
         self._tables: list[_Types] = []
         self._types = _Types()
         """Those of the service that is written now."""
+        self._hidden: Collection[str] = ()
+        """Names of methods of the interface that is written now."""
         self._classes: list[tuple[_Types, str]] = []
         """The types that are met, to be written."""
         self._taken: set[str] = set()
@@ -105,7 +107,7 @@ class _Writer:
             interfaces.append(self._interface(self._waiting.pop(0)))
         classes: list[list[str]] = []
         while self._classes:
-            self._types, name = self._classes.pop(0)
+            (self._types, name), self._hidden = self._classes.pop(0), ()
             classes.append(list(self._class(name)))
             while self._waiting:
                 interfaces.append(self._interface(self._waiting.pop(0)))
@@ -117,9 +119,8 @@ class _Writer:
             table = _Types()
             table.take(service.types)
             self._tables.append(table)
-        before, self._types = self._types, table
+        self._types, self._hidden = table, service.places.keys()
         methods = [self._method(service, method) for method in service.methods]
-        self._types = before
         return Interface(self._interfaces[service.name], service.name, [], [], methods, service.doc)
 
     def _method(self, service: ServiceInfo, method: MethodInfo) -> Method:
@@ -143,25 +144,31 @@ class _Writer:
         return Method(method.name, parameters, stream, self._value(method.returns), streams_out, marks, method.doc)
 
     def _value(self, value: ValueInfo | ParameterInfo | StreamInfo) -> str:
-        return _FORMS.get(value.form) or self._annotation(value.schema)
+        form = _FORMS.get(value.form)
+        return self._annotation(value.schema) if form is None else self._type(form)
+
+    def _type(self, name: str) -> str:
+        """A type of Python's; a method of its name hides it."""
+        return f"builtins.{name}" if name in self._hidden else name
 
     def _annotation(self, schema: Any, *, key: bool = False) -> str:
         """The annotation of a schema; ``key``: its values must have hashes."""
         if not is_dict(schema):
-            return _PLAIN.get(schema, _ANY)
+            return self._type(_PLAIN.get(schema, _ANY))
         (kind, inner), *_ = schema.items()
         if kind == "reference":
             return self.interface(inner) if inner in self._services else _ANY
         if kind == "ref":
             return self._class_name(inner)
         if kind == "list":
-            return f"tuple[{self._annotation(inner, key=True)}, ...]" if key else f"list[{self._annotation(inner)}]"
+            item, tuples = self._annotation(inner, key=key), self._type("tuple")
+            return f"{tuples}[{item}, ...]" if key else f"{self._type('list')}[{item}]"
         if kind == "set":
-            return f"{'frozenset' if key else 'set'}[{self._annotation(inner, key=True)}]"
+            return f"{self._type('frozenset' if key else 'set')}[{self._annotation(inner, key=True)}]"
         if kind == "dict":
-            return f"dict[{self._annotation(inner[0], key=True)}, {self._annotation(inner[1])}]"
+            return f"{self._type('dict')}[{self._annotation(inner[0], key=True)}, {self._annotation(inner[1])}]"
         if kind == "tuple":
-            return f"tuple[{', '.join(self._annotation(each, key=key) for each in inner) or '()'}]"
+            return f"{self._type('tuple')}[{', '.join(self._annotation(each, key=key) for each in inner) or '()'}]"
         if kind == "union" and inner:
             members = [self._annotation(each, key=key) for each in inner]
             return _ANY if _ANY in members else " | ".join(dict.fromkeys(members))

@@ -66,12 +66,14 @@ class _Writer:
     def _interface(self, cls: type) -> Interface:
         above = declared_above(cls)[:-1]
         nearest = [base for base in above if not any(base is not other and base in other.__mro__ for other in above)]
+        own = [read for owner, read in declared_methods(cls) if owner is cls]
+        self.annotations.hidden = {read.name for read in own}
         return Interface(
             name=self._names[cls],
             service=name_of(cls),
             bases=[self.name_of(base) for base in nearest],
             errors=[self.annotations.name(error) for error in declared[cls].errors],
-            methods=[self._method(cls, read) for owner, read in declared_methods(cls) if owner is cls],
+            methods=[self._method(cls, read) for read in own],
             doc=cls.__dict__.get("__doc__"),
         )
 

@@ -68,7 +68,7 @@ class Interface(NamedTuple):
     doc: str | None
 
 
-_STANDARD: Final = ("collections.abc", "datetime", "decimal", "typing", "uuid")
+_STANDARD: Final = ("builtins", "collections.abc", "datetime", "decimal", "typing", "uuid")
 _INDENT: Final = "    "
 _LONGEST: Final = 20_000
 """Characters of a docstring; a server's may be longer."""
