@@ -319,7 +319,7 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
         PermissionDenied: the server does not admit this user, or belongs to another user.
         Unauthenticated: one side refuses the other's certificate; the message says what to change.
         InvalidArgument: the URL or an option is malformed.
-        TypeError: the class is no service, or there is no such option.
+        TypeError: the class is no service, or an interface for event loops, or there is no such option.
     """
     check_url(url)
     cls = check_service(service, for_loop=False)
