@@ -13,7 +13,8 @@ The word after ``python`` on the fence changes that:
 - ``examples/NAME``: the block is a part of that file, which has a test of its own.
 
 A TOML block whose fence has the name of a file is that file. A name may have folders. Of a stub, a block of ``pyi``
-with the name ``name.pyi``, the shim is made, as the page says by a command.
+with the name ``name.pyi``, the shim is made, as the page says by a command. A command that writes a file with
+``nearcall stub`` is run before the section's programs, and one that checks such a file as well.
 
 A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
 
@@ -75,6 +76,7 @@ BIN = Path(sys.executable).parent
 
 FENCE = re.compile(r"^```(\w*) ?(.*)$")
 PROMISE = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
+STUB = re.compile(r"^\$ (nearcall stub [^>#]*?)(?: > (\S+))?$", re.MULTILINE)
 URL = re.compile(r"(?<!\+)\b(?:shm|unix|tcp)://[\w./:-]+")
 PORT = re.compile(r"(?<=127\.0\.0\.1:)[1-9]\d+")
 
@@ -89,6 +91,8 @@ class Program(NamedTuple):
     served: list[str]
     run: bool
     fault: bool
+    stubs: list[tuple[str, str]]
+    """Commands that write interfaces, with the files that they write, or nothing if they only check one."""
 
     @property
     def name(self) -> str:
@@ -110,12 +114,14 @@ def programs(path: Path) -> Iterator[Program]:
             continue
         end = lines.index("```", number)
         words = fence[2].split()
+        if fence[1] == "console" and found is not None:
+            found.stubs.extend(STUB.findall("\n".join(lines[number:end])))
         is_file = fence[1] == "toml" and bool(words)
         is_elsewhere = words == ["wrong"] or "".join(words).startswith("examples/")
         if is_file or (fence[1] in ("python", "pyi") and not is_elsewhere):
             if found is None:
                 page = re.sub(r"\W", "_", str(path.relative_to(ROOT).with_suffix("")).lower())
-                found = Program(page, number, {}, [], run=words != ["no-run"], fault=words == ["fault"])
+                found = Program(page, number, {}, [], run=words != ["no-run"], fault=words == ["fault"], stubs=[])
             name = words[0] if is_file or (words and words[0].endswith((".py", ".pyi"))) else f"{found.name}.py"
             before = found.files.get(name, "")
             blank = "\n" * (number - before.count("\n"))
@@ -142,6 +148,10 @@ def write(program: Program, folder: Path) -> None:
             for made, content in shim_files(read_module(Path(name).stem, folder / name)).items():
                 (folder / made).parent.mkdir(parents=True, exist_ok=True)
                 (folder / made).write_text(content, encoding="utf-8")
+    for command, file in program.stubs:
+        printed = output_of([sys.executable, "-m", *command.split()], folder)
+        if file:
+            (folder / file).write_text(printed, encoding="utf-8")
 
 
 def use_free_ports(folder: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import datetime
 import enum
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -213,17 +214,46 @@ def test_tokens_are_for_reflection_too(run: Any, tmp_path: Path) -> None:
         assert run("call", server.urls[0], "Shop/Add", '{"a": 2}', *flags) == (0, '{"value":2}\n', "")
 
 
-def test_a_stub_of_a_server_is_a_client(run: Any, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    status, out, err = run("stub", url)
+def test_a_stub_of_a_server_is_a_client_in_a_loop(
+    run: Any, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = stub_of(run, url, "--async", path=tmp_path, monkeypatch=monkeypatch)
+
+    async def requests() -> AsyncIterator[Any]:
+        for number in range(3):
+            yield module.ShopTotalRequest(xs=number)
+
+    async def call() -> None:
+        async with nearcall.aio.connect(url, module.AsyncShop) as shop:
+            assert (await shop.add(module.ShopAddRequest(a=1, b=2))).value == 3
+            assert [reply.value async for reply in shop.count(module.ShopCountRequest(n=2))] == [0, 1]
+            assert (await shop.total(requests())).value == 3
+
+    asyncio.run(call())
+    with pytest.raises(TypeError, match="AsyncShop is an interface for event loops"):
+        nearcall.connect(url, module.AsyncShop)
+    path = tmp_path / "made_of_a_server.py"
+    assert run("stub", "--async", "--check", str(path), url)[0] == 0
+    assert run("stub", "--check", str(path), url)[0] == 1
+
+
+def stub_of(run: Any, *arguments: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module that the command writes, imported."""
+    status, out, err = run("stub", *arguments)
     assert (status, err) == (0, "")
     assert "class Health" not in out, "everybody has it"
-    (tmp_path / "made_of_a_server.py").write_text(out)
-    spec = importlib.util.spec_from_file_location("made_of_a_server", tmp_path / "made_of_a_server.py")
+    (path / "made_of_a_server.py").write_text(out)
+    spec = importlib.util.spec_from_file_location("made_of_a_server", path / "made_of_a_server.py")
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "made_of_a_server", module)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_a_stub_of_a_server_is_a_client(run: Any, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = stub_of(run, url, path=tmp_path, monkeypatch=monkeypatch)
     with nearcall.connect(url, module.Shop) as shop:
         assert shop.add(module.ShopAddRequest(a=1, b=2)).value == 3
         assert shop.echo(module.Item(name="x", size=module.Size.LARGE)).size is module.Size.LARGE

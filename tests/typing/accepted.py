@@ -10,7 +10,20 @@ from typing import Any
 from typing_extensions import Unpack, assert_type
 
 import nearcall
-from tests.typing.calculator import Animals, Calculator, Ear, Listener, Room
+import nearcall.testing
+from tests.typing.calculator import (
+    Animals,
+    AsyncCalculator,
+    AsyncEar,
+    AsyncListener,
+    AsyncRoom,
+    Calculator,
+    CalculatorForThreads,
+    Ear,
+    Listener,
+    Pages,
+    Room,
+)
 
 
 def clients() -> None:
@@ -196,6 +209,62 @@ async def event_loops() -> None:
     client.close()
     assert_type(await client.close(), None)
     await channel.close()
+
+
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+async def typed_event_loops() -> None:
+    assert_type(nearcall.aio.connect("shm://calc", AsyncCalculator), nearcall.aio.AsyncClient[AsyncCalculator])
+    async with nearcall.aio.connect("shm://calc", AsyncCalculator, timeout=1.0) as calc:
+        assert_type(calc, AsyncCalculator)
+        assert_type(await calc.add(1), int)
+        assert_type(await calc.add(a=1, b=2), int)
+        assert_type(await calc.total([1, 2]), int)
+        assert_type(await calc.total(numbers()), int)
+        assert_type(await calc.log("line"), None)
+        async for number in calc.count(3):
+            assert_type(number, int)
+        assert_type([number async for number in calc.listen()], list[int])
+    client = await nearcall.aio.connect("shm://calc", AsyncCalculator)
+    assert_type(client.service, AsyncCalculator)
+    async with nearcall.aio.Channel("shm://calc") as channel:
+        assert_type(channel.client(AsyncCalculator).service, AsyncCalculator)
+        assert_type(channel.client(Animals).service, Any)
+    async with nearcall.aio.spawn(["calc"], AsyncCalculator, cwd="/") as calc:
+        assert_type(calc, AsyncCalculator)
+    async with nearcall.testing.serving(Calculator(), interface=AsyncCalculator) as calc:
+        assert_type(calc, AsyncCalculator)
+    async with nearcall.testing.faulty(Pages()) as (pages, proxy):
+        assert_type(pages, Pages)
+        assert_type(proxy, nearcall.testing.FaultyProxy)
+    async with nearcall.testing.serving(Calculator()) as anything:
+        assert_type(anything, Any)
+    async with nearcall.aio.connect("shm://pages", Pages) as pages:
+        assert_type(await pages.fetch(1), str)
+
+
+async def untyped_event_loops() -> None:
+    async with nearcall.aio.connect("shm://calc", CalculatorForThreads) as calc:
+        assert_type(calc, Any)
+    assert_type(nearcall.aio.connect("shm://calc"), nearcall.aio.AsyncClient)
+    assert_type(nearcall.aio.spawn(["calc"], Calculator), nearcall.aio.AsyncChild)
+
+
+async def references_in_event_loops() -> None:
+    async with nearcall.aio.connect("shm://room", AsyncRoom) as room:
+        seat = await room.join(AsyncEar())
+        assert_type(seat, AsyncListener)
+        assert_type(await seat.said("hello"), None)
+        nearcall.release(seat)
+
+
+def threads_of_coroutines() -> None:
+    with nearcall.connect("shm://calc", CalculatorForThreads) as calc:
+        assert_type(calc.add_in_loop(1, 2), int)
+        assert_type(calc.total([1, 2]), int)
+        assert_type(list(calc.count(3)), list[int])
 
 
 class Connection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Protocol
 
 import nearcall
@@ -42,6 +42,33 @@ class Calculator:
     def get(self, key: str) -> bytes | None: ...
 
 
+@nearcall.service(name="Calculator")
+class AsyncCalculator(nearcall.aio.Interface, Protocol):
+    async def add(self, a: int, b: int = ...) -> int: ...
+    async def add_in_loop(self, a: int, b: int) -> int: ...
+    def listen(self) -> AsyncIterator[int]: ...
+    def count(self, n: int) -> AsyncIterator[int]: ...
+    async def total(self, xs: AsyncIterable[int] | Iterable[int]) -> int: ...
+    @nearcall.oneway
+    async def log(self, line: str) -> None: ...
+
+
+@nearcall.service(name="Calculator")
+class CalculatorForThreads(Protocol):
+    def add(self, a: int, b: int = ...) -> int: ...
+    def add_in_loop(self, a: int, b: int) -> int: ...
+    def count(self, n: int) -> Iterator[int]: ...
+    def total(self, xs: Iterable[int]) -> int: ...
+
+
+@nearcall.service
+class Pages(nearcall.aio.Interface):
+    """A class whose handlers are all for an event loop."""
+
+    async def fetch(self, number: int) -> str:
+        return f"page {number}"
+
+
 @nearcall.service(name="zoo.Animals", errors=[ValueError])
 class Animals(Protocol):
     def names(self) -> list[str]: ...
@@ -55,6 +82,20 @@ class Listener(Protocol):
 @nearcall.service
 class Room(Protocol):
     def join(self, listener: Listener) -> Listener: ...
+
+
+@nearcall.service(name="Listener")
+class AsyncListener(nearcall.aio.Interface, Protocol):
+    async def said(self, text: str) -> None: ...
+
+
+@nearcall.service(name="Room")
+class AsyncRoom(nearcall.aio.Interface, Protocol):
+    async def join(self, listener: AsyncListener) -> AsyncListener: ...
+
+
+class AsyncEar(AsyncListener):
+    async def said(self, text: str) -> None: ...
 
 
 class Ear(Listener):

@@ -25,7 +25,7 @@ from nearcall.health import (
     health_of,
 )
 from nearcall.introspection import Introspection, MethodStatistics, Statistics, introspection_of
-from tests.typing.calculator import Calculator, Ear, Listener, Room
+from tests.typing.calculator import AsyncRoom, Calculator, Ear, Listener, Room
 
 
 @dataclass
@@ -226,6 +226,8 @@ async def hosts_in_loops() -> None:
     async with plugin.AsyncPluginHost("plugins", points=[text]) as host:
         assert_type(await host.extension(text)("x"), str)
         assert_type(host.plugins["a"], plugin.AsyncPlugin)
+        assert_type(await host.plugins["a"].service(AsyncRoom), AsyncRoom)
+        assert_type(await host.plugins["a"].service(Room), Any)
 
 
 def manifests() -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import nearcall
-from tests.typing.calculator import Animals, Calculator, Ear, Room
+from tests.typing.calculator import (
+    Animals,
+    AsyncCalculator,
+    AsyncRoom,
+    Calculator,
+    CalculatorForThreads,
+    Ear,
+    Pages,
+    Room,
+)
 
 
 def arguments() -> None:
@@ -74,6 +83,52 @@ def references() -> None:
         room.join(Calculator())  # error
         number: int = room.join(Ear())  # error
         del number
+
+
+async def event_loops() -> None:
+    async with nearcall.aio.connect("shm://calc", AsyncCalculator) as calc:
+        await calc.add("1")  # error
+        await calc.add(1, c=3)  # error
+        await calc.subtract(1, 2)  # error
+        await calc.total(["1"])  # error
+        calc.log("line")  # error
+        number: int = calc.add(1)  # error
+        text: str = await calc.add(1)  # error
+        await calc.count(3)  # error
+        list(calc.count(3))  # error
+        del number, text
+    with nearcall.aio.connect("shm://calc", AsyncCalculator) as calc:  # error
+        pass
+    async with nearcall.aio.Channel("shm://calc") as channel:
+        await channel.client(AsyncCalculator).service.add("1")  # error
+    async with nearcall.aio.spawn(["calc"], AsyncCalculator) as calc:
+        await calc.add("1")  # error
+    async with nearcall.aio.connect("shm://pages", Pages) as pages:
+        await pages.fetch("1")  # error
+    async with nearcall.aio.connect("shm://room", AsyncRoom) as room:
+        await room.join(Ear())  # error
+    nearcall.aio.connect("shm://calc", Calculator())  # error
+
+
+async def threads() -> None:
+    with nearcall.connect("shm://calc", CalculatorForThreads) as calc:
+        await calc.add(1)  # error
+        calc.add_in_loop("1", 2)  # error
+        text: str = calc.add_in_loop(1, 2)  # error
+        del text
+        async for number in calc.count(3):  # error
+            del number
+        calc.total(["1"])  # error
+
+
+class BothColours(nearcall.aio.Interface):
+    async def add(self, a: int) -> int:
+        return a
+
+
+class NotAsDeclared(BothColours):
+    def add(self, a: int) -> int:  # error
+        return a
 
 
 def numbers() -> int:

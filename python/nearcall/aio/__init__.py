@@ -1,7 +1,8 @@
 """nearcall for asyncio."""
 
+from ..service.for_loops import Interface
 from .channel import Channel, connect
 from .child import AsyncChild, spawn
 from .client import AsyncClient
 
-__all__ = ["AsyncChild", "AsyncClient", "Channel", "connect", "spawn"]
+__all__ = ["AsyncChild", "AsyncClient", "Channel", "Interface", "connect", "spawn"]

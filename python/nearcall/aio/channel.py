@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from copy import copy
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
@@ -22,6 +22,7 @@ from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..loops.home import HomeLoop
 from ..options.checked import check_url
 from ..references.target import Target
+from ..service.for_loops import Interface
 from ..service.plan import MethodPlan
 from .client import AsyncClient
 from .closing import Closing
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 __all__ = ["Channel", "connect"]
+
+T = TypeVar("T", bound=Interface)
 
 _SLICE = 0.1
 """Seconds for which a thread tries to connect before it checks that a task still waits for that."""
@@ -69,9 +72,13 @@ class Channel(Caller, ChannelBase, ForLoops):
         self._opening = asyncio.Lock()
         self._sending_again: set[asyncio.Task[None]] = set()
 
-    def client(self, service: type | None = None) -> AsyncClient:
+    @overload
+    def client(self, service: Callable[..., T]) -> AsyncClient[T]: ...
+    @overload
+    def client(self, service: Callable[..., object] | None = None) -> AsyncClient[Any]: ...
+    def client(self, service: Callable[..., Any] | None = None) -> AsyncClient[Any]:
         """A client of one service, over this connection: :meth:`nearcall.Channel.client` says what it costs. It need
-        not be awaited.
+        not be awaited. Type checkers see the service as for :func:`connect`.
 
         Raises:
             FailedPrecondition: the server's service differs; the message names the method, the parameter and both
@@ -80,7 +87,7 @@ class Channel(Caller, ChannelBase, ForLoops):
             Cancelled: the channel is closed.
             RuntimeError: the channel is not connected yet.
         """
-        client = AsyncClient(self, check_service(service), owns_channel=False)
+        client: AsyncClient[Any] = AsyncClient(self, check_service(service, for_loop=True), owns_channel=False)
         client._begin()
         return client
 
@@ -312,17 +319,25 @@ def _object_callable(
     return intercept_client(interceptors, plan, called, for_loop=for_loop)
 
 
-def connect(url: str, service: type | None = None, **options: Unpack[ChannelOptions]) -> AsyncClient:
+# Callable, not type[T]: to type checkers a Protocol is no type[T], and interfaces are just those.
+@overload
+def connect(url: str, service: Callable[..., T], **options: Unpack[ChannelOptions]) -> AsyncClient[T]: ...
+@overload
+def connect(
+    url: str, service: Callable[..., object] | None = None, **options: Unpack[ChannelOptions]
+) -> AsyncClient[Any]: ...
+def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpack[ChannelOptions]) -> AsyncClient[Any]:
     """Connects to a server from an event loop: the result is the only client of a :class:`Channel`, and closes that
     channel. Options and errors are those of :func:`nearcall.connect`::
 
-        async with nearcall.aio.connect("shm://calc", Calculator) as calc:
+        async with nearcall.aio.connect("shm://calc", AsyncCalculator) as calc:
             await calc.add(1, 2)
 
-    The service inside the block is typed ``Any``: a class whose methods are ordinary functions cannot tell a type
-    checker that a client's methods are awaited.
+    Any class of the service will do. Type checkers see the service inside the block as an interface that derives from
+    :class:`nearcall.aio.Interface`, if it is given one, and ``nearcall stub --async`` writes it. Else they see ``Any``:
+    a class whose methods are ordinary functions cannot tell them that a client's methods are awaited.
 
     Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """
     check_url(url)
-    return AsyncClient(Channel(url, **options), check_service(service), owns_channel=True)
+    return AsyncClient(Channel(url, **options), check_service(service, for_loop=True), owns_channel=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..client.child import ChildBase, ChildProcess
+from ..service.for_loops import Interface
 from .channel import Channel
-from .client import AsyncClient
+from .client import AsyncClient, T
 from .closing import Closing
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncChild", "spawn"]
 
+S = TypeVar("S", bound=Interface)
 
-class AsyncChild(ChildBase, AsyncClient):
+
+class AsyncChild(ChildBase, AsyncClient[T]):
     """A client, for coroutines, of a process that :func:`spawn` started. Closing it ends the process.
 
     The connection is made by ``async with`` or ``await``.
@@ -73,11 +76,23 @@ class _ChildChannel(Channel):
         super().__init__(child.url, **options)
 
 
+@overload
 def spawn(
-    command: Sequence[str | os.PathLike[str]], service: type | None = None, **options: Unpack[SpawnOptions]
-) -> AsyncChild:
+    command: Sequence[str | os.PathLike[str]], service: Callable[..., S], **options: Unpack[SpawnOptions]
+) -> AsyncChild[S]: ...
+@overload
+def spawn(
+    command: Sequence[str | os.PathLike[str]],
+    service: Callable[..., object] | None = None,
+    **options: Unpack[SpawnOptions],
+) -> AsyncChild[Any]: ...
+def spawn(
+    command: Sequence[str | os.PathLike[str]],
+    service: Callable[..., Any] | None = None,
+    **options: Unpack[SpawnOptions],
+) -> AsyncChild[Any]:
     """Starts a process that serves at ``stdio:``, for an event loop. Arguments and errors are those of
-    :func:`nearcall.spawn`::
+    :func:`nearcall.spawn`, and types as for :func:`connect`::
 
         async with nearcall.aio.spawn([sys.executable, "counting.py"], Counting) as counting:
             await counting.see("one")

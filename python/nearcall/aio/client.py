@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from ..call.proxy import Proxy
 from ..client.client import ClientBase
@@ -12,20 +12,29 @@ from ..errors import Cancelled
 from .closing import Closing
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVar
 
     from .channel import Channel
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["AsyncClient"]
 
 
-class AsyncClient(ClientBase, ForLoops):
+class AsyncClient(ClientBase, ForLoops, Generic[T]):
     """A service at the other end of a connection, for coroutines, made by :func:`connect` or :meth:`Channel.client`.
 
     Use it with ``async with``, which gives the service, or ``await`` it and take :attr:`service`. A client made by
     :meth:`Channel.client` can be used at once. Methods without a reply stream return awaitables, methods with one
     return asynchronous iterators. Streams to send may be asynchronous or ordinary iterables. Any number of tasks may
     call at once.
+
+    To type checkers the service is what the client was made with, if that derives from :class:`Interface`, and else
+    ``Any``.
     """
 
     _service: Any = None
@@ -49,9 +58,9 @@ class AsyncClient(ClientBase, ForLoops):
     def _proxy(self) -> Proxy | None:
         return cast("Proxy | None", self._service)
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> T:
         await self._open()
-        return self._service
+        return cast("T", self._service)
 
     def close(self) -> Awaitable[None]:
         """Ends the client at once, as :meth:`nearcall.Client.close` does. Harmless when repeated.
@@ -63,10 +72,10 @@ class AsyncClient(ClientBase, ForLoops):
         return Closing()
 
     @property
-    def service(self) -> Any:
+    def service(self) -> T:
         """The service; its methods are those of the class that the client was made with."""
         self._opened()
-        return self._service
+        return cast("T", self._service)
 
     def __repr__(self) -> str:
         return f"<asynchronous client of {self._service or self._channel._shown!r}>"

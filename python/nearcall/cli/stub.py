@@ -1,4 +1,4 @@
-"""``nearcall stub FILE.proto``, or of a server"""
+"""``nearcall stub MODULE:CLASS``, or of ``.proto`` files, or of a server"""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..options.schemes import speaks_http, speaks_protobuf
-from . import UsageError
+from ..types.declared import is_service
+from . import FAILED, UsageError
+from .finding import find, is_url
 from .flags import add_client_options
-from .remote import channel
+from .remote import channel, connected
 
 __all__ = ["add_to", "run"]
 
@@ -24,14 +26,22 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "stub",
-        usage="nearcall stub [options] FILE.proto ... | URL",
-        help="print a typed module for services that a .proto describes, or a server",
-        description="Print a module of Python for what .proto files describe: a dataclass for each message, an "
-        "interface for each service, which classes implement and clients are made with. It needs protoc, from the "
-        "package grpcio-tools or by itself. Of a server of gRPC that has reflection, the URL will do.",
-        epilog="example: nearcall stub -I protos protos/shop.proto > shop.py",
+        usage="nearcall stub [options] MODULE:CLASS | FILE.proto ... | URL",
+        help="print a module with typed interfaces of a service, for threads or for asyncio",
+        description="Print a module of Python with an interface for each service, as clients see it: clients are made "
+        "with it, and type checkers and editors know its methods. A service is given by its class; by a server's URL, "
+        "with a class for each type of its values; or by .proto files, which needs protoc, from the package "
+        "grpcio-tools or by itself. A server of gRPC needs reflection.",
+        epilog="example: nearcall stub --async calculator:Calculator > calculator_client.py. With --check the exit "
+        "status is 0 if FILE says what the service says now, and 1 if it does not.",
     )
-    parser.add_argument("files", metavar="FILE.proto", nargs="+", help="the files, or the URL of a server of gRPC")
+    parser.add_argument("sources", metavar="MODULE:CLASS", nargs="+", help="the service; also FILE.proto ... or a URL")
+    parser.add_argument("--async", dest="for_loop", action="store_true", help="for nearcall.aio, not for threads")
+    parser.add_argument(
+        "--check",
+        metavar="FILE",
+        help="print no module, but how this one differs from it: in what it says, not in its layout",
+    )
     parser.add_argument(
         "-I", dest="folders", metavar="FOLDER", action="append", help="where files and imports are; else beside them"
     )
@@ -39,18 +49,58 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Prints the module."""
+def run(options: argparse.Namespace) -> int:
+    """Prints the module, or how another differs from it; returns the exit status."""
+    text = _text(options)
+    if options.check is None:
+        print(text, end="")
+        return 0
+    from .module_text import what_differs
+
+    try:
+        written = Path(options.check).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{options.check} cannot be read: {error}") from None
+    found = what_differs(written, text, options.check)
+    print("\n".join(found) or f"{options.check} says what the service says")
+    return FAILED if found else 0
+
+
+def _text(options: argparse.Namespace) -> str:
+    sources: list[str] = options.sources
+    others = [each for each in sources if is_url(each) or not each.endswith(".proto")]
+    if others and len(sources) > 1:
+        raise UsageError(f"{others[0]}: give one class or URL, or .proto files")
+    if not others:
+        return _of_files(options)
+    options.url = sources[0]
+    if not is_url(options.url):
+        return _of_class(options)
+    return _of_server_of_grpc(options) if speaks_protobuf(options.url) else _of_server(options)
+
+
+def _of_class(options: argparse.Namespace) -> str:
+    from .interfaces import interfaces_text
+
+    target: str = options.url
+    cls = find(target)
+    if not (isinstance(cls, type) and is_service(cls)):
+        raise UsageError(f"{target} is not a service's class: decorate it with @nearcall.service")
+    return interfaces_text(cls, target, for_loop=options.for_loop)
+
+
+def _of_server(options: argparse.Namespace) -> str:
+    from .described import described_text
+
+    with connected(options) as (_, description):
+        return described_text(description, for_loop=options.for_loop)
+
+
+def _of_files(options: argparse.Namespace) -> str:
     from ..codec.protobuf.module import module_text
     from ..codec.protobuf.sources import read_sources
 
-    files: list[str] = options.files
-    if urls := [file for file in files if "://" in file]:
-        if len(files) > 1:
-            raise UsageError(f"{urls[0]}: give one URL, or files")
-        options.url = urls[0]
-        print(_of_server(options), end="")
-        return
+    files: list[str] = options.sources
     folders: list[str] = options.folders or sorted({str(Path(file).parent) for file in files})
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "files.binpb"
@@ -60,14 +110,14 @@ def run(options: argparse.Namespace) -> None:
         if done.returncode:
             raise UsageError(f"protoc refuses: {done.stderr.strip()}")
         sources = read_sources(out.read_bytes())
-    print(module_text(sources, _names(files, folders)), end="")
+    return module_text(sources, _names(files, folders), for_loop=options.for_loop)
 
 
-def _of_server(options: argparse.Namespace) -> str:
+def _of_server_of_grpc(options: argparse.Namespace) -> str:
     from ..codec.protobuf.module import module_text
     from ..reflection.asking import ask
 
-    if not speaks_protobuf(options.url) or speaks_http(options.url):
+    if speaks_http(options.url):
         raise UsageError(f"{options.url}: only servers of gRPC say what their .proto says, at grpc:// or grpcs://")
     with channel(options) as opened:
         described = ask(opened.client)
@@ -75,7 +125,7 @@ def _of_server(options: argparse.Namespace) -> str:
     wanted = {file for service, file in described.services.items() if service != "grpc.health.v1.Health"}
     if not wanted:
         raise UsageError(f"{options.url}: the server has no services")
-    return module_text(described.files, wanted)
+    return module_text(described.files, wanted, for_loop=options.for_loop)
 
 
 def _names(files: Sequence[str], folders: Sequence[str]) -> list[str]:

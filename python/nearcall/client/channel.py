@@ -15,6 +15,7 @@ from ..call.proxy import Around
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_url
 from ..references.target import Target
+from ..service.for_loops import only_for_loops
 from ..service.plan import UNARY, MethodPlan
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
@@ -258,7 +259,7 @@ class Channel(ChannelBase, ForThreads):
             Unavailable: the connection was lost, and there is no server now.
             Cancelled: the channel is closed.
         """
-        return Client(self, check_service(service), owns_channel=False)
+        return Client(self, check_service(service, for_loop=False), owns_channel=False)
 
     def close(self) -> None:  # noqa: D102 - inherited
         self._connection.close(self._why_closed())
@@ -318,10 +319,10 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
         PermissionDenied: the server does not admit this user, or belongs to another user.
         Unauthenticated: one side refuses the other's certificate; the message says what to change.
         InvalidArgument: the URL or an option is malformed.
-        TypeError: the class is no service, or there is no such option.
+        TypeError: the class is no service, or an interface for event loops, or there is no such option.
     """
     check_url(url)
-    cls = check_service(service)
+    cls = check_service(service, for_loop=False)
     channel = Channel(url, **options)
     try:
         return Client(channel, cls, owns_channel=True)
@@ -330,15 +331,24 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
         raise
 
 
-def check_service(service: object) -> type | None:
+def check_service(service: object, *, for_loop: bool) -> type | None:
     """The class to connect with.
 
+    Args:
+        service: The class, or ``None``.
+        for_loop: Whether the client is for an event loop.
+
     Raises:
-        TypeError: ``service`` is no service.
+        TypeError: ``service`` is no service, or an interface for the other kind of clients.
     """
     if service is None:
         return None
     if not isinstance(service, type):
         raise TypeError(f"connect with the service's class, not with {service!r}")
     plan_of(service)
+    if not for_loop and only_for_loops(service):
+        raise TypeError(
+            f"{service.__name__} is an interface for event loops: use nearcall.aio there, and in a thread an interface "
+            "without 'async'"
+        )
     return service

@@ -17,6 +17,7 @@ from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..options.checked import check_seconds
 from .channel import Channel, ChannelBase, check_service
 from .client import Client, ClientBase
+from .connected import ForLoops
 from .options import ChannelOptions
 
 __all__ = ["Child", "ChildBase", "ChildProcess", "SpawnOptions", "numbered", "spawn"]
@@ -81,7 +82,8 @@ class ChildBase(ClientBase):
         **options: Any,
     ) -> Self:
         """Starts a process and makes its client; ends the process again if there can be no client."""
-        grace, checked = check_seconds("grace", grace), check_service(service)
+        grace = check_seconds("grace", grace)
+        checked = check_service(service, for_loop=issubclass(cls, ForLoops))
         child = _start(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, pipes=pipes)
         try:
             channel = make_channel(child, handshake_timeout=handshake_timeout, **options)

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,7 @@ from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_se
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
+from .for_loops import is_for_loops
 from .plan import MethodPlan, ServicePlan
 from .signature import (
     IDEMPOTENT_MARK,
@@ -28,7 +29,17 @@ from .signature import (
     read_method,
 )
 
-__all__ = ["idempotent", "is_service", "no_side_effects", "oneway", "plan_of", "plan_of_all", "service"]
+__all__ = [
+    "declared_above",
+    "declared_methods",
+    "idempotent",
+    "is_service",
+    "no_side_effects",
+    "oneway",
+    "plan_of",
+    "plan_of_all",
+    "service",
+]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -205,7 +216,7 @@ def plan_of_all(classes: Sequence[type]) -> ServicePlan:
     name, builder = plans[0].name, SchemaBuilder()
     owners: dict[str, type] = {}
     for cls, plan in zip(classes, plans, strict=True):
-        introduced = _methods_of(cls, _declared_above(cls))
+        introduced = _methods_of(cls, declared_above(cls))
         for method in plan.methods:
             owner = introduced[method.name]
             if (other := owners.setdefault(method.name, owner)) is not owner:
@@ -227,22 +238,24 @@ def plan_of_all(classes: Sequence[type]) -> ServicePlan:
     )
 
 
-def _declared_above(cls: type) -> list[type]:
+def declared_above(cls: type) -> list[type]:
     """The class and its bases, as far as they are decorated, beginning with the one that gives the service its name."""
     return [base for base in reversed(cls.__mro__) if base in declared]
 
 
 def _build(cls: type) -> ServicePlan:
     root, name = root_of(cls), name_of(cls)
-    above = _declared_above(cls)
-    given: list[Instance] = [each for base in above if (each := declared[base].instance) is not None]
-    instance: Instance = given[-1] if given else "server"
+    above = declared_above(cls)
+    instance = _instance(above)
     builder = SchemaBuilder()
     methods: list[MethodPlan] = []
-    for method, owner in _methods_of(cls, above).items():
-        if instance == "session" and method in ("close", "aclose"):
-            continue  # the server calls these at the object's end, and clients may not
-        written = read_method(name, method, owner.__dict__[method], _namespace(owner), None)
+    for owner, written in declared_methods(cls):
+        method = written.name
+        if is_for_loops(owner) and not written.is_async:
+            raise TypeError(
+                f"{name}.{method}() is for threads, but {owner.__name__} is a nearcall.aio.Interface: write "
+                "'async def', or AsyncIterator in place of Iterator"
+            )
         plan = method_plan(written, builder)
         implementer = next(base for base in cls.__mro__ if method in base.__dict__)
         if implementer is not owner:
@@ -273,6 +286,26 @@ def _build(cls: type) -> ServicePlan:
         errors=errors,
         instance=instance,
     )
+
+
+def declared_methods(cls: type) -> Iterator[tuple[type, ReadMethod]]:
+    """The served methods in the order written, each with the declared class that introduced it.
+
+    Raises:
+        TypeError: a method cannot be served; the message says why and what to do.
+        NameError: an annotation names something that does not exist (yet).
+    """
+    above = declared_above(cls)
+    name, per_session = name_of(cls), _instance(above) == "session"
+    for method, owner in _methods_of(cls, above).items():
+        if per_session and method in ("close", "aclose"):
+            continue  # the server calls these at the object's end, and clients may not
+        yield owner, read_method(name, method, owner.__dict__[method], _namespace(owner), None)
+
+
+def _instance(above: list[type]) -> Instance:
+    given: list[Instance] = [each for base in above if (each := declared[base].instance) is not None]
+    return given[-1] if given else "server"
 
 
 def _methods_of(cls: type, above: list[type]) -> dict[str, type]:

@@ -19,11 +19,12 @@ from ..server.server import Server
 from .proxy import FaultyProxy
 
 if TYPE_CHECKING:
-    from ..aio import AsyncClient
+    from ..aio import AsyncClient, Interface
 
 __all__ = ["Faulty", "Serving", "faulty", "serving"]
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Interface")
 
 _numbers = itertools.count(1)
 
@@ -62,7 +63,11 @@ class Serving(Generic[T]):
         """Another client; close it, or use it in a ``with`` statement."""
         return cast("Client[T]", connect(url or self.url, self._cls, **self._client_options))
 
-    def connect_async(self, url: str | None = None) -> AsyncClient:
+    @overload
+    def connect_async(self: Serving[S], url: str | None = None) -> AsyncClient[S]: ...
+    @overload
+    def connect_async(self, url: str | None = None) -> AsyncClient[Any]: ...
+    def connect_async(self, url: str | None = None) -> AsyncClient[Any]:
         """Another client for coroutines: use it with ``async with``, or ``await`` it."""
         from .. import aio
 
@@ -80,6 +85,10 @@ class Serving(Generic[T]):
     ) -> None:
         self._stack.close()
 
+    @overload
+    async def __aenter__(self: Serving[S]) -> S: ...
+    @overload
+    async def __aenter__(self) -> Any: ...
     async def __aenter__(self) -> Any:
         async with AsyncExitStack() as stack:
             self.server.start()
@@ -194,6 +203,10 @@ class Faulty(Generic[T]):
     ) -> None:
         self._stack.close()
 
+    @overload
+    async def __aenter__(self: Faulty[S]) -> tuple[S, FaultyProxy]: ...
+    @overload
+    async def __aenter__(self) -> tuple[Any, FaultyProxy]: ...
     async def __aenter__(self) -> tuple[Any, FaultyProxy]:
         async with AsyncExitStack() as stack:
             served = self._prepare(stack)

@@ -87,10 +87,21 @@ def stream_of(annotation: Any) -> StreamHint | None:
     """The items that the annotation streams; ``None`` if it is an ordinary value."""
     annotation = unwrap(annotation)
     origin = get_origin(annotation) or annotation
+    if origin in UNION_ORIGINS:
+        return _of_either([stream_of(each) for each in get_args(annotation)])
     if origin not in _STREAMS:
         return None
     args = get_args(annotation)
     return StreamHint(args[0] if args else Any, origin in _ASYNC_STREAMS)
+
+
+def _of_either(streams: list[StreamHint | None]) -> StreamHint | None:
+    """The stream of ``AsyncIterable[T] | Iterable[T]``, which a client in an event loop may be given."""
+    kinds = {stream.is_async for stream in streams if stream is not None}
+    items = [stream.item for stream in streams if stream is not None]
+    if len(items) == len(streams) == 2 and kinds == {True, False} and items[0] == items[1]:
+        return StreamHint(items[0], True)
+    return None
 
 
 def awaited(annotation: Any) -> Any | None:

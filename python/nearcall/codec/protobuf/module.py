@@ -66,14 +66,15 @@ class _Type(NamedTuple):
 
 
 class _Writer:
-    def __init__(self, files: Sequence[FileSource], asked: Iterable[str]) -> None:
+    def __init__(self, files: Sequence[FileSource], asked: Iterable[str], for_loop: bool) -> None:
         self._asked = set(asked)
+        self._for_loop = for_loop
         self._files = files
         self._places: dict[str, dict[tuple[int, ...], Place]] = {}
         self._types: dict[str, _Type] = {}
         self._maps: dict[str, MessageSource] = {}
         self._used: dict[str, None] = {}
-        self._taken = {service.name for file in files for service in file.service}
+        self._taken = {self._interface(service.name) for file in files for service in file.service}
         """Names that no other class may have."""
         for file in sorted(files, key=lambda file: file.name not in self._asked):  # what is asked for keeps its names
             info = file.source_code_info
@@ -138,8 +139,10 @@ class _Writer:
             if full not in bodies:
                 bodies[full] = list(self._type(full))
                 waiting += [other for other in self._used if other not in bodies]
-        names = sorted([self._types[full].name for full in bodies] + [service.name for _, _, service in services])
-        yield f'"""Made by ``nearcall stub`` of {", ".join(sorted(self._asked))}; do not edit."""'
+        names = [self._types[full].name for full in bodies]
+        names = sorted(names + [self._interface(service.name) for _, _, service in services])
+        command = "nearcall stub --async" if self._for_loop else "nearcall stub"
+        yield f'"""Made by ``{command}`` of {", ".join(sorted(self._asked))}; do not edit."""'
         yield ""
         yield "from __future__ import annotations"
         yield ""
@@ -360,13 +363,18 @@ class _Writer:
 
     def _service(self, file: FileSource, index: int, service: Any) -> Iterator[str]:
         full = f"{file.package}.{service.name}" if file.package else service.name
-        yield from ("", "", f'@nearcall.service(name="{full}")', f"class {service.name}(typing.Protocol):")
+        bases = "nearcall.aio.Interface, typing.Protocol" if self._for_loop else "typing.Protocol"
+        yield from ("", "", f'@nearcall.service(name="{full}")', f"class {self._interface(service.name)}({bases}):")
         doc = list(self._doc(file, (6, index), "    "))
         yield from doc
         for number, method in enumerate(service.method):
             if doc or number:
                 yield ""
             yield from self._method(file, (6, index, 2, number), method)
+
+    def _interface(self, service: str) -> str:
+        """The name of a service's interface."""
+        return f"Async{service}" if self._for_loop else service
 
     def _method(self, file: FileSource, path: tuple[int, ...], method: MethodSource) -> Iterator[str]:
         name = method_name(method.name)
@@ -380,13 +388,15 @@ class _Writer:
             if full in _KNOWN:
                 raise self._refusal(file, path, f"{full[1:]} cannot be a request or a response: put it into a message")
             cls = self._use(full)
-            types.append(f"collections.abc.Iterator[{cls}]" if streams else cls)
+            kind = "AsyncIterator" if self._for_loop else "Iterator"
+            types.append(f"collections.abc.{kind}[{cls}]" if streams else cls)
         level = method.options.idempotency_level if method.options is not None else 0
         if level:
             yield f"    @nearcall.{('no_side_effects', 'idempotent')[level - 1]}"
         parameter = "requests" if method.client_streaming else "request"
         doc = list(self._doc(file, path, "        "))
-        yield f"    def {name}(self, {parameter}: {types[0]}) -> {types[1]}:{'' if doc else ' ...'}"
+        defined = "async def" if self._for_loop and not method.server_streaming else "def"
+        yield f"    {defined} {name}(self, {parameter}: {types[0]}) -> {types[1]}:{'' if doc else ' ...'}"
         if doc:
             yield from doc
             yield "        ..."
@@ -402,16 +412,17 @@ def _members(source: EnumSource) -> dict[str, str]:
     return members(source.name, [value.name for value in source.value])
 
 
-def module_text(files: Sequence[FileSource], asked: Iterable[str]) -> str:
+def module_text(files: Sequence[FileSource], asked: Iterable[str], *, for_loop: bool = False) -> str:
     """The text of a module for some files, and for the types that they need from imported files.
 
     Args:
         files: These files and all that they import, each after the files that it imports.
         asked: The names of the files whose services and messages are all wanted.
+        for_loop: Whether the interfaces are for event loops, or for threads.
 
     Raises:
         CannotBeWritten: something has no counterpart; the message is one line, which begins with file and line number.
             Or protoc would have refused the files.
     """
     check_sources(files)
-    return "\n".join(_Writer(files, asked).write()) + "\n"
+    return "\n".join(_Writer(files, asked, for_loop).write()) + "\n"
