@@ -29,6 +29,7 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 - **Other systems:** `nearcall.grpcio` for what was written for grpcio, `nearcall.health` for probes, `nearcall.observe`
   for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows; `ProtobufAny` for
   messages of any type.
+- **Messages by type:** `nearcall.route` sends them to whom a table says.
 - **Plugins and tests:** `nearcall.plugin`, `nearcall.sandbox`, `nearcall.testing`.
 """
 
@@ -39,7 +40,7 @@ TYPE_CHECKING = False  # type checkers take it for typing's, which takes longer 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from . import aio, auth, grpcio, health, introspection, observe, plugin
+    from . import aio, auth, grpcio, health, introspection, observe, plugin, route
     from .call.buffers import buffer, empty
     from .call.compression import compression
     from .call.context import Context, context
@@ -148,7 +149,7 @@ else:
             "status": ["StatusCode"],
             "types.numbers": ["field"],
         },
-        modules=["aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"],
+        modules=["aio", "auth", "grpcio", "health", "introspection", "observe", "plugin", "route"],
     )
 
 __version__ = _core.VERSION
@@ -231,6 +232,7 @@ __all__ = [
     "oneway",
     "plugin",
     "release",
+    "route",
     "serve",
     "service",
     "spawn",

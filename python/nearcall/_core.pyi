@@ -1286,8 +1286,8 @@ class RouteInbox:
 
 @final
 class RouteDispatch:
-    """The handler of the method that takes messages, for a node with handlers: the thread that has received a message calls
-    a function with it.
+    """The handler of the method that takes messages, for a node with handlers: the thread that has received a message
+    calls a function with it.
     """
 
 @final
@@ -1299,8 +1299,8 @@ class RouteEndpoint:
     @property
     def name(self) -> str: ...
     def counts(self) -> tuple[int, int, int, int, int, int, bool, str | None]:
-        """Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these; whether
-        it is connected; and why not.
+        """Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these;
+        whether it is connected; and why not.
         """
 
 @final
@@ -1327,8 +1327,8 @@ class RouteNode:
         dial: Callable[[str], Connection],
         start: Callable[[RouteEndpoint], None],
     ) -> RouteNode:
-        """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``dial`` makes a connection
-        to an endpoint of some name; ``start`` starts a thread that does an endpoint's work.
+        """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``dial`` makes a
+        connection to an endpoint of some name; ``start`` starts a thread that does an endpoint's work.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
@@ -1337,8 +1337,8 @@ class RouteNode:
     def set_address(self, address: str) -> None:
         """Sets where this node takes replies."""
     def install(self, text: str, names: list[str], *, toml: bool, grace: float) -> None:
-        """Puts a table in force: RMR's text, or TOML. ``names`` are this node's. What is queued for endpoints that the table
-        no longer names is still sent for at most ``grace`` seconds.
+        """Puts a table in force: RMR's text, or TOML. ``names`` are this node's. What is queued for endpoints that the
+        table no longer names is still sent for at most ``grace`` seconds.
         """
     def table(self) -> tuple[str, str] | None:
         """The table in force in RMR's text, with its id."""

@@ -104,7 +104,7 @@ def test_no_module_takes_the_place_of_a_name(package: str) -> None:
 import importlib, pkgutil, types
 package = importlib.import_module({package!r})
 below = [each.name for each in pkgutil.iter_modules(package.__path__)]
-meant = {{"aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"}}
+meant = {{"aio", "auth", "grpcio", "health", "introspection", "observe", "plugin", "route"}}
 for name in {{*below}} & {{*package.__all__}} - meant:
     importlib.import_module(f"{{package.__name__}}.{{name}}")
     assert not isinstance(getattr(package, name), types.ModuleType), name

@@ -28,8 +28,8 @@ pub use nearcall_transport::{
     Payload, Peer, Pem, Proxy, Url, dev_certs, named_servers,
 };
 pub use nearcall_wire::{
-    Effort, Failure, FrameHead, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch, Watch,
-    Weights, holds_more_than, json, protobuf, shown, sizes, weigh,
+    Effort, Failure, FrameHead, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind,
+    TooMuch, Watch, Weights, holds_more_than, json, protobuf, shown, sizes, weigh,
 };
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

@@ -19,6 +19,8 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a sender sleeps before it is asked whether to go on.
 const SLICE: Duration = Duration::from_millis(50);
+/// How many messages of the queue are sent before others may use it again.
+const AT_ONCE: usize = 64;
 /// What a message in the queue costs beside its bytes.
 const EACH: usize = 64;
 
@@ -77,8 +79,8 @@ pub struct Endpoint {
     changed: Condvar,
     /// Whether messages must queue up behind others. Set and cleared with the lock held.
     behind: AtomicBool,
-    /// The connection whose server was found to be a node, with the number of its method.
-    checked: ArcSwapOption<(Arc<Connection>, u16)>,
+    /// The connection whose server was looked at last, with the number of its method if it is a node.
+    checked: ArcSwapOption<(Arc<Connection>, Option<u16>)>,
     sent: AtomicU64,
     failed_hard: AtomicU64,
     failed_soft: AtomicU64,
@@ -91,8 +93,8 @@ pub struct Endpoint {
 struct State {
     queue: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// The thread sends a message that it has taken out of the queue.
-    sending: bool,
+    /// Messages that the thread has taken out of the queue and not sent yet.
+    sending: usize,
     /// Why there is no connection.
     failure: Option<Failure>,
     /// No messages are taken any more.
@@ -135,7 +137,14 @@ impl Endpoint {
     /// Whether a message can be sent to it now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.channel.ready().is_some()
+        self.node().is_some()
+    }
+
+    /// The connection, and the number of the method that takes messages.
+    fn node(&self) -> Option<(Arc<Connection>, u16)> {
+        let connection = self.channel.ready()?;
+        let number = self.number(&connection)?;
+        Some((connection, number))
     }
 
     /// What has happened so far.
@@ -143,7 +152,7 @@ impl Endpoint {
     pub fn counts(&self) -> Counts {
         let (queued, queued_bytes) = {
             let state = self.state.lock();
-            (state.queue.len() + usize::from(state.sending), state.bytes)
+            (state.queue.len() + state.sending, state.bytes)
         };
         // Relaxed: numbers to be shown.
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
@@ -161,31 +170,31 @@ impl Endpoint {
     /// Why there is no connection, as far as is known.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
-        if self.is_connected() {
-            return None;
-        }
-        self.state.lock().failure.clone()
+        if self.is_connected() { None } else { self.state.lock().failure.clone() }
     }
 
-    /// Takes a message, in two pieces, if the endpoint is connected and has room. Never waits.
+    /// Takes a message, in two pieces, if the endpoint is connected and has room. With `go_on` it waits for room in the
+    /// transport, and asks before each short wait whether to.
     ///
     /// # Errors
     /// It can never be sent to this endpoint; nothing was sent.
-    pub(crate) fn offer(&self, pieces: &[&[u8]; 2]) -> Result<Offered, Failure> {
-        if !self.is_connected() {
-            return Ok(Offered::Down);
-        }
+    pub(crate) fn offer(
+        &self,
+        pieces: &[&[u8]; 2],
+        go_on: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<Offered, Failure> {
+        let Some((connection, number)) = self.node() else { return Ok(Offered::Down) };
         // Acquire: what was queued before is sent before.
-        if !self.behind.load(Ordering::Acquire)
-            && let Some(connection) = self.channel.ready()
-            && let Some(number) = self.number(&connection)
-        {
-            match connection.send_oneway(&frame(number, Body::Pieces(pieces)), None) {
+        if !self.behind.load(Ordering::Acquire) {
+            let waits = go_on.is_some();
+            match connection.send_oneway(&frame(number, body_of(pieces)), go_on) {
                 Ok(Passed::Sent | Passed::Begun) => {
                     // Relaxed: a number to be shown.
                     self.sent.fetch_add(1, Ordering::Relaxed);
                     return Ok(Offered::Taken);
                 }
+                // The transport is a queue, too, and who may wait needs no other.
+                Ok(Passed::NoRoom) if waits || self.when_full == WhenFull::Block => return Ok(Offered::Full),
                 Ok(Passed::NoRoom) => {}
                 Err(failure) if connection.is_usable() => {
                     // Relaxed: likewise.
@@ -252,11 +261,14 @@ impl Endpoint {
             }
         }
         state.bytes += len + EACH;
+        let wakes = state.queue.is_empty() && state.sending == 0;
         state.queue.push_back(pieces.concat());
         // Release: before who sees that nothing waits sends past this.
         self.behind.store(true, Ordering::Release);
         drop(state);
-        self.changed.notify_all();
+        if wakes {
+            self.changed.notify_all();
+        }
         Offered::Taken
     }
 
@@ -268,7 +280,7 @@ impl Endpoint {
 
     /// Whether a message has room. One always has: else a long one would never be sent.
     fn fits(&self, state: &State, len: usize) -> bool {
-        state.queue.is_empty() && !state.sending || state.bytes + len + EACH <= self.most
+        state.queue.is_empty() && state.sending == 0 || state.bytes + len + EACH <= self.most
     }
 
     /// The number of the method that takes messages at the other end of a connection. `None` if that is no node.
@@ -276,11 +288,11 @@ impl Endpoint {
         if let Some(checked) = &*self.checked.load()
             && Arc::ptr_eq(&checked.0, connection)
         {
-            return Some(checked.1);
+            return checked.1;
         }
-        let number = deliver_in(connection.description())?;
+        let number = deliver_in(connection.description());
         self.checked.store(Some(Arc::new((Arc::clone(connection), number))));
-        Some(number)
+        number
     }
 
     /// Makes the connection, and sends what waits, until the endpoint is closed. For a thread of its own.
@@ -323,39 +335,43 @@ impl Endpoint {
         self.channel.close(None);
     }
 
-    /// Sends the first message of the queue.
+    /// Sends the first messages of the queue.
     fn send_first<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         connection: &Connection,
         number: u16,
     ) -> MutexGuard<'a, State> {
-        let Some(message) = state.queue.pop_front() else { return state };
-        state.sending = true;
+        let most = state.queue.len().min(AT_ONCE);
+        let mut batch: VecDeque<Vec<u8>> = state.queue.drain(..most).collect();
+        state.sending = most;
         drop(state);
         let mut go_on = || {
             let state = self.state.lock();
             !state.closing || state.until.is_some_and(|until| until > Instant::now())
         };
-        let passed = connection.send_oneway(&frame(number, Body::Whole(&message)), Some(&mut go_on));
-        let mut state = self.state.lock();
-        state.sending = false;
-        match passed {
-            Ok(Passed::Sent | Passed::Begun) => {
-                // Relaxed: a number to be shown.
-                self.sent.fetch_add(1, Ordering::Relaxed);
-                state.bytes -= message.len() + EACH;
+        let (mut done, mut failure) = (0, None);
+        while let Some(message) = batch.front() {
+            match connection.send_oneway(&frame(number, Body::Whole(message)), Some(&mut go_on)) {
+                // Relaxed, both: numbers to be shown.
+                Ok(Passed::Sent | Passed::Begun) => _ = self.sent.fetch_add(1, Ordering::Relaxed),
+                // The node ends, or the connection is lost: the message waits for the next one.
+                Ok(Passed::NoRoom) => break,
+                Err(_) if !connection.is_usable() => break,
+                Err(error) => {
+                    self.failed_hard.fetch_add(1, Ordering::Relaxed);
+                    failure = Some(error);
+                }
             }
-            // The node ends, or the connection is lost: the message waits for the next one.
-            Ok(Passed::NoRoom) => state.queue.push_front(message),
-            Err(_) if !connection.is_usable() => state.queue.push_front(message),
-            Err(failure) => {
-                // Relaxed: likewise.
-                self.failed_hard.fetch_add(1, Ordering::Relaxed);
-                state.failure = Some(failure);
-                state.bytes -= message.len() + EACH;
-            }
+            done += batch.pop_front().map_or(0, |message| message.len() + EACH);
         }
+        let mut state = self.state.lock();
+        state.sending = 0;
+        state.bytes -= done;
+        while let Some(message) = batch.pop_back() {
+            state.queue.push_front(message);
+        }
+        state.failure = failure.or(state.failure.take());
         if state.queue.is_empty() {
             // Release: what was queued is sent.
             self.behind.store(false, Ordering::Release);
@@ -400,6 +416,10 @@ impl Endpoint {
         drop(state);
         self.changed.notify_all();
     }
+}
+
+fn body_of<'a>(pieces: &'a [&'a [u8]; 2]) -> Body<'a> {
+    if pieces[1].is_empty() { Body::Whole(pieces[0]) } else { Body::Pieces(pieces) }
 }
 
 fn frame(number: u16, body: Body<'_>) -> Outgoing<'_> {

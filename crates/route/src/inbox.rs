@@ -96,7 +96,9 @@ impl Inbox {
         // Relaxed: a number to be shown.
         self.taken.fetch_add(taken.len() as u64, Ordering::Relaxed);
         // From now on they are their receiver's matter.
-        taken.iter_mut().for_each(|arrived| arrived.request = None);
+        for arrived in &mut taken {
+            arrived.request = None;
+        }
         taken
     }
 

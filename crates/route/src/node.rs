@@ -19,6 +19,8 @@ use crate::table::{EndpointId, Group, Table};
 
 /// The most endpoints that are in use without being in the table.
 const MOST_DIRECT: usize = 1024;
+/// Bytes of a payload that is copied behind the head.
+const SHORT: usize = 1024;
 /// How long what is queued for an endpoint that is no longer used may still be sent.
 const LEFT_TIME: Duration = Duration::from_secs(5);
 
@@ -76,10 +78,23 @@ pub enum SendError {
     Failed(Failure),
 }
 
-/// A table, with the endpoints that it names.
+/// A table, with the endpoints that it names. They are used until the last sender that has read it is done.
 struct InForce {
     table: Table,
     endpoints: Vec<Arc<Endpoint>>,
+    known: Arc<Mutex<Known>>,
+    /// How long what is queued for endpoints that nobody uses then may still be sent.
+    grace: Duration,
+}
+
+impl Drop for InForce {
+    fn drop(&mut self) {
+        let mut unused = std::mem::take(&mut self.endpoints);
+        let mut known = self.known.lock();
+        unused.retain(|endpoint| known.leave(endpoint));
+        drop(known);
+        close_all(&unused, Instant::now() + self.grace);
+    }
 }
 
 /// The endpoints in use.
@@ -118,7 +133,7 @@ pub struct Node {
     /// Where this node takes replies.
     address: ArcSwap<Box<str>>,
     in_force: ArcSwapOption<InForce>,
-    known: Mutex<Known>,
+    known: Arc<Mutex<Known>>,
     closed: AtomicBool,
     transactions: AtomicU64,
     /// What the transaction numbers of this node begin with.
@@ -153,7 +168,7 @@ impl Node {
             calls,
             address: ArcSwap::from_pointee("".into()),
             in_force: ArcSwapOption::empty(),
-            known: Mutex::default(),
+            known: Arc::default(),
             closed: AtomicBool::new(false),
             transactions: AtomicU64::new(0),
             salt,
@@ -201,12 +216,14 @@ impl Node {
             known.endpoints.insert(name.clone(), Arc::clone(&endpoint));
             endpoints.push(endpoint);
         }
-        endpoints.iter().for_each(|endpoint| endpoint.begin_use());
-        let before = self.in_force.swap(Some(Arc::new(InForce { table, endpoints })));
-        let mut unused: Vec<_> = before.iter().flat_map(|before| &before.endpoints).cloned().collect();
-        unused.retain(|endpoint| known.leave(endpoint));
+        for endpoint in &endpoints {
+            endpoint.begin_use();
+        }
         drop(known);
-        close_all(made.values().chain(&unused), until);
+        let in_force = InForce { table, endpoints, known: Arc::clone(&self.known), grace };
+        // The one before ends here, or with the last sender that uses it.
+        self.in_force.store(Some(Arc::new(in_force)));
+        close_all(made.values(), until);
         Ok(())
     }
 
@@ -263,11 +280,11 @@ impl Node {
             self.unrouted.fetch_add(1, Ordering::Relaxed);
             Err(error)
         };
-        let Some(InForce { table, endpoints }) = in_force.as_deref() else {
+        let Some(InForce { table, endpoints, .. }) = in_force.as_deref() else {
             return unrouted(SendError::NoTable { kind });
         };
-        let prefix = self.prefix(envelope, payload.len())?;
-        let pieces = [&prefix[..], payload];
+        let (prefix, rest) = self.encoded(envelope, payload)?;
+        let pieces = [&prefix[..], rest];
         let endpoint = |id: &EndpointId| &endpoints[id.0 as usize];
         let table_id = || table.id().to_owned();
         let route = table.lookup(kind, subscription).filter(|route| route.by_entity || !route.groups.is_empty());
@@ -305,8 +322,8 @@ impl Node {
         if name.is_empty() {
             return Err(SendError::NoAddress);
         }
-        let prefix = self.prefix(envelope, payload.len())?;
-        pass(&[&self.direct(name)?], 0, &[&prefix, payload], until, go_on)
+        let (prefix, rest) = self.encoded(envelope, payload)?;
+        pass(&[&self.direct(name)?], 0, &[&prefix, rest], until, go_on)
     }
 
     /// The endpoint of that name, whether the table names it or not.
@@ -359,12 +376,18 @@ impl Node {
         out
     }
 
-    fn prefix(&self, envelope: &Envelope<'_>, payload: usize) -> Result<Prefix, SendError> {
+    /// What is sent, in two pieces. The second is empty if the payload is short: one piece is sent faster than two.
+    fn encoded<'a>(&self, envelope: &Envelope<'_>, payload: &'a [u8]) -> Result<(Prefix, &'a [u8]), SendError> {
         if self.is_closed() {
             return Err(SendError::Closed);
         }
         let address = self.address.load();
-        Ok(encode(envelope, &Sender { source: &self.name, address: &address }, payload)?)
+        let mut prefix = encode(envelope, &Sender { source: &self.name, address: &address }, payload.len())?;
+        if payload.len() > SHORT {
+            return Ok((prefix, payload));
+        }
+        prefix.extend_from_slice(payload);
+        Ok((prefix, &[]))
     }
 
     /// Whether [`close`](Self::close) was called.
@@ -388,7 +411,7 @@ fn turn(group: &Group) -> usize {
 }
 
 /// Passes a message to one of the members of a group: from `first` on, to the next that is connected and has room. If there
-/// is none, to the first that is connected, or the first: to its queue, as the policy says.
+/// is none, to the first that is connected, or the first, as the policy says.
 fn pass(
     members: &[&Arc<Endpoint>],
     first: usize,
@@ -398,20 +421,26 @@ fn pass(
 ) -> Result<(), SendError> {
     let in_turn = || (0..members.len()).map(|at| members[(first + at) % members.len()]);
     loop {
-        let mut chosen = None;
+        let mut full = None;
         for endpoint in in_turn() {
-            match endpoint.offer(pieces).map_err(SendError::Failed)? {
+            match endpoint.offer(pieces, None).map_err(SendError::Failed)? {
                 Offered::Taken => return Ok(()),
-                Offered::Full => chosen = chosen.or(Some(endpoint)),
+                Offered::Full => full = full.or(Some(endpoint)),
                 Offered::Down => {}
             }
         }
-        let endpoint = chosen.unwrap_or(members[first % members.len()]);
-        if endpoint.insist(pieces) == Offered::Taken {
+        let endpoint = full.unwrap_or(members[first % members.len()]);
+        let waits = endpoint.when_full() == WhenFull::Block;
+        let mut may_wait = || until.is_none_or(|until| until > Instant::now()) && go_on();
+        let offered = match full {
+            // The transport has no room, or a queue is before it.
+            Some(endpoint) if waits => endpoint.offer(pieces, Some(&mut may_wait)).map_err(SendError::Failed)?,
+            _ => endpoint.insist(pieces),
+        };
+        if offered == Offered::Taken {
             return Ok(());
         }
-        let waits = endpoint.when_full() == WhenFull::Block;
-        if !waits || !go_on() || !endpoint.await_room(pieces[0].len() + pieces[1].len(), until) {
+        if !waits || !may_wait() || !endpoint.await_room(pieces[0].len() + pieces[1].len(), until) {
             endpoint.count_refused();
             return Err(SendError::Full { endpoint: endpoint.name().to_owned() });
         }

@@ -1,5 +1,6 @@
 """The ``nearcall`` command: serve a class, list a server's methods, call them, measure the round trip, watch the
-server, compare two versions of a class, convert to and from .proto, make certificates, handle plugins, and route messages.
+server, compare two versions of a class, convert to and from .proto, make certificates, handle plugins, and route
+messages.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 

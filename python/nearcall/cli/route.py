@@ -71,8 +71,10 @@ def check(options: argparse.Namespace) -> int:
         if options.show:
             print(text, end="")
         else:
-            print(f"{file}: table {name!r} is right: {_count(entries, 'entry', 'entries')} for "
-                  f"{_count(len(endpoints), 'endpoint', 'endpoints')}")
+            print(
+                f"{file}: table {name!r} is right: {_count(entries, 'entry', 'entries')} for "
+                f"{_count(len(endpoints), 'endpoint', 'endpoints')}"
+            )
     return 1 if wrong else 0
 
 
@@ -94,12 +96,16 @@ def status(options: argparse.Namespace) -> None:
             print()
         in_force = "no table" if found.table is None else f"table {found.table!r}"
         print(f"{found.name} at {', '.join(found.urls)}: {in_force}")
-        print(f"  messages: {found.taken} taken, {found.waiting} waiting, {found.malformed} malformed, {found.failed} failed, "
-              f"{found.unhandled} without a handler, {found.unrouted} without an entry")
+        print(
+            f"  messages: {found.taken} taken, {found.waiting} waiting, {found.malformed} malformed, {found.failed} "
+            f"failed, {found.unhandled} without a handler, {found.unrouted} without an entry"
+        )
         for each in found.endpoints:
             state = "connected" if each.connected else f"not connected: {each.failure or 'no attempt has ended yet'}"
-            print(f"  to {each.name}: {each.sent} sent, {each.queued} queued ({each.queued_bytes} bytes), {each.dropped} "
-                  f"dropped, {each.failed_soft} refused, {each.failed_hard} impossible; {state}")
+            print(
+                f"  to {each.name}: {each.sent} sent, {each.queued} queued ({each.queued_bytes} bytes), {each.dropped} "
+                f"dropped, {each.failed_soft} refused, {each.failed_hard} impossible; {state}"
+            )
 
 
 def send(options: argparse.Namespace) -> None:
@@ -126,7 +132,9 @@ def manage(options: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         nearcall.serve(
-            route.manager(), *options.urls, on_ready=lambda server: print(f"a route manager at {', '.join(server.urls)}")
+            route.manager(),
+            *options.urls,
+            on_ready=lambda server: print(f"a route manager at {', '.join(server.urls)}"),
         )
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -7,6 +7,7 @@ members take turns, copies to several groups, the owner of a managed entity. ``d
 from .manager import AttachedNode, NodeInfo, RouteManager, manager
 from .message import Message, message
 from .node import Node
+from .sending import WhenFull
 from .service import EndpointStatus, NodeStatus, Route, RouteTable
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Route",
     "RouteManager",
     "RouteTable",
+    "WhenFull",
     "manager",
     "message",
 ]

@@ -47,7 +47,7 @@ class Handlers:
     """The handlers of a node."""
 
     def __init__(self) -> None:
-        self._by_type: dict[int, Handler] = {}
+        self.by_type: dict[int, Handler] = {}
 
     def add(self, numbers: Mapping[int, type | None], function: Callable[..., Any]) -> None:
         """Adds a function for messages of some types, which :func:`numbers_of` has found.
@@ -59,22 +59,22 @@ class Handlers:
             raise TypeError(f"a handler is a function that takes a message, not {function!r}")
         name = getattr(function, "__qualname__", repr(function))
         for number in numbers:
-            if number in self._by_type:
-                raise TypeError(f"messages of type {number} have a handler already: {self._by_type[number].name}")
-        self._by_type.update({number: Handler(function, cls, name) for number, cls in numbers.items()})
+            if number in self.by_type:
+                raise TypeError(f"messages of type {number} have a handler already: {self.by_type[number].name}")
+        self.by_type.update({number: Handler(function, cls, name) for number, cls in numbers.items()})
 
     def of(self, number: int) -> Handler | None:
         """The handler of messages of this type; ``None`` if there is none."""
-        return self._by_type.get(number)
+        return self.by_type.get(number)
 
     def type_of(self, number: int) -> type | None:
         """What payloads of messages of this type are made of, if a handler says so."""
-        handler = self._by_type.get(number)
+        handler = self.by_type.get(number)
         return None if handler is None else handler.value_type
 
     def types(self) -> list[int]:
         """The types of messages that have handlers."""
-        return sorted(self._by_type)
+        return sorted(self.by_type)
 
     def __len__(self) -> int:
-        return len(self._by_type)
+        return len(self.by_type)

@@ -83,7 +83,7 @@ class _Manager(RouteManager):
         self._table = RouteTable("", "")
         self._changes: dict[str, asyncio.Event] = {}
 
-    async def attach(self, node: NodeInfo) -> AsyncIterator[RouteTable]:  # type: ignore[override]
+    async def attach(self, node: NodeInfo) -> AsyncIterator[RouteTable]:
         check_node(node)
         if node.name in self._attached:
             raise AlreadyExists(f"a node called {node.name!r} is attached: give each node a name of its own")
@@ -130,7 +130,9 @@ def check_node(node: NodeInfo) -> None:
     """
     for what, text in (("name", node.name), ("URL", node.url), ("group", node.group)):
         if not text or len(text) > 255 or not text.isprintable() or any(sign in text for sign in "|,;# "):
-            raise InvalidArgument(f"the {what} of a node must be 1 to 255 characters without blanks, | , ; or #: {text!r}")
+            raise InvalidArgument(
+                f"the {what} of a node must be 1 to 255 characters without blanks, | , ; or #: {text!r}"
+            )
     if len(node.types) > MOST_TYPES:
         raise InvalidArgument(f"node {node.name} takes {len(node.types)} types of messages, {MOST_TYPES} is the most")
     for number in node.types:
@@ -139,8 +141,8 @@ def check_node(node: NodeInfo) -> None:
 
 
 def table_of(nodes: Iterable[NodeInfo], identity: str) -> str:
-    """The table for these nodes, in RMR's text: for each type the members of one group take turns, and each group gets a
-    copy.
+    """The table for these nodes, in RMR's text: for each type the members of one group take turns, and each group gets
+    a copy.
     """
     takers: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node in nodes:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _core
+from ..errors import InvalidArgument, RpcError
 from ..options.common import DEFAULT_MAX_VALUES
 from ..service.service import plan_of, service
+from ..types.hints import type_name
 
 if TYPE_CHECKING:
     from .sending import Sending
 
-__all__ = ["AnyBuffer", "Message", "codec_of", "message", "number_of"]
+__all__ = ["AnyBuffer", "Message", "check_number", "codec_of", "encoded", "message", "number_of"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -24,8 +26,8 @@ _NUMBER = "__nearcall_message__"
 
 
 def message(number: int) -> Callable[[C], C]:
-    """Binds a number of message types to a Python type: its objects can be sent as payloads, and handlers of the type get
-    them::
+    """Binds a number of message types to a Python type: its objects can be sent as payloads, and handlers of the type
+    get them::
 
         @route.message(1000)
         @dataclass
@@ -83,24 +85,27 @@ def codec_of(cls: type) -> _core.RouteCodec:
         def value(self: object) -> Any: ...
 
         value.__annotations__ = {"return": cls}
-        holder = service(name=cls.__name__)(type(cls.__name__, (), {"value": value, "__module__": cls.__module__}))
+        holder: Any = service(name=cls.__name__)(type(cls.__name__, (), {"value": value, "__module__": cls.__module__}))
         (plan,) = plan_of(holder).methods
         codec = _codecs[cls] = _core.RouteCodec(_core.Method(plan, max_values=DEFAULT_MAX_VALUES))
     return codec
 
 
-class _Received(Protocol):
-    """What the core has of a message."""
+def encoded(value: object) -> bytes:
+    """An object of a class with a message type, as a payload.
 
-    type: int
-    subscription: int
-    transaction: bytes
-    entity: str
-    source: str
-    address: str
-    trace: bytes
-    payload: bytes
-    view: memoryview
+    Raises:
+        InvalidArgument: it is not what its class declares.
+    """
+    payload: bytes = _fitting(codec_of(value.__class__).encode, value, value.__class__)
+    return payload
+
+
+def _fitting(code: Callable[[Any], Any], value: object, cls: type) -> Any:
+    try:
+        return code(value)
+    except RpcError as error:
+        raise InvalidArgument(f"the payload is no {type_name(cls)}: {error.message}") from None
 
 
 class Message(Generic[T]):
@@ -112,7 +117,6 @@ class Message(Generic[T]):
         self._received = received
         self._node = node
         self._value_type = value_type
-        self._value: Any = None
 
     @property
     def type(self) -> int:
@@ -131,8 +135,8 @@ class Message(Generic[T]):
 
     @property
     def view(self) -> memoryview:
-        """Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender when
-        the last view of it is gone.
+        """Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender
+        when the last view of it is gone.
         """
         return self._received.view
 
@@ -144,11 +148,14 @@ class Message(Generic[T]):
             InvalidArgument: the payload does not fit the type.
             TypeError: no type is known.
         """
-        if self._value is None:
-            if self._value_type is None:
-                raise TypeError(f"no Python type is bound to messages of type {self.type}: use @route.message({self.type})")
-            self._value = codec_of(self._value_type).decode(self._received)
-        return cast("T", self._value)
+        try:
+            return self._value
+        except AttributeError:
+            pass
+        if self._value_type is None:
+            raise TypeError(f"no Python type is bound to messages of type {self.type}: use @route.message({self.type})")
+        self._value: T = _fitting(codec_of(self._value_type).decode, self._received, self._value_type)
+        return self._value
 
     @property
     def transaction(self) -> bytes:

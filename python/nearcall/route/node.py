@@ -44,25 +44,30 @@ class Node(Sending):
             node.ready(timeout=5)
             ...
 
-    Messages of one sender are handled in the order in which they were sent, if ``threads`` is 1. Whoever sends faster than
-    they are handled is slowed down: nothing is lost at the receiver.
+    Messages of one sender are handled in the order in which they were sent, if ``threads`` is 1. Whoever sends faster
+    than they are handled is slowed down: nothing is lost at the receiver.
 
     Args:
-        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``. The
+        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``.
+            The
             first is where replies go.
-        table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong one
+        table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
+            one
             is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what counts.
         manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
             cannot be reached, the last table stays in force.
-        group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name if
+        group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
+            if
             it is not given.
         name: The node's name, which receivers see; the first URL without its scheme if it is not given.
-        when_full: What becomes of a message when ``queue`` bytes wait for its receiver: its sender waits (``"block"``), gets
+        when_full: What becomes of a message when ``queue`` bytes wait for its receiver: its sender waits (``"block"``),
+            gets
             :class:`~nearcall.ResourceExhausted` (``"error"``), or the oldest or the new one is dropped and counted
             (``"drop_oldest"``, ``"drop_newest"``).
         queue: Bytes that may wait for each receiver; 1 MiB.
         threads: How many threads run handlers.
-        options: ``tls``, ``allow_plaintext``, ``allow_users``, ``allow_groups``, ``max_message_size`` and ``spin``, as for
+        options: ``tls``, ``allow_plaintext``, ``allow_users``, ``allow_groups``, ``max_message_size`` and ``spin``, as
+            for
             :class:`~nearcall.Server` and :class:`~nearcall.Channel`; ``handshake_timeout``, ``max_memory``,
             ``max_pending``, ``on_connect`` and ``on_disconnect``, as for :class:`~nearcall.Server`.
 
@@ -98,13 +103,12 @@ class Node(Sending):
     # --- handlers ---
 
     def on(self, *types: int | type) -> Callable[[H], H]:
-        """Has a function called with each :class:`Message` of these types. A type may also be a class with a message type:
-        then ``message.value`` is an object of it.
+        """Has a function called with each :class:`Message` of these types. A type may also be a class with a message
+        type: then ``message.value`` is an object of it.
 
         Raises:
             TypeError: a class has no message type, or a type has a handler already.
         """
-
         numbers = numbers_of(types)
 
         def add(function: H) -> H:
@@ -114,7 +118,8 @@ class Node(Sending):
         return add
 
     def receive(self, timeout: float | None = None) -> Message[Any] | None:
-        """The next message that no handler takes; ``None`` if none comes within ``timeout`` seconds, or the node is closed.
+        """The next message that no handler takes; ``None`` if none comes within ``timeout`` seconds, or the node is
+        closed.
 
         Raises:
             RuntimeError: the node has handlers, which get all messages.
@@ -149,8 +154,8 @@ class Node(Sending):
         to: str | None = None,
         **about: Any,
     ) -> Message[Any]:
-        """Sends a message, and waits for the message with the same transaction number. Any number of threads may call at
-        once.
+        """Sends a message, and waits for the message with the same transaction number. Any number of threads may call
+        at once.
 
         Args:
             type: As for :meth:`send`.
@@ -191,14 +196,16 @@ class Node(Sending):
         if self._started:
             raise RuntimeError("this node was started already: write either start() or 'with node:'")
         self._started = True
-        self._open(self._handle if self._handlers else None, self._consumers)
+        self._open(self._handling() if self._handlers else None, self._consumers)
         try:
             if self._table_file is not None:
                 self.load(self._table_file)
                 self._run(self._watch, "table")
             if self._manager is not None:
                 node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
-                self._attachment = Attachment(self._manager, node, self._take_table, options_for(self._manager, self._options))
+                self._attachment = Attachment(
+                    self._manager, node, self._take_table, options_for(self._manager, self._options)
+                )
                 self._run(self._attachment.run, "manager")
         except BaseException:
             self.close(0.0)
@@ -249,24 +256,31 @@ class Node(Sending):
         status = self.status()
         if status.table is None:
             return f"node {self.name} is not ready: no table is in force"
-        missing = [f"{each.name} ({each.failure or 'no connection yet'})" for each in status.endpoints if not each.connected]
+        missing = [
+            f"{each.name} ({each.failure or 'no connection yet'})" for each in status.endpoints if not each.connected
+        ]
         return f"node {self.name} is not ready: it is not connected to {', '.join(missing)}"
 
-    def _handle(self, received: _core.RouteMessage) -> None:
-        if self._answers_probe(received):
-            return
-        handler = self._handlers.of(received.type)
-        if handler is None:
-            self._unhandled += 1
-            return
-        message = Message[Any](received, self, handler.value_type)
-        try:
-            if handler.value_type is not None:
-                _ = message.value  # a payload that does not fit never reaches the handler
-            handler.function(message)
-        except BaseException as error:
-            self._failed += 1
-            tell_failure(handler, message, error)
+    def _handling(self) -> Callable[[_core.RouteMessage], None]:
+        """The function that is called with each message."""
+        handler_of = self._handlers.by_type.get
+
+        def handle(received: _core.RouteMessage) -> None:
+            handler = handler_of(received.type)
+            if handler is None:
+                if not self._answers_probe(received):
+                    self._unhandled += 1
+                return
+            message: Message[Any] = Message(received, self, handler.value_type)
+            try:
+                if handler.value_type is not None:
+                    _ = message.value  # a payload that does not fit never reaches the handler
+                handler.function(message)
+            except BaseException as error:
+                self._failed += 1
+                tell_failure(handler, message, error)
+
+        return handle
 
     def _answers_probe(self, received: _core.RouteMessage) -> bool:
         """Answers a health message, unless the node has a handler of its own for those."""

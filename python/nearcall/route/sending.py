@@ -14,7 +14,7 @@ from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_whole, with_option
 from ..server.server import Server
-from .message import AnyBuffer, Message, check_number, codec_of, number_of
+from .message import AnyBuffer, Message, check_number, encoded, number_of
 from .service import EndpointStatus, NodeStatus, RouteTable, served_by
 
 __all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
@@ -35,8 +35,8 @@ OF_BOTH = {
     "spin": (),
     "tls": ("tls",),
 }
-"""Options that count for the server of a node, and for its connections to others; with the schemes of URLs for which they
-count, if not for all.
+"""Options that count for the server of a node, and for its connections to others; with the schemes of URLs for which
+they count, if not for all.
 """
 OF_SERVER = ("handshake_timeout", "max_memory", "max_pending", "on_connect", "on_disconnect")
 """Options that count for the server of a node only."""
@@ -125,9 +125,9 @@ class Sending:
             InvalidArgument: a part of the message is too long.
             FailedPrecondition: the node is closed.
         """
-        if type.__class__ is not int or payload.__class__ not in _BUFFERS:
+        if not isinstance(type, int) or payload.__class__ not in _BUFFERS:
             type, payload = self._prepared(type, payload)
-        self._core.send(cast("int", type), payload, subscription, transaction, entity, trace, timeout)
+        self._core.send(type, payload, subscription, transaction, entity, trace, timeout)
 
     def send_to(
         self,
@@ -141,17 +141,17 @@ class Sending:
         trace: bytes | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Sends a message straight to a node, whatever the table says: RMR calls that a wormhole. The arguments are those
-        of :meth:`send`.
+        """Sends a message straight to a node, whatever the table says: RMR calls that a wormhole. The arguments are
+        those of :meth:`send`.
 
         Raises:
             InvalidArgument: the URL is none, or a part of the message is too long.
             ResourceExhausted: the queue is full.
             FailedPrecondition: this node is closed.
         """
-        if type.__class__ is not int or payload.__class__ not in _BUFFERS:
+        if not isinstance(type, int) or payload.__class__ not in _BUFFERS:
             type, payload = self._prepared(type, payload)
-        self._core.send_to(url, cast("int", type), payload, subscription, transaction, entity, trace, timeout)
+        self._core.send_to(url, type, payload, subscription, transaction, entity, trace, timeout)
 
     def reply_to(
         self, message: Message[Any], payload: AnyBuffer, type: int | None = None, timeout: float | None = None
@@ -176,7 +176,7 @@ class Sending:
         if number is not None:
             if isinstance(type, int) and type != number:
                 raise TypeError(f"a {cls.__name__} is of type {number}, and is sent as one of type {type}")
-            return number, codec_of(cls).encode(value)
+            return number, encoded(value)
         if isinstance(type, int):
             return check_number("message type", type), payload
         raise TypeError(
@@ -205,8 +205,8 @@ class Sending:
     # --- tables ---
 
     def install(self, text: str, *, toml: bool = False) -> None:
-        """Puts a table in force: all of it at once, in the place of the one before. What is sent meanwhile goes by one of
-        the two.
+        """Puts a table in force: all of it at once, in the place of the one before. What is sent meanwhile goes by one
+        of the two.
 
         Args:
             text: RMR's text, which may also be a change of the table in force; or TOML.

@@ -22,20 +22,27 @@ impl RouteCodec {
         Ok(Self(method))
     }
 
-    /// A value as the payload of a message.
+    /// A value as the payload of a message, after making sure that it can be read again.
     fn encode<'py>(&self, value: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let py = value.py();
         let encoded = self.0.get().reply.encode(value)?;
-        Ok(encoded.with(|body| match body {
+        let payload = encoded.with(|body| match body {
             Body::Whole(bytes) | Body::Parts(bytes, _) => PyBytes::new(py, bytes),
             Body::Pieces(pieces) => PyBytes::new(py, &pieces.concat()),
-        }))
+        });
+        self.read(py, payload.as_bytes())?;
+        Ok(payload)
     }
 
     /// The value of a message's payload.
     fn decode(&self, py: Python<'_>, message: &RouteMessage) -> PyResult<Py<PyAny>> {
-        let payload = message.payload(py)?;
-        let mut incoming = Incoming::new(FrameHead::new(Kind::Reply, 0), payload.as_bytes(py));
+        self.read(py, message.payload(py)?.as_bytes(py))
+    }
+}
+
+impl RouteCodec {
+    fn read(&self, py: Python<'_>, payload: &[u8]) -> PyResult<Py<PyAny>> {
+        let mut incoming = Incoming::new(FrameHead::new(Kind::Reply, 0), payload);
         self.0.get().reply.decode(py, &mut incoming, None)
     }
 }

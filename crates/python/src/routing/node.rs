@@ -4,10 +4,12 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::{Failure, Payload};
 use nearcall_core::lock::Mutex;
+use nearcall_core::{Failure, Payload};
 use nearcall_route::table::{Own, Table};
-use nearcall_route::{Dialler, Endpoint, Envelope, Inbox, NO_SUBSCRIPTION, Node, SendError, Starter, Transaction, Waiter, WhenFull};
+use nearcall_route::{
+    Dialler, Endpoint, Envelope, Inbox, NO_SUBSCRIPTION, Node, SendError, Starter, Transaction, Waiter, WhenFull,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -83,7 +85,14 @@ impl RouteNode {
     /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `dial` makes a connection to an
     /// endpoint of some name; `start` starts a thread that does an endpoint's work.
     #[new]
-    fn new(py: Python<'_>, name: &str, when_full: &str, queue: usize, dial: Py<PyAny>, start: Py<PyAny>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        when_full: &str,
+        queue: usize,
+        dial: Py<PyAny>,
+        start: Py<PyAny>,
+    ) -> PyResult<Self> {
         let when_full = match when_full {
             "block" => WhenFull::Block,
             "error" => WhenFull::Error,
@@ -138,7 +147,9 @@ impl RouteNode {
                 return Table::parse_toml(text, &own);
             }
             let empty = Table::empty();
-            self.node.with_table(|before| Table::parse_text(text, &own, before)).unwrap_or_else(|| Table::parse_text(text, &own, &empty))
+            self.node
+                .with_table(|before| Table::parse_text(text, &own, before))
+                .unwrap_or_else(|| Table::parse_text(text, &own, &empty))
         };
         let table = detach(py, read).map_err(|error| invalid(py, error.to_string()))?;
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::ZERO);
@@ -197,7 +208,7 @@ impl RouteNode {
     fn expect(&self, py: Python<'_>, transaction: Option<&[u8]>) -> PyResult<RouteWaiter> {
         let transaction = transaction.map_or_else(|| self.node.transaction(), Transaction::from_slice);
         let number = transaction.to_vec();
-        let waiter = self.node.expect(transaction).map_err(|error| failed(py, error))?;
+        let waiter = self.node.expect(transaction).map_err(|error| failed(py, &error))?;
         Ok(RouteWaiter { waiter: Mutex::new(Some(waiter)), transaction: number })
     }
 
@@ -246,7 +257,7 @@ impl RouteNode {
     /// Makes an endpoint, which connects, whether the table names it or not.
     fn endpoint(&self, py: Python<'_>, name: &str) -> PyResult<RouteEndpoint> {
         let found = detach(py, || self.node.direct(name));
-        found.map(RouteEndpoint).map_err(|error| failed(py, error))
+        found.map(RouteEndpoint).map_err(|error| failed(py, &error))
     }
 
     /// Whether a table is in force, and all its endpoints are connected.
@@ -264,7 +275,11 @@ impl RouteNode {
 /// Reads a table. Returns its id, the number of its entries, its endpoints, and its text as RMR has it.
 #[pyfunction]
 #[pyo3(signature = (text, *, toml))]
-pub(crate) fn read_route_table(py: Python<'_>, text: &str, toml: bool) -> PyResult<(String, usize, Vec<String>, String)> {
+pub(crate) fn read_route_table(
+    py: Python<'_>,
+    text: &str,
+    toml: bool,
+) -> PyResult<(String, usize, Vec<String>, String)> {
     let own = Own { names: Vec::new() };
     let read = || if toml { Table::parse_toml(text, &own) } else { Table::parse_text(text, &own, &Table::empty()) };
     let table = detach(py, read).map_err(|error| invalid(py, error.to_string()))?;
@@ -304,10 +319,7 @@ impl RouteWaiter {
 }
 
 /// Sends, and runs the handlers of signals while it waits.
-fn finish(
-    py: Python<'_>,
-    send: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<(), SendError>,
-) -> PyResult<()> {
+fn finish(py: Python<'_>, send: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<(), SendError>) -> PyResult<()> {
     let mut stopped = None;
     let sent = send(&mut || match py.check_signals() {
         Ok(()) => true,
@@ -318,13 +330,13 @@ fn finish(
     });
     match (stopped, sent) {
         (Some(error), _) => Err(error),
-        (None, sent) => sent.map_err(|error| failed(py, error)),
+        (None, sent) => sent.map_err(|error| failed(py, &error)),
     }
 }
 
 #[cold]
-fn failed(py: Python<'_>, error: SendError) -> PyErr {
-    let code = match &error {
+fn failed(py: Python<'_>, error: &SendError) -> PyErr {
+    let code = match error {
         SendError::NoTable { .. } | SendError::NoEndpoint { .. } | SendError::NoOwner { .. } => NOT_FOUND,
         SendError::Full { .. } => RESOURCE_EXHAUSTED,
         SendError::TooLong(_) => INVALID_ARGUMENT,

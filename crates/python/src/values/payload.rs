@@ -90,7 +90,12 @@ pub(crate) fn buffer(py: Python<'_>, form: Form, payload: &mut Payload) -> PyRes
 }
 
 #[inline]
-pub(crate) fn bytes<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn bytes<'py>(
+    py: Python<'py>,
+    payload: &Payload,
+    offset: usize,
+    len: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
     if len < LONG
         && let Some(inline) = payload.inline()
     {
