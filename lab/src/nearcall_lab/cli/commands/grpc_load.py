@@ -49,22 +49,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     if shutil.which("h2load") is None:
         raise UserError("h2load is not on the PATH: sudo apt install nghttp2-client")
-    own, others = "/Lab/Quote", "/nearcall_lab.Lab/Quote"
-    paths = {
-        "nearcall-grpc": own,
-        "nearcall-aio-grpc": own,
-        "grpcio-tcp": others,
-        "grpc-aio-tcp": others,
-        "grpc-aio-uvloop-tcp": others,
-    }
+    wanted = ("nearcall-grpc", "nearcall-aio-grpc", "grpcio-tcp", "grpc-aio-tcp", "grpc-aio-uvloop-tcp")
     subjects: list[Subject] = []
     problems: dict[str, str] = {}
     for entrant in discover():
         name = entrant.mechanism.name
-        if name in paths and entrant.problem:
+        if name in wanted and entrant.problem:
             problems[name] = entrant.problem
-        elif name in paths:
-            subjects.append(of_lab(entrant, paths[name]))
+        elif name in wanted:
+            subjects.append(of_lab(entrant))
     environment, ticks, placement = capture(), cpu_ticks(), choose("apart")
     values: dict[tuple[str, str], dict[int, float]] = {}
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
