@@ -172,6 +172,8 @@ def _bursts(launch: Launch, begin_ns: int, end_ns: int, parts: list[ClientPart])
     lengths = np.array(
         [part.bursts[at + 1] - part.bursts[at] for part in parts for at in range(0, len(part.bursts), 2)]
     )
+    if not len(lengths) or lengths.min() < 0:
+        raise ValueError("a client does not say when its bursts began and ended")
     launch.phases["burst"] = _must(lengths.astype(np.int64))
     launch.wall_s = (end_ns - begin_ns) / 1e9 if len(parts) > 1 else float(lengths.sum()) / 1e9
 

@@ -132,7 +132,7 @@ def _java(folder: Path) -> None:
     run(["mvn", "-q", "-B", "package"], folder)
 
 
-LANGUAGES: Mapping[str, Language] = {
+LANGUAGES: dict[str, Language] = {
     "go": Language("grpc-go is a program in Go", ("go",), _go, ("grpc_tools",)),
     "node": Language("grpc-js is a program in Node.js", ("node", "npm"), _node),
     "rust": Language("tonic is a program in Rust", ("cargo",), _rust, ("grpc_tools",)),

@@ -119,8 +119,9 @@ class Worker:
                 break
             except PeerGone:
                 raise LaunchFailed(f"{self.role} ended unexpectedly{self._last_words()}") from None
-            except ValueError:
-                raise LaunchFailed(f"{self.role} sent something that is not a message{self._last_words()}") from None
+            except ValueError as reason:
+                why = f"{self.role} sent something that is not a message ({reason})"
+                raise LaunchFailed(f"{why}{self._last_words()}"[:400]) from None
             except Timeout:
                 for other in beside:
                     other.must_live()
