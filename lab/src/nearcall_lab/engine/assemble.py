@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcall_lab.load.arrivals import Arrivals
-from nearcall_lab.load.warmup import settled
 from nearcall_lab.load.units import CONNECTION_PHASES, FIRST_ITEM
+from nearcall_lab.load.warmup import settled
 from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.model import Latencies, Launch
 from nearcall_lab.scenario.cell import Cell

@@ -13,7 +13,6 @@ import select
 import time
 from typing import Any
 
-
 _MOST_LINE = 16 << 20
 _MOST_BLOB = 1 << 30
 """Bytes. Enough for the stamps of 44 million calls."""
@@ -64,7 +63,8 @@ class Channel:
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], bytes]:
         """Read one message and its blob. `timeout` is in seconds; None waits for ever.
 
-        Raises `PeerGone`, `Timeout`, and `ValueError` for what is no message. After a `Timeout` nothing is lost: the next call continues where this one stopped.
+        Raises `PeerGone`, `Timeout`, and `ValueError` for what is no message. After a `Timeout`
+        nothing is lost: the next call continues where this one stopped.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._line is None:  # else a time limit ended the last attempt within the blob

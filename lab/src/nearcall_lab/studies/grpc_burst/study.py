@@ -30,7 +30,9 @@ def corrected(cells: Summaries) -> list[ShownTable]:
     return [
         cells.table("seconds", "Seconds until the last call of a burst is done, median of launches", _BURSTS, _seconds),
         cells.table("rate", "The same, calls/s", _BURSTS, lambda s: _of_whole(s, s.throughput)),
-        cells.table("growth", "Calls/s, in comparison with the next smaller burst", _LARGER, lambda s: _growth(cells, s)),
+        cells.table(
+            "growth", "Calls/s, in comparison with the next smaller burst", _LARGER, lambda s: _growth(cells, s)
+        ),
         cells.table("tails", "Time of a burst's calls, p50 / p99", _BURSTS, lambda s: _of_whole(s, spectrum(s))),
         cells.table("memory", "Most memory of the client / the server during a burst, MB", _BURSTS, _memory),
         cells.table("failed", "Share of the calls that failed, and how they ended", _BURSTS, _failed),
