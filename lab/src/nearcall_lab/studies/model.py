@@ -221,8 +221,6 @@ def shown_value(summary: Summary, value: Callable[[Summary], Value]) -> Value:
 def why_no_number(summary: Summary) -> str:
     """The entry of a table for a cell without the wanted number: its state."""
     result = summary.result
-    if result.status == "unsupported" and result.problem:
-        return result.problem
     if summary.value is None:
         return without_number(summary)
     return "too few samples" if result.status == "ok" else state_text(result)
