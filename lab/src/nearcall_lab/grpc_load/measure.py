@@ -13,7 +13,6 @@ from pathlib import Path
 
 from nearcall_lab.adapters import grpc_messages
 from nearcall_lab.engine.usage import cpu_times
-from nearcall_lab.grpc_load.program import NoServer, serving
 from nearcall_lab.placement import Placement, on_cpus
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers.crew import Crew
@@ -25,6 +24,10 @@ _PATH = f"/{grpc_messages.SERVICE}/Quote"
 _LIMIT_S = 120.0
 _TRIAL = 2_000
 """Calls of the first run, which warms the server up and shows how many it can do per second."""
+
+
+class NoServer(Exception):
+    """A server answers wrongly, or cannot be measured; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Subject:
     name: str
     label: str
     start: Callable[[Placement], contextlib.AbstractContextManager[tuple[str, list[int]]]]
-    """Starts a fresh server; yields its address and its processes. Raises `LaunchFailed` or `NoServer`."""
+    """Starts a fresh server; yields its address and its processes. Raises `LaunchFailed`."""
 
 
 def of_lab(entrant: Entrant) -> Subject:
@@ -57,11 +60,6 @@ def of_lab(entrant: Entrant) -> Subject:
             yield crew.address, crew.processes()[1]
 
     return Subject(entrant.mechanism.name, entrant.mechanism.label, start)
-
-
-def of_program(name: str, program: Path) -> Subject:
-    """A server that was compiled."""
-    return Subject(name, name, lambda placement: serving(program, placement.server))
 
 
 def load(subject: Subject, placement: Placement, seconds: float, folder: Path) -> Load:
@@ -98,7 +96,7 @@ def _checked_reply(subject: Subject, address: str) -> bytes:
     with grpc.insecure_channel(address) as channel:
         reply = bytes(channel.unary_unary(_PATH)(_order(), timeout=10))
     found, wanted = grpc_messages.classes().fill.FromString(reply), fill(ORDER)
-    # The number of lots has the launch's secret in it, if the server has one.
+    # The number of lots has the launch's secret in it.
     if (found.symbol, found.cost, found.accepted) != (wanted.symbol, wanted.cost, wanted.accepted):
         raise NoServer(f"{subject.label} answers wrongly: {found}")
     return reply

@@ -233,7 +233,9 @@ def _transports(scenario: Scenario) -> dict[str, str]:
 def fill_in(
     result: StudyResult, study: Study, findings: Findings, recorded: Recorded, transports: Mapping[str, str]
 ) -> None:
-    """Adds the corrected tables, why rows of them are empty, and the flaws, from the recorded run; `transports` are those of the mechanisms."""
+    """Adds the corrected tables, why rows of them are empty, and the flaws, from the recorded run.
+
+    `transports` are those of the mechanisms."""
     found = Summaries(summaries(recorded), transports)
     for summary in found.all:
         cell = summary.result
