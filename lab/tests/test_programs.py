@@ -139,10 +139,13 @@ def test_without_a_toolchain_there_are_rows_with_the_reason(
     }
     assert main(["install", "go"]) == 1
     assert "go: not installed: there is no go on the PATH" in capsys.readouterr().out
+    monkeypatch.setattr(manage, "definitions", dict)
+    assert main(["install"]) == 0, "a toolchain that is not here is no failure of what was not asked for"
+    assert "node: left out: there is no node and no npm on the PATH" in capsys.readouterr().out
 
 
 def test_what_was_built_from_other_source_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_absent", lambda name: "")
+    monkeypatch.setattr(programs, "lacks", lambda name: "")
     monkeypatch.setattr(manage, "home", lambda name: tmp_path / name)
     assert programs.missing("go") == "a program that is to be built first: nearcall-lab install go"
     monkeypatch.setitem(programs.LANGUAGES, "go", programs.Language("for a test", (), lambda folder: None))

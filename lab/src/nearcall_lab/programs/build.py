@@ -46,7 +46,7 @@ def source(name: str) -> Path:
 
 def missing(name: str) -> str:
     """Why a program cannot be run here, in one line; empty if it can."""
-    absent = _absent(name)
+    absent = lacks(name)
     if absent:
         return absent
     mark = manage.home(name) / _MARK
@@ -62,7 +62,7 @@ def build(name: str) -> Path:
     Raises `InstallFailed`, and `KeyError` for an unknown name.
     """
     language, directory = LANGUAGES[name], manage.home(name)
-    if absent := _absent(name):
+    if absent := lacks(name):
         raise InstallFailed(absent)
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(source(name), directory)
@@ -93,7 +93,8 @@ def protoc(folder: Path, *flags: str) -> None:
     run([sys.executable, "-m", "grpc_tools.protoc", "-I.", *flags, PROTO.name], folder)
 
 
-def _absent(name: str) -> str:
+def lacks(name: str) -> str:
+    """What this machine lacks to build a program, in one line; empty if nothing."""
     language = LANGUAGES[name]
     tools = [tool for tool in language.tools if shutil.which(tool) is None]
     if tools:

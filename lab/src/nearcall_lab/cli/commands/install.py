@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from nearcall_lab.environments.manage import InstallFailed, definitions, home, install, python_of
-    from nearcall_lab.programs.build import LANGUAGES, build, missing
+    from nearcall_lab.programs.build import LANGUAGES, build, lacks, missing
     from nearcall_lab.scenario.keys import suggest
 
     known = {name: definition.why for name, definition in definitions().items()}
@@ -45,6 +45,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return 0
     failed = 0
     for name in args.names or filter(absent, known):
+        if not args.names and name in LANGUAGES and (reason := lacks(name)):
+            console.print(f"{name}: left out: {reason}", highlight=False, soft_wrap=True, markup=False)
+            continue
         with console.status(f"installing {name}"):
             try:
                 build(name) if name in LANGUAGES else install(name)
