@@ -22,7 +22,7 @@ from rich.console import Console
 from nearcall_lab.analysis.summary import summaries
 from nearcall_lab.cli.runs import carry_out, terminated_like_interrupted
 from nearcall_lab.engine.run import Options, begin, expected_seconds, leave
-from nearcall_lab.registry import AT, discover
+from nearcall_lab.registry import discover
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.load import Scenario, parse
 from nearcall_lab.studies.model import ShownTable, Study, StudyResult, Summaries, Value
@@ -233,14 +233,8 @@ def _transports(scenario: Scenario) -> dict[str, str]:
 def fill_in(
     result: StudyResult, study: Study, findings: Findings, recorded: Recorded, transports: Mapping[str, str]
 ) -> None:
-    """Adds the corrected tables, why rows of them are empty, and the flaws, from the recorded run.
-
-    `transports` are those of the mechanisms."""
+    """Adds the corrected tables and the flaws, from the recorded run; `transports` are those of the mechanisms."""
     found = Summaries(summaries(recorded), transports)
-    for summary in found.all:
-        cell = summary.result
-        if cell.status == "unsupported" and cell.problem and AT not in cell.cell.mechanism:
-            result.problems.setdefault(cell.label, cell.problem)
     result.corrected = study.corrected(found)
     result.flaws = [flaw.shown(findings, found) for flaw in study.flaws]
 
