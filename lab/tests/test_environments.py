@@ -10,6 +10,7 @@ from nearcall_lab.cli import main
 from nearcall_lab.contract import Mechanism
 from nearcall_lab.environments import manage
 from nearcall_lab.environments.manage import Definition, InstallFailed
+from nearcall_lab.programs import build as programs
 from nearcall_lab.registry import discover, missing
 
 
@@ -39,6 +40,7 @@ def test_what_cannot_be_installed_is_not_taken_for_installed(
 ) -> None:
     broken = Definition("for a test", ("./no-such-directory",))
     monkeypatch.setattr(manage, "definitions", lambda: {"broken": broken})
+    monkeypatch.setattr(programs, "LANGUAGES", {})
     with pytest.raises(InstallFailed, match="no-such-directory"):
         manage.install("broken")
     assert manage.python_of("broken") is None

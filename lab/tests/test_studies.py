@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
@@ -19,7 +20,7 @@ from nearcall_lab.report.studies import section
 from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Status
-from nearcall_lab.scenario.cell import Mode
+from nearcall_lab.scenario.cell import Mode, Work
 from nearcall_lab.scenario.load import Planned, parse
 from nearcall_lab.studies import NAMES, study, titles
 from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
@@ -70,7 +71,7 @@ def test_the_published_method_can_be_repeated(name: str) -> None:
         for values in rows.values():
             assert len(values) == len(published[table].columns)
     # What needs an environment of its own says how to get it.
-    absent = ("not installed", "nearcall-lab install")
+    absent = ("not installed", "nearcall-lab install", "on the PATH", "protoc is missing")
     assert not {row: why for row, why in findings.problems.items() if not any(words in why for words in absent)}
 
 
@@ -79,8 +80,9 @@ def test_a_study_is_expected_to_end_soon(name: str) -> None:
     chosen = study(name)
     scenario = parse(name, chosen.scenario(), ENTRANTS)
     everything = replace(scenario, planned=tuple(Planned(p.cell, p.entrant) for p in scenario.planned))  # all installed
-    assert 10 < QUICK.expected_s(chosen, everything) < 3 * 60
-    assert QUICK.expected_s(chosen, everything) < USUAL.expected_s(chosen, everything) < 15 * 60
+    most_min = (9, 25) if name == "grpc-burst" else (3, 15)  # it has every client at every server
+    assert 10 < QUICK.expected_s(chosen, everything) < 60 * most_min[0]
+    assert QUICK.expected_s(chosen, everything) < USUAL.expected_s(chosen, everything) < 60 * most_min[1]
 
 
 def test_rows_are_ordered_the_fastest_first_and_the_floor_last() -> None:
@@ -136,6 +138,7 @@ def test_a_column_that_was_not_planned_says_so() -> None:
 def test_the_reader_of_the_bursts_sees_how_calls_failed() -> None:
     burst = Mode("burst", calls=10_000, outstanding=10_000)
     cell = result("grpc-aio-uvloop-tcp", [1e3] * 3, "overloaded", burst)
+    cell.cell = msgspec.structs.replace(cell.cell, work=Work("wait", delay_s=0.1))
     for one in cell.launches:
         one.errors = {"AioRpcError CANCELLED": 24}
         # Three bursts after each other.

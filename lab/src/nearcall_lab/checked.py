@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from nearcall_lab.programs.build import PROTO
 from nearcall_lab.registry import Entrant
 
 FILE = Path(sys.prefix) / "nearcall-lab" / "checked.json"
@@ -53,11 +54,13 @@ def ship(entrant: Entrant, passed: bool) -> None:
 
 def ships(entrant: Entrant) -> bool:
     """Whether the adapter is one of the lab's own."""
-    return entrant.module.startswith(f"{_LAB}.")
+    return bool(entrant.source) or entrant.module.startswith(f"{_LAB}.")
 
 
 def has_passed(entrant: Entrant) -> bool:
     """Whether this mechanism, in its present state, has passed `check`."""
+    if entrant.sides:
+        return all(map(has_passed, entrant.sides))
     found, now = _read(FILE).get(entrant.mechanism.name), digest(entrant)
     if found in (now, _FAILED + now):
         return found == now
@@ -66,7 +69,8 @@ def has_passed(entrant: Entrant) -> bool:
 
 def unchecked(entrants: Iterable[Entrant]) -> list[str]:
     """The names of those that have not passed, without those that cannot run here."""
-    found = {e.mechanism.name: e for e in entrants if not e.problem}
+    sides = (side for e in entrants if not e.problem for side in e.sides or (e,))
+    found = {side.mechanism.name: side for side in sides}
     return [name for name, entrant in found.items() if not has_passed(entrant)]
 
 
@@ -104,6 +108,8 @@ def _write(file: Path, known: dict[str, str]) -> None:
 
 def _sources(entrant: Entrant) -> list[Path]:
     """The adapter's files: a program's directory, or a module with what it imports from its own package and the lab."""
+    if entrant.source:
+        return [PROTO, *sorted(path for path in Path(entrant.source).rglob("*") if path.is_file())]
     if not entrant.module:
         return sorted(path for path in Path(entrant.directory).rglob("*") if path.is_file() and path.suffix != ".pyc")
     if entrant.module.endswith(".py"):

@@ -84,6 +84,10 @@ class Mechanism:
     """One session may be used by several threads, or tasks, with calls truly under way at once."""
     empty_messages: bool = True
     """Can carry a message of no bytes."""
+    protocol: str = ""
+    """What goes over its connections, where others speak it as well: a client may then call another mechanism's server
+    by the typed operations. Its address is ``host:port``.
+    """
     environment: str = ""
     """Name of an environment of its own that ``nearcall-lab install`` makes, for what conflicts with the others."""
 

@@ -10,7 +10,8 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +20,12 @@ import msgspec
 from nearcall_lab.contract import Family, Mechanism, Operation, Transport
 from nearcall_lab.environments import manage as environments
 from nearcall_lab.modules import load
+from nearcall_lab.programs import build as programs
+from nearcall_lab.workloads import TYPED
 
 GROUP = "nearcall_lab.adapters"
+AT = "@"
+"""Between the names of a client's mechanism and of its server's, in the name of a pair."""
 PROGRAMS = "NEARCALL_LAB_ADAPTERS"
 """Environment variable with places, separated as in ``PATH``: a Python file, an adapter's directory, or a directory of
 such directories."""
@@ -41,6 +46,10 @@ class Entrant:
     """
     directory: str = ""
     """Where that program is started."""
+    source: str = ""
+    """The directory of its source, for a program that comes with the lab."""
+    sides: tuple[Entrant, Entrant] | None = None
+    """Whose client calls whose server, where that is not one and the same: see `paired`."""
 
 
 def missing(mechanism: Mechanism) -> str:
@@ -90,6 +99,7 @@ def discover() -> list[Entrant]:
     found: list[Entrant] = []
     for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda e: e.name):
         found += _loaded(entry.value, entry.name)
+    found += [_built(name) for name in programs.LANGUAGES]
     found += named_places()
     names: dict[str, str] = {}
     for entrant in found:
@@ -98,6 +108,38 @@ def discover() -> list[Entrant]:
             raise ValueError(f"two adapters call a mechanism {name!r}: {names[name]} and {origin}")
         names[name] = origin
     return found
+
+
+def paired(client: Entrant, server: Entrant) -> Entrant:
+    """The client of one mechanism that calls the server of another; both speak the same protocol."""
+    one, other = client.mechanism, server.mechanism
+    mechanism = replace(
+        one,
+        name=f"{one.name}{AT}{other.name}",
+        label=f"{one.label} → {other.label}",
+        settings=f"client: {one.settings}; server: {other.settings}",
+        typed=f"client: {one.typed}; server: {other.typed}",
+        operations=tuple(each for each in TYPED if each in one.operations and each in other.operations),
+        concurrent_calls=one.concurrent_calls and other.concurrent_calls,
+        busy_polls=one.busy_polls or other.busy_polls,
+    )
+    return replace(client, mechanism=mechanism, problem=client.problem or server.problem, sides=(client, server))
+
+
+def named(name: str, entrants: Sequence[Entrant]) -> Entrant | None:
+    """The entrant of that name, which may be that of a pair; None if there is none."""
+    by_name = {entrant.mechanism.name: entrant for entrant in entrants}
+    client, at, server = name.partition(AT)
+    if at and client in by_name and server in by_name:
+        return paired(by_name[client], by_name[server])
+    return by_name.get(name)
+
+
+def _built(language: str) -> Entrant:
+    """The mechanism of a program that comes with the lab."""
+    source, directory = programs.source(language), environments.home(language)
+    told = program_of(source / "adapter.toml", directory)
+    return replace(told, problem=programs.missing(language) or told.problem, source=str(source))
 
 
 def _loaded(module: str, name: str) -> list[Entrant]:
@@ -154,11 +196,16 @@ class _Program(msgspec.Struct, forbid_unknown_fields=True):
     tuned: bool = False
     why: str = ""
     busy_polls: bool = False
+    typed: str = ""
+    protocol: str = ""
 
 
-def program_of(file: Path) -> Entrant:
-    """The entrant that an ``adapter.toml`` describes; a file that cannot be read becomes a failed row."""
-    directory = str(file.parent.absolute())
+def program_of(file: Path, place: Path | None = None) -> Entrant:
+    """The entrant that an ``adapter.toml`` describes; a file that cannot be read becomes a failed row.
+
+    The program is in `place`, by default where the file is.
+    """
+    directory = str((place or file.parent).absolute())
     try:
         told = msgspec.toml.decode(file.read_bytes(), type=_Program)
         if not told.program:
@@ -178,7 +225,8 @@ def program_of(file: Path) -> Entrant:
         tuned=told.tuned,
         why=told.why,
         busy_polls=told.busy_polls,
-        typed="its own" if "quote" in told.operations else "",
+        typed=told.typed or ("its own" if "quote" in told.operations else ""),
+        protocol=told.protocol,
     )
     found = shutil.which(told.program[0], path=os.pathsep.join((directory, os.environ.get("PATH", os.defpath))))
     problem = "" if found else f"{file}: there is no program {told.program[0]!r}"

@@ -32,6 +32,7 @@ MECHANISMS = tuple(
         operations=OPERATIONS,
         style="asyncio",
         concurrent_calls=True,
+        protocol="" if variant.startswith("unix") else messages.PROTOCOL,
         loop="uvloop" if "uvloop" in variant else "asyncio",
         tuned=tuned,
         why=_WHY if tuned else "",

@@ -11,6 +11,8 @@ from nearcall_lab.contract import Spec
 
 SERVICE = "nearcall_lab.Lab"
 NEEDS = ("grpc", "google.protobuf")
+PROTOCOL = "gRPC"
+"""Of the mechanisms that have this service with these messages: see `lab.proto` in `nearcall_lab.programs`."""
 TYPED = "Protobuf message, built at run time"
 
 

@@ -35,6 +35,7 @@ MECHANISMS = tuple(
         tuned=tuned,
         why=_WHY if tuned else "",
         concurrent_calls=True,
+        protocol="" if variant.startswith("unix") else messages.PROTOCOL,
     )
     for name, label, variant, tuned in (
         ("grpcio-tcp", "grpcio, TCP", "tcp", False),

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+from nearcall_lab.adapters.grpc_messages import PROTOCOL, SERVICE
 from nearcall_lab.adapters.ports import free_port
 from nearcall_lab.contract import OPERATIONS, Mechanism, Operation, Ready, SimpleSession, Spec, Stop, Transport
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
@@ -41,8 +42,9 @@ def _row(name: str, label: str, variant: str, settings: str = "", **more: Any) -
     return Mechanism(name, label, "nearcall", variant, _NEEDS, "nearcall", settings, transport=transport, **more)
 
 
+_GRPC = "grpc://"
 _VIEW = "handler takes and returns a memoryview"
-_PROTOBUF: dict[str, Any] = {"typed": "dataclass by nearcall's Protobuf, from its type hints"}
+_PROTOBUF: dict[str, Any] = {"typed": "dataclass by nearcall's Protobuf, from its type hints", "protocol": PROTOCOL}
 _COROUTINES = "coroutine handlers on the server's event loop, nearcall.aio client"
 MECHANISMS = (
     _row("nearcall-shm", "nearcall shm", "shm"),
@@ -92,7 +94,7 @@ def _service(spec: Spec) -> Any:
         def send(self, data: bytes) -> None:
             receive(data)
 
-    return nearcall.service(Lab)
+    return nearcall.service(Lab, name=SERVICE)
 
 
 def _async_service(spec: Spec) -> Any:
@@ -124,7 +126,7 @@ def _async_service(spec: Spec) -> Any:
         async def send(self, data: bytes) -> None:
             receive(data)
 
-    return nearcall.service(Lab)
+    return nearcall.service(Lab, name=SERVICE)
 
 
 def _url(spec: Spec) -> str:
@@ -134,6 +136,11 @@ def _url(spec: Spec) -> str:
     if transport in ("tcp", "grpc"):
         return f"{transport}://127.0.0.1:{free_port()}"
     return f"{transport}://{spec.token}"
+
+
+def _target(spec: Spec) -> str:
+    """The server's URL. One that speaks gRPC may be another mechanism's, which knows only host and port."""
+    return f"{_GRPC}{spec.address}" if spec.mechanism.protocol else spec.address
 
 
 def _options(spec: Spec) -> dict[str, Any]:
@@ -148,7 +155,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     url = _url(spec)
     service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
     with nearcall.Server(service(), url, **_options(spec)):
-        ready(url)
+        ready(url.removeprefix(_GRPC))
         stop.wait()
 
 
@@ -183,7 +190,7 @@ def _session(spec: Spec) -> SimpleSession:
 
     def open_() -> None:
         nonlocal client
-        url = _served_here(spec, service) if spec.mechanism.same_process and not spec.address else spec.address
+        url = _served_here(spec, service) if spec.mechanism.same_process and not spec.address else _target(spec)
         client = stack.enter_context(nearcall.connect(url, service, **_options(spec)))
         session.provide(
             echo=client.echo_view if spec.mechanism.variant.endswith("-view") else client.echo,
@@ -202,7 +209,7 @@ class _AsyncSession:
     def __init__(self, spec: Spec) -> None:
         import nearcall
 
-        self._client: Any = nearcall.aio.connect(spec.address, _async_service(spec), **_options(spec))
+        self._client: Any = nearcall.aio.connect(_target(spec), _async_service(spec), **_options(spec))
 
     async def open(self) -> None:
         await self._client

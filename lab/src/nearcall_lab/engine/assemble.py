@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nearcall_lab.load.arrivals import Arrivals
 from nearcall_lab.load.units import CONNECTION_PHASES, FIRST_ITEM
+from nearcall_lab.load.warmup import settled
 from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.model import Latencies, Launch
 from nearcall_lab.scenario.cell import Cell
@@ -28,10 +29,16 @@ Column = NDArray[np.int64]
 class ClientPart:
     """The results of one client process."""
 
-    def __init__(self, prepared: dict[str, Any]) -> None:
+    def __init__(self, prepared: dict[str, Any], warmup: bytes = b"") -> None:
+        """`warmup` is when the calls of the last part of the warm-up began, and when they were done, where the client
+        leaves it to the lab to see whether it has warmed up.
+        """
         self.first_call_ns = int(prepared["first_call_ns"])
         self.warmup_calls = int(prepared["warmup_calls"])
         self.warmed_up = bool(prepared["warmed_up"])
+        if warmup:
+            started, done = np.frombuffer(warmup, dtype="<i8").reshape(2, -1)
+            self.warmed_up = settled((done - started)[np.argsort(done, kind="stable")])
         self.slots = int(prepared["slots"])
         self.columns: dict[str, Column] = {}
         self.rows = self.due = self.sent = self.dropped = self.requests = self.failed = 0
@@ -165,6 +172,8 @@ def _bursts(launch: Launch, begin_ns: int, end_ns: int, parts: list[ClientPart])
     lengths = np.array(
         [part.bursts[at + 1] - part.bursts[at] for part in parts for at in range(0, len(part.bursts), 2)]
     )
+    if not len(lengths) or lengths.min() < 0:
+        raise ValueError("a client does not say when its bursts began and ended")
     launch.phases["burst"] = _must(lengths.astype(np.int64))
     launch.wall_s = (end_ns - begin_ns) / 1e9 if len(parts) > 1 else float(lengths.sum()) / 1e9
 

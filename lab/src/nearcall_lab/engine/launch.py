@@ -183,7 +183,7 @@ class CellRun:
         answers = self.ask_clients(
             lambda number: {"do": "prepare", "address": self.crew.address, "cell": plain, "process": number}, limit
         )
-        self.parts = [ClientPart(answer) for answer, _ in answers]
+        self.parts = [ClientPart(answer, blob) for answer, blob in answers]
         if server:
             self.server_opened = usage.traces_of_connections(server.process.pid) - before
 

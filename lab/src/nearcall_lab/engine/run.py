@@ -23,7 +23,7 @@ from nearcall_lab.engine.progress import Progress, Tell
 from nearcall_lab.engine.watch import Watch
 from nearcall_lab.environment import capture, conclude, cpu_ticks
 from nearcall_lab.placement import choose
-from nearcall_lab.registry import Entrant
+from nearcall_lab.registry import Entrant, named
 from nearcall_lab.results.kept_up import overload
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Failure, Launch, Observation, RunInfo
@@ -107,19 +107,19 @@ def resume(directory: Path, entrants: Sequence[Entrant]) -> tuple[Run, list[Plan
     """Open a run to continue it, and its cells. Raises `StoreError`, also where a mechanism has changed since."""
     run = Run.open(directory)
     try:
-        known = {entrant.mechanism.name: entrant for entrant in entrants}
         planned = []
         for result in run.cells():
             name = result.cell.mechanism
-            if name not in known:
+            entrant = named(name, entrants)
+            if entrant is None:
                 raise StoreError(f"{directory} measures {name}, which is no longer here; see nearcall-lab list")
-            if result.launches and known[name].version != result.version:
+            if result.launches and entrant.version != result.version:
                 raise StoreError(
-                    f"{directory} measured {name} {result.version}, here is {known[name].version}: "
+                    f"{directory} measured {name} {result.version}, here is {entrant.version}: "
                     "the two must not be mixed, so start a new run"
                 )
             problem = result.problem if result.status == "unsupported" else ""
-            planned.append(Planned(result.cell, known[name], problem))
+            planned.append(Planned(result.cell, entrant, problem))
     except BaseException:
         run.close()
         raise

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from nearcall_lab.adapters import grpc_messages
 from nearcall_lab.engine.usage import cpu_times
-from nearcall_lab.grpc_load.program import NoServer, serving
 from nearcall_lab.placement import Placement, on_cpus
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers.crew import Crew
@@ -21,9 +20,14 @@ from nearcall_lab.workloads import Order, fill
 
 ORDER = Order("SYM1", 107, 1.25, True)
 STREAMS = 50
+_PATH = f"/{grpc_messages.SERVICE}/Quote"
 _LIMIT_S = 120.0
 _TRIAL = 2_000
 """Calls of the first run, which warms the server up and shows how many it can do per second."""
+
+
+class NoServer(Exception):
+    """A server answers wrongly, or cannot be measured; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -43,27 +47,19 @@ class Subject:
 
     name: str
     label: str
-    path: str
-    """The path of the typed call."""
     start: Callable[[Placement], contextlib.AbstractContextManager[tuple[str, list[int]]]]
-    """Starts a fresh server; yields its address and its processes. Raises `LaunchFailed` or `NoServer`."""
+    """Starts a fresh server; yields its address and its processes. Raises `LaunchFailed`."""
 
 
-def of_lab(entrant: Entrant, path: str) -> Subject:
+def of_lab(entrant: Entrant) -> Subject:
     """One of the lab's mechanisms."""
 
     @contextlib.contextmanager
     def start(placement: Placement) -> Iterator[tuple[str, list[int]]]:
         with Crew(entrant, placement, clients=0) as crew:
-            yield crew.address.rpartition("//")[2], crew.processes()[1]
+            yield crew.address, crew.processes()[1]
 
-    return Subject(entrant.mechanism.name, entrant.mechanism.label, path, start)
-
-
-def of_program(name: str, program: Path) -> Subject:
-    """A server that was compiled."""
-    path = f"/{grpc_messages.SERVICE}/Quote"
-    return Subject(name, name, path, lambda placement: serving(program, placement.server))
+    return Subject(entrant.mechanism.name, entrant.mechanism.label, start)
 
 
 def load(subject: Subject, placement: Placement, seconds: float, folder: Path) -> Load:
@@ -74,10 +70,10 @@ def load(subject: Subject, placement: Placement, seconds: float, folder: Path) -
     body.write_bytes(_framed(_order()))
     with subject.start(placement) as (address, processes):
         replied = len(_framed(_checked_reply(subject, address)))
-        trial = _run(address, subject.path, body, _TRIAL, placement, replied)
+        trial = _run(address, body, _TRIAL, placement, replied)
         calls = max(_TRIAL, int(trial.calls_per_s * seconds))
         before = sum(cpu_times(processes).values())
-        found = _run(address, subject.path, body, calls, placement, replied)
+        found = _run(address, body, calls, placement, replied)
         used = sum(cpu_times(processes).values()) - before
     return Load(found.calls_per_s, used / 1e3 / calls, found.client_cpu_us, calls)
 
@@ -98,19 +94,19 @@ def _checked_reply(subject: Subject, address: str) -> bytes:
     import grpc
 
     with grpc.insecure_channel(address) as channel:
-        reply = bytes(channel.unary_unary(subject.path)(_order(), timeout=10))
+        reply = bytes(channel.unary_unary(_PATH)(_order(), timeout=10))
     found, wanted = grpc_messages.classes().fill.FromString(reply), fill(ORDER)
-    # The number of lots has the launch's secret in it, if the server has one.
+    # The number of lots has the launch's secret in it.
     if (found.symbol, found.cost, found.accepted) != (wanted.symbol, wanted.cost, wanted.accepted):
         raise NoServer(f"{subject.label} answers wrongly: {found}")
     return reply
 
 
-def _run(address: str, path: str, body: Path, calls: int, placement: Placement, replied: int) -> Load:
+def _run(address: str, body: Path, calls: int, placement: Placement, replied: int) -> Load:
     """Run h2load; the reply to each call must have as many bytes as the one that was checked."""
     headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
     shape = ["-n", str(calls), "-c", "1", "-t", "1", "-m", str(STREAMS), "-d", str(body)]
-    command = ["h2load", *shape, *headers, f"http://{address}{path}"]
+    command = ["h2load", *shape, *headers, f"http://{address}{_PATH}"]
     begin, used = time.perf_counter(), os.times()
     with on_cpus(placement.client):
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)

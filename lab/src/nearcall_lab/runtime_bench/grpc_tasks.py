@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
-from nearcall_lab.grpc_load.go_server import build
-from nearcall_lab.grpc_load.program import NoServer, serving
 from nearcall_lab.placement import Placement
-from nearcall_lab.registry import entrants_of
+from nearcall_lab.registry import discover, entrants_of, named
 from nearcall_lab.runtime_bench.pair import Pair
 from nearcall_lab.runtime_bench.probes import resident_kb
 from nearcall_lab.runtime_bench.results import Amounts, Collected
+from nearcall_lab.workers.crew import Crew
 from nearcall_lab.workers.worker import LaunchFailed
 
 SERVICE = "nearcall_lab.runtime_bench.grpc_service"
@@ -30,8 +27,6 @@ class GrpcTasks:
         self._placement = placement
         self._amounts = amounts
         self._collected = collected
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._program: Path | None = None
 
     def tasks(self) -> dict[str, Callable[[int], None]]:
         """By name."""
@@ -84,13 +79,11 @@ class GrpcTasks:
 
     def _client(self, turn: int) -> None:
         """Typed calls to grpc-go's server."""
-        try:
-            if self._program is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="nearcall-lab-")
-                self._program = build(Path(self._folder.name))
-            with serving(self._program, self._placement.server) as (address, _), self._pair() as pair:
-                found = pair.probe(f"{SERVICE}:beside_grpcio", 60, address=address, seconds=2 * self._amounts.slice_s)
-        except NoServer as reason:
-            raise LaunchFailed(str(reason)) from None
+        peer = named("grpc-go", discover())
+        if peer is None or peer.problem:
+            raise LaunchFailed(f"grpc-go: {peer.problem if peer else 'it is no mechanism here'}")
+        with Crew(peer, self._placement, clients=0) as server, self._pair() as pair:
+            seconds = 2 * self._amounts.slice_s
+            found = pair.probe(f"{SERVICE}:beside_grpcio", 60, address=server.address, seconds=seconds)
         for name, nanoseconds in found.items():
             self._collected.add(f"grpc client {name}", turn, nanoseconds)

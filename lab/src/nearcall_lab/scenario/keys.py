@@ -141,6 +141,7 @@ RUN = _by_name(
 CELLS = _by_name(
     Key("mechanisms", "patterns", "who takes part"),
     Key("exclude", "patterns", "who does not, though matched by `mechanisms`"),
+    Key("servers", "patterns", "the clients of `mechanisms` call the servers of these, instead of their own"),
     Key("style", "choice", "of these, only those called in this way", get_args(Style)),
     Key("operation", "choice", "what a call does", get_args(Operation), many=True),
     Key("size", "size", "payload of echo and send", many=True),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nearcall_lab import toml
-from nearcall_lab.registry import Entrant
+from nearcall_lab.registry import Entrant, paired
 from nearcall_lab.scenario.cell import Cell, CellsPerLaunch, Mode, PlacementMode, Work
 from nearcall_lab.scenario.keys import CELLS, RUN, TOP, Key, KeyProblem, show, suggest
 from nearcall_lab.scenario.rules import DEFAULT_MODE, contradiction, unsupported
@@ -241,6 +241,7 @@ class _Reader:
             raise self.fail(place, "mechanisms", f"mechanisms is missing; it takes {allowed}")
         lists = {key: self.values(place, CELLS[key], value) for key, value in table.items()}
         patterns, exclude = lists.pop("mechanisms")[0], lists.pop("exclude", [()])[0]
+        servers = lists.pop("servers", [()])[0]
         try:
             names = _matching(patterns, list(self.entrants), "mechanisms", "no mechanism")
             without = _matching(exclude, list(self.entrants), "exclude", "no mechanism") if exclude else []
@@ -254,10 +255,30 @@ class _Reader:
             names = [name for name in names if self.entrants[name].mechanism.style == style]
             if not names:
                 raise self.fail(place, "style", f'none of the mechanisms is of the style "{style}"')
+        chosen = {name: self.entrants[name] for name in names}
+        if servers:
+            chosen = self.pairs(place, names, servers)
         for combination in itertools.product(*lists.values()):
             given = dict(zip(lists, combination, strict=True))
-            for name in names:
-                yield self.plan(place, given, self.entrants[name], settings, named=name in patterns)
+            for name, entrant in chosen.items():
+                yield self.plan(place, given, entrant, settings, named=name in patterns)
+
+    def pairs(self, place: _Place, clients: Sequence[str], patterns: Sequence[str]) -> dict[str, Entrant]:
+        """Each of these clients with the server of each mechanism that matches; one with its own server is no pair."""
+        by_protocol = {name: entrant.mechanism.protocol for name, entrant in self.entrants.items()}
+        can = [name for name, protocol in by_protocol.items() if protocol]
+        try:
+            servers = _matching(patterns, can, "servers", "no mechanism that others can call")
+        except ScenarioError as error:
+            raise self.fail(place, "servers", str(error)) from None
+        found: dict[str, Entrant] = {}
+        for client, server in itertools.product(clients, servers):
+            if by_protocol[client] != by_protocol[server]:
+                raise self.fail(place, "servers", f"{client} does not speak the protocol of {server}")
+            one = self.entrants[client]
+            pair = one if client == server else paired(one, self.entrants[server])
+            found[pair.mechanism.name] = pair
+        return found
 
     def plan(self, place: _Place, given: dict[str, Any], entrant: Entrant, settings: Settings, named: bool) -> Planned:
         """One cell. If the mechanism cannot run it, that is an error where the file names the mechanism, and otherwise

@@ -120,7 +120,9 @@ class Crew:
         return [pid for root in clients for pid in tree(root)], [pid for root in servers for pid in tree(root)]
 
     def _worker(self, role: str, cpus: tuple[int, ...], number: int = 0) -> Worker:
-        return Worker(role, self.entrant, cpus, self._directory, self.token, number, self._max_message)
+        client, server = self.entrant.sides or (self.entrant, self.entrant)
+        side = server if role == "server" else client
+        return Worker(role, side, cpus, self._directory, self.token, number, self._max_message)
 
     def _give_up(self, error: BaseException) -> None:
         self._failed = True

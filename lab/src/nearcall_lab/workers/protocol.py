@@ -13,6 +13,10 @@ import select
 import time
 from typing import Any
 
+_MOST_LINE = 16 << 20
+_MOST_BLOB = 1 << 30
+"""Bytes. Enough for the stamps of 44 million calls."""
+
 
 class PeerGone(Exception):
     """The other end of the channel closed it."""
@@ -20,6 +24,20 @@ class PeerGone(Exception):
 
 class Timeout(Exception):
     """No complete message arrived in time."""
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """The message in a line. Raises `ValueError`."""
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError("a line is nested too deeply") from None
+    if not isinstance(message, dict):
+        raise ValueError("a line is no JSON object")
+    size = message.get("blob", 0)
+    if type(size) is not int or not 0 <= size <= _MOST_BLOB:
+        raise ValueError(f"blob is {size!r}, not a number of bytes up to {_MOST_BLOB}"[:200])
+    return message
 
 
 class Channel:
@@ -45,13 +63,16 @@ class Channel:
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], bytes]:
         """Read one message and its blob. `timeout` is in seconds; None waits for ever.
 
-        After a `Timeout` nothing is lost: the next call continues where this one stopped.
+        Raises `PeerGone`, `Timeout`, and `ValueError` for what is no message. After a `Timeout`
+        nothing is lost: the next call continues where this one stopped.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._line is None:  # else a time limit ended the last attempt within the blob
             while (end := self._buffer.find(b"\n")) < 0:
+                if len(self._buffer) > _MOST_LINE:
+                    raise ValueError(f"a line is longer than {_MOST_LINE} bytes")
                 self._fill(deadline)
-            self._line = json.loads(bytes(self._buffer[:end]))
+            self._line = _message(bytes(self._buffer[:end]))
             del self._buffer[: end + 1]
         message = self._line
         size = int(message.get("blob", 0))

@@ -17,6 +17,7 @@ from typing import IO, Any
 import psutil
 
 from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
+from nearcall_lab.placement import on_cpus
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers.protocol import Channel, PeerGone, Timeout
 
@@ -83,7 +84,8 @@ class Worker:
             "write_fd": from_child,
         }
         program = entrant.program or (sys.executable, "-m", "nearcall_lab.workers")
-        with self.log.open("wb") as log:
+        # Some runtimes make as many threads as there are CPUs when they start, and some have no way to pin themselves.
+        with self.log.open("wb") as log, on_cpus(cpus):
             try:
                 self.process = start(
                     [*program, role, json.dumps(config)], log, (to_child, from_child), entrant.directory or None
@@ -117,8 +119,9 @@ class Worker:
                 break
             except PeerGone:
                 raise LaunchFailed(f"{self.role} ended unexpectedly{self._last_words()}") from None
-            except ValueError:
-                raise LaunchFailed(f"{self.role} sent something that is not a message{self._last_words()}") from None
+            except ValueError as reason:
+                why = f"{self.role} sent something that is not a message ({reason})"
+                raise LaunchFailed(f"{why}{self._last_words()}"[:400]) from None
             except Timeout:
                 for other in beside:
                     other.must_live()

@@ -16,8 +16,8 @@ One connection, 50 streams, the lab's typed call with Protobuf messages: nearcal
 coroutines, grpcio, grpc.aio, grpc.aio with uvloop, grpc-go, and tonic. A fresh server for each, in random order, round
 by round; each is asked by grpcio first whether it answers rightly, and h2load's bytes are counted.
 
-It needs h2load (Debian: nghttp2-client); go and grpcio-tools for the server of grpc-go; cargo and grpcio-tools for that
-of tonic, which is compiled first and takes some minutes.
+It needs h2load (Debian: nghttp2-client). `nearcall-lab install go rust` builds the servers of grpc-go and tonic first;
+the latter takes some minutes.
 
 exit status: 0 it was measured, whatever came of it, 2 h2load is missing
 """
@@ -38,9 +38,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     import msgspec
 
     from nearcall_lab.environment import capture, conclude, cpu_ticks
-    from nearcall_lab.grpc_load import go_server, rust_server
-    from nearcall_lab.grpc_load.measure import Subject, load, of_lab, of_program
-    from nearcall_lab.grpc_load.program import NoServer
+    from nearcall_lab.grpc_load.measure import NoServer, Subject, load, of_lab
     from nearcall_lab.grpc_load.targets import CPU, RATE, judge
     from nearcall_lab.placement import choose
     from nearcall_lab.registry import discover
@@ -49,30 +47,26 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     if shutil.which("h2load") is None:
         raise UserError("h2load is not on the PATH: sudo apt install nghttp2-client")
-    own, others = "/Lab/Quote", "/nearcall_lab.Lab/Quote"
-    paths = {
-        "nearcall-grpc": own,
-        "nearcall-aio-grpc": own,
-        "grpcio-tcp": others,
-        "grpc-aio-tcp": others,
-        "grpc-aio-uvloop-tcp": others,
-    }
+    wanted = (
+        "nearcall-grpc",
+        "nearcall-aio-grpc",
+        "grpcio-tcp",
+        "grpc-aio-tcp",
+        "grpc-aio-uvloop-tcp",
+        "grpc-go",
+        "tonic",
+    )
     subjects: list[Subject] = []
     problems: dict[str, str] = {}
     for entrant in discover():
         name = entrant.mechanism.name
-        if name in paths and entrant.problem:
+        if name in wanted and entrant.problem:
             problems[name] = entrant.problem
-        elif name in paths:
-            subjects.append(of_lab(entrant, paths[name]))
+        elif name in wanted:
+            subjects.append(of_lab(entrant))
     environment, ticks, placement = capture(), cpu_ticks(), choose("apart")
     values: dict[tuple[str, str], dict[int, float]] = {}
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
-        for name, build in (("grpc-go", go_server.build), ("tonic", rust_server.build)):
-            try:
-                subjects.append(of_program(name, build(Path(directory, name))))
-            except NoServer as reason:
-                problems[name] = str(reason)
         for number in range(args.rounds):
             for subject in random.sample(subjects, len(subjects)):
                 try:

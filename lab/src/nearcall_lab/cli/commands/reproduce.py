@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from nearcall_lab.analysis.compare import LIMITS, compare, note
     from nearcall_lab.cli.runs import AGAIN, carry_out, find_cell, new_directory, recorded_runs
     from nearcall_lab.engine.run import Options, begin
-    from nearcall_lab.registry import discover
+    from nearcall_lab.registry import discover, named
     from nearcall_lab.report.terminal import print_run
     from nearcall_lab.scenario.load import Planned, Scenario, Settings
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     before = source.cell(digest)
     assert before is not None
     cell, info = before.cell, source.info
-    entrant = next((e for e in discover() if e.mechanism.name == cell.mechanism), None)
+    entrant = named(cell.mechanism, discover())
     if entrant is None or entrant.problem:
         raise UserError(f"{cell.mechanism}: {entrant.problem if entrant else 'no such mechanism here'}")
     launches = args.launches or max(3, len(before.launches))

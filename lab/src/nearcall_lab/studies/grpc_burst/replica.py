@@ -1,20 +1,25 @@
 """The study's own method: one burst, once, no warm-up, against a handler that waits 0.1 s and takes no parameters.
 
-The study's Python rows; its Go, Java and Node programs are not published. The server of `grpc-framework` runs in that
-framework's own environment (`framework.py`), the client is the same for all.
+The server of `grpc-framework` runs in that framework's own environment (`framework.py`); the client is the same for all
+rows in Python. The study's Go, Java and Node programs are not published. Those of the lab stand in for them, each with
+the client of its own language, and their request says how long to wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from nearcall_lab.engine.launch import LaunchFailed, measure
 from nearcall_lab.environments import manage as environments
 from nearcall_lab.failure import kind_of
+from nearcall_lab.registry import discover, named
+from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.studies.replica import Cells, Findings, main
 from nearcall_lab.studies.serving import foreign_server, server_process
 
@@ -23,6 +28,9 @@ DELAY_S = 0.1
 ROOM = 100_000
 """Calls that a server may queue, to show that with its usual limit calls fail."""
 ENVIRONMENT = "grpc-framework"
+PROGRAMS = {"Go": "grpc-go", "Java, Netty": "grpc-java", "Node.js": "grpc-node"}
+_ONCE_S = 0.001
+"""Length of a cell that ends after its first burst."""
 FRAMEWORK = {
     "grpc-framework, Protobuf": "protobuf",
     "grpc-framework, JSON": "json",
@@ -32,7 +40,7 @@ FRAMEWORK = {
 
 
 class NotInstalled(Exception):
-    """The framework's environment is not installed; the message states how to install it."""
+    """A framework's environment, or a program, is not installed; the message states how to install it."""
 
 
 def message_class() -> Any:
@@ -111,15 +119,42 @@ async def burst(target: str, calls: int, decode: Callable[[bytes], Any]) -> tupl
         return time.perf_counter() - begin, failed
 
 
+def program(mechanism: str) -> Callable[[int], tuple[float, dict[str, int]]]:
+    """The same for a program of the lab in another language. Raises `NotInstalled`."""
+    entrant = named(mechanism, discover())
+    if entrant is None or entrant.problem:
+        raise NotInstalled(entrant.problem if entrant else f"there is no {mechanism}")
+
+    def once(calls: int) -> tuple[float, dict[str, int]]:
+        mode = Mode("burst", calls=calls, outstanding=calls, seconds=_ONCE_S, warmup_s=0.0)
+        cell = Cell(mechanism, Work("wait", delay_s=DELAY_S), mode, placement="free")
+        try:
+            launch = measure(cell, entrant, 0, 0)
+        except LaunchFailed as failure:
+            if failure.logs is not None:
+                shutil.rmtree(failure.logs, ignore_errors=True)
+            raise
+        return launch.wall_s, launch.errors
+
+    return once
+
+
 def run(findings: Findings, scale: float) -> None:
-    """Measure the rows in Python. Every burst has a fresh server, so that none of them profits from an earlier one."""
+    """Measure the rows. Every burst has a fresh server, so that none of them profits from an earlier one."""
 
     def row(name: str, server: Callable[[], AbstractContextManager[Any]], decode: Callable[[bytes], Any]) -> None:
+        def once(calls: int) -> tuple[float, dict[str, int]]:
+            with server() as target:
+                took, failed = _run(burst(target, calls, decode), True)
+                return took, failed
+
+        put(name, once)
+
+    def put(name: str, once: Callable[[int], tuple[float, dict[str, int]]]) -> None:
         seconds: Cells = []
         rates: Cells = []
         for calls in SIZES:
-            with server() as target:
-                took, failed = _run(burst(target, calls, decode), True)
+            took, failed = once(calls)
             # A burst in which calls were refused has no time: refusing is quick.
             seconds.append(None if failed else took)
             rates.append(None if failed else calls / took)
@@ -146,6 +181,8 @@ def run(findings: Findings, scale: float) -> None:
     name = "grpcio, asyncio, uvloop"
     findings.attempt(name, lambda: row(name, lambda: server_process(serve_grpc, True, 0), message_class().FromString))
     findings.attempt(f"{name}, with room", with_room)
+    for name, mechanism in PROGRAMS.items():
+        findings.attempt(name, lambda name=name, mechanism=mechanism: put(name, program(mechanism)))  # type: ignore[misc]
     for name, codec in FRAMEWORK.items():
         findings.attempt(name, lambda name=name, codec=codec: framework(name, codec))  # type: ignore[misc]
     bare = serve_bare_sleeps()

@@ -4,19 +4,24 @@ numbers.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.stats import significant
+from nearcall_lab.studies.grpc_burst import matrix
 from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, cpu_us, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 from nearcall_lab.studies.show import shown
 
-_BURSTS: dict[str, dict[str, object]] = {str(n): {"kind": "burst", "calls": n} for n in (100, 1_000, 10_000)}
+_SIZES = (100, 1_000, 10_000, 30_000)
+_BURSTS: dict[str, dict[str, object]] = {str(n): {"kind": "burst", "calls": n, "operation": "wait"} for n in _SIZES}
 _BARE: dict[str, dict[str, object]] = {
     "1 under way": {"kind": "closed", "outstanding": 1},
     "100 under way": {"kind": "closed", "outstanding": 100},
+    "1000 at once": {"kind": "burst", "operation": "quote"},
 }
+_LARGER = {name: wanted for name, wanted in _BURSTS.items() if name != str(_SIZES[0])}
 _FRAMEWORK = ("protobuf", "json", "orjson", "dataclass")
 
 
@@ -25,16 +30,40 @@ def corrected(cells: Summaries) -> list[ShownTable]:
     return [
         cells.table("seconds", "Seconds until the last call of a burst is done, median of launches", _BURSTS, _seconds),
         cells.table("rate", "The same, calls/s", _BURSTS, lambda s: _of_whole(s, s.throughput)),
+        cells.table(
+            "growth", "Calls/s, in comparison with the next smaller burst", _LARGER, lambda s: _growth(cells, s)
+        ),
+        cells.table("tails", "Time of a burst's calls, p50 / p99", _BURSTS, lambda s: _of_whole(s, spectrum(s))),
+        cells.table("memory", "Most memory of the client / the server during a burst, MB", _BURSTS, _memory),
         cells.table("failed", "Share of the calls that failed, and how they ended", _BURSTS, _failed),
-        cells.table("bare", "Without the wait, calls/s", _BARE, lambda s: s.throughput),
+        cells.table("bare", "Without the wait, warmed up, calls/s", _BARE, lambda s: s.throughput),
         cells.table("bare-latency", "Without the wait, p50 / p99", _BARE, spectrum),
         cells.table("cpu", "Without the wait, CPU of both sides per call, µs", _BARE, cpu_us),
+        *matrix.tables(cells),
     ]
 
 
 def _failed(summary: Summary) -> Value:
     failed = summary.failed
     return f"{failed.share:.1%}: {failed.reasons}" if failed.calls else "none"
+
+
+def _growth(cells: Summaries, summary: Summary) -> Value:
+    cell = summary.result.cell
+    smaller = str(_SIZES[_SIZES.index(cell.mode.calls) - 1])
+    try:
+        before = cells.one(mechanism=cell.mechanism, **_BURSTS[smaller])
+    except LookupError:
+        return f"no {smaller} to compare with"
+    if before.failed.calls or not (before.throughput and summary.throughput):
+        return f"no {smaller} to compare with"
+    return _of_whole(summary, f"{summary.throughput / before.throughput - 1:+.0%}")
+
+
+def _memory(summary: Summary) -> Value:
+    sides = (matrix.clients(summary), matrix.servers(summary))
+    peaks = [statistics.median(each.peak_rss_kb for each in side) / 1e3 for side in sides]
+    return " / ".join(significant(peak) for peak in peaks)
 
 
 def _burst_s(summary: Summary) -> list[float]:
@@ -47,7 +76,7 @@ def _seconds(summary: Summary) -> Value:
     return _of_whole(summary, times[len(times) // 2]) if times else None
 
 
-def _of_whole(summary: Summary, value: float | None) -> Value:
+def _of_whole(summary: Summary, value: Value) -> Value:
     """The number of a burst without failures. One with failures has none, since refusing calls is quick."""
     return f"none: {summary.failed.share:.1%} failed" if summary.failed.calls else value
 
@@ -94,6 +123,20 @@ def _decoding(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     return rows_of(_FRAMEWORK, show)
 
 
+def _ceiling(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    def rate(client: str, server: str) -> str:
+        summary = matrix.pair(cells, client, server)
+        used = " / ".join(f"{matrix.share(summary, side):.0%}" for side in (matrix.clients, matrix.servers))
+        return f"{significant(summary.throughput or 0)} ({used})"
+
+    def show(name: str) -> Mapping[str, str]:
+        label = matrix.pair(cells, name, name).result.label
+        own = f"{label}: calls/s (CPU of client / server) with its own client, and with tonic's"
+        return {own: f"{rate(name, name)}; {rate('tonic', name)}"}
+
+    return rows_of(("grpc-aio-uvloop-tcp", "grpc-java", "grpc-node", "grpc-go"), show)
+
+
 STUDY = Study(
     "grpc-burst",
     "nearcall_lab.studies.grpc_burst",
@@ -112,6 +155,13 @@ STUDY = Study(
             _one_burst,
         ),
         Flaw(
+            "ceiling",
+            "The rate of a burst is the server's.",
+            "Four rows are within 3 % of each other, and the two sides shared the CPUs: it may as well be the rate of "
+            "whoever called. Here each side has a CPU of its own, and the client's is shown.",
+            _ceiling,
+        ),
+        Flaw(
             "failures",
             "A rate is given for each burst.",
             "Whether calls of a burst failed does not show in it. Here only those that were answered are counted. A "
@@ -127,5 +177,5 @@ STUDY = Study(
             _decoding,
         ),
     ),
-    replica_s=(60.0, 0.0),
+    replica_s=(80.0, 0.0),
 )

@@ -7,5 +7,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = std::env::var("DESCRIPTORS")?;
     println!("cargo::rerun-if-changed={file}");
     let set = prost_types::FileDescriptorSet::decode(std::fs::read(file)?.as_slice())?;
-    Ok(tonic_prost_build::configure().build_client(false).compile_fds(set)?)
+    Ok(tonic_prost_build::configure().compile_fds(set)?)
 }

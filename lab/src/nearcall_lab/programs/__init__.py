@@ -1,0 +1,1 @@
+"""gRPC servers and clients in other languages, which come with the lab as source and are built on request."""
