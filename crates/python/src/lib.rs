@@ -58,9 +58,7 @@ mod _core {
     #[pymodule_export]
     use super::routing::codec::RouteCodec;
     #[pymodule_export]
-    use super::routing::message::RouteMessage;
-    #[pymodule_export]
-    use super::routing::node::{RouteDispatch, RouteEndpoint, RouteInbox, RouteNode, RouteWaiter, read_route_table};
+    use super::routing::node::{RouteEndpoint, RouteNode, RouteWaiter, read_route_table};
     #[pymodule_export]
     use super::serving::buffer::Buffer;
     #[pymodule_export]
@@ -75,6 +73,10 @@ mod _core {
     use super::serving::loop_server::{LoopRequest, Watch};
     #[pymodule_export]
     use super::serving::request_stream::RequestStream;
+    #[pymodule_export]
+    use super::serving::route_handlers::{RouteDispatch, RouteInbox};
+    #[pymodule_export]
+    use super::serving::route_message::RouteMessage;
     #[pymodule_export]
     use super::serving::server::{LoopWork, Server};
     #[pymodule_export]

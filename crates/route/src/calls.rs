@@ -7,7 +7,7 @@ use std::time::Instant;
 use nearcall_core::lock::{Condvar, Mutex};
 use smallvec::SmallVec;
 
-use crate::inbox::Arrived;
+use crate::arrived::Arrived;
 use crate::message::LONGEST_TRANSACTION;
 use crate::sync::{AtomicUsize, Ordering};
 

@@ -14,22 +14,10 @@ use nearcall_core::lock::{Condvar, Mutex};
 use nearcall_core::server::{CallObserver, NativeHandler, Request};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::arrived::Arrived;
 use crate::calls::Calls;
-use crate::message::{BadMessage, Head, read};
+use crate::message::{BadMessage, read};
 use crate::sync::{AtomicU64, Ordering};
-
-/// A message that has arrived.
-#[derive(Debug)]
-pub struct Arrived {
-    /// What it says beside its payload.
-    pub head: Head,
-    /// The payload of the call that brought it.
-    pub call: Payload,
-    /// Where in that its own payload begins.
-    pub begin: usize,
-    /// The call itself, which counts as under way while the message waits.
-    request: Option<Box<Request>>,
-}
 
 /// The messages that have arrived and that nobody has taken.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 //! - [`Node`]: sends messages to endpoints, each with a queue of its own, and takes those that others send. It owns no
 //!   thread, as nothing below it does.
 
+mod arrived;
 mod calls;
 mod described;
 mod endpoint;
@@ -15,8 +16,9 @@ mod node;
 mod sync;
 pub mod table;
 
+pub use arrived::Arrived;
 pub use calls::{Transaction, Waiter};
 pub use endpoint::{Counts, Endpoint, WhenFull};
-pub use inbox::{Arrived, Inbox};
+pub use inbox::Inbox;
 pub use message::{Envelope, Head, NO_SUBSCRIPTION};
 pub use node::{Dialler, Node, SendError, Starter};

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::routing::message::RouteMessage;
+use crate::serving::route_message::RouteMessage;
 use crate::values::plan::{Form, Method};
 
 /// Encodes and decodes the payloads of one type: as the result of a method that returns it.

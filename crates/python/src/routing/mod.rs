@@ -1,5 +1,4 @@
 //! The router, as Python holds it.
 
 pub(crate) mod codec;
-pub(crate) mod message;
 pub(crate) mod node;

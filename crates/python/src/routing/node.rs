@@ -4,11 +4,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_core::Failure;
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Payload};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Dialler, Endpoint, Envelope, Inbox, NO_SUBSCRIPTION, Node, SendError, Starter, Transaction, Waiter, WhenFull,
+    Dialler, Endpoint, Envelope, NO_SUBSCRIPTION, Node, SendError, Starter, Transaction, Waiter, WhenFull,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -17,36 +17,14 @@ use crate::connection::Connection;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
 use crate::gil::interpreter::{SIGNAL_CHECK, attach, detach};
-use crate::routing::message::RouteMessage;
+use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
+use crate::serving::route_message::RouteMessage;
 use crate::values::encoded::LentBuffer;
 
 const INVALID_ARGUMENT: u8 = 3;
 const NOT_FOUND: u8 = 5;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const FAILED_PRECONDITION: u8 = 9;
-
-/// The handler of the method that takes messages: they wait for somebody to take them.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct RouteInbox(pub(crate) Arc<Inbox>);
-
-/// The handler of the method that takes messages, for a node with handlers: the thread that has received a message calls
-/// a function with it.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct RouteDispatch {
-    inbox: Arc<Inbox>,
-    function: Py<PyAny>,
-}
-
-impl RouteDispatch {
-    /// Handles a message.
-    pub(crate) fn run<'py>(&self, py: Python<'py>, payload: &mut Payload) -> PyResult<Bound<'py, PyAny>> {
-        let arrived = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
-        let Some(arrived) = arrived else { return Ok(py.None().into_bound(py)) };
-        self.inbox.count_taken();
-        let message = Bound::new(py, RouteMessage::new(arrived))?;
-        self.function.bind(py).run([message.as_any()])
-    }
-}
 
 /// An endpoint of a node. A thread runs its [`work`](Self::work).
 #[pyclass(frozen, module = "nearcall._core")]
@@ -129,7 +107,7 @@ impl RouteNode {
 
     /// The same for a node that calls a function with each.
     fn dispatch(&self, function: Py<PyAny>) -> RouteDispatch {
-        RouteDispatch { inbox: Arc::clone(self.node.inbox()), function }
+        RouteDispatch::new(Arc::clone(self.node.inbox()), function)
     }
 
     /// Sets where this node takes replies.

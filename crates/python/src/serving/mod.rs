@@ -8,6 +8,8 @@ pub(crate) mod introspection;
 pub(crate) mod loop_server;
 pub(crate) mod notices;
 pub(crate) mod request_stream;
+pub(crate) mod route_handlers;
+pub(crate) mod route_message;
 pub(crate) mod served;
 pub(crate) mod server;
 pub(crate) mod session;

@@ -27,7 +27,6 @@ use crate::gil::rest::{Others, rest};
 use crate::options::common::options;
 use crate::options::listeners::Listeners;
 use crate::references::objects::{Given, Served};
-use crate::routing::node::{RouteDispatch, RouteInbox};
 use crate::serving::context::{Call, Current, OK, is_observed, tell_end};
 use crate::serving::handler_turn::HandlerTurn;
 use crate::serving::health::HealthMethod;
@@ -35,6 +34,7 @@ use crate::serving::introspection::IntrospectionMethod;
 use crate::serving::loop_server::{InLoop, Next as NextForLoop};
 use crate::serving::notices::Notices;
 use crate::serving::request_stream::RequestStream;
+use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
 use crate::serving::served::{
     arguments, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
 };
