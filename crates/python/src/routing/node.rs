@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use nearcall_core::Failure;
 use nearcall_core::lock::Mutex;
 use nearcall_route::table::{Own, Table};
-use nearcall_route::{
-    Dialler, Endpoint, Envelope, NO_SUBSCRIPTION, Node, SendError, Starter, Transaction, Waiter, WhenFull,
-};
+use nearcall_route::{Dialler, Endpoint, Envelope, Node, SendError, Starter, Transaction, Waiter, WhenFull};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -141,7 +139,7 @@ impl RouteNode {
     }
 
     /// Sends a message where the table says. Waits for room for at most `timeout` seconds.
-    #[pyo3(signature = (kind, payload, subscription=NO_SUBSCRIPTION, transaction=None, entity="", trace=None, timeout=None))]
+    #[pyo3(signature = (kind, payload, subscription=-1, transaction=None, entity="", trace=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn send(
         &self,
@@ -161,7 +159,7 @@ impl RouteNode {
     }
 
     /// Sends a message to an endpoint, whatever the table says.
-    #[pyo3(signature = (name, kind, payload, subscription=NO_SUBSCRIPTION, transaction=None, entity="", trace=None, timeout=None))]
+    #[pyo3(signature = (name, kind, payload, subscription=-1, transaction=None, entity="", trace=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn send_to(
         &self,
