@@ -18,7 +18,7 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::table::{EndpointId, Group, Table};
 
 /// The most endpoints that are in use without being in the table.
-const MOST_DIRECT: usize = 1024;
+const MOST_DIRECT: usize = 256;
 /// Bytes of a payload that is copied behind the head.
 const SHORT: usize = 1024;
 /// How long what is queued for an endpoint that is no longer used may still be sent.
@@ -45,6 +45,17 @@ pub enum SendError {
         kind: i32,
         /// Its subscription.
         subscription: i32,
+        /// The table's id.
+        table: String,
+    },
+    /// The table's entry leads nowhere from this node.
+    #[error(
+        "table {table:?} sends type {kind} nowhere from here: its entry names this node only, which is reached by \
+         send_to(), or takes the type away from this sender"
+    )]
+    Nowhere {
+        /// The message's type.
+        kind: i32,
         /// The table's id.
         table: String,
     },
@@ -287,10 +298,12 @@ impl Node {
         let pieces = [&prefix[..], rest];
         let endpoint = |id: &EndpointId| &endpoints[id.0 as usize];
         let table_id = || table.id().to_owned();
-        let route = table.lookup(kind, subscription).filter(|route| route.by_entity || !route.groups.is_empty());
-        let Some(route) = route else {
+        let Some(route) = table.lookup(kind, subscription) else {
             return unrouted(SendError::NoEndpoint { kind, subscription, table: table_id() });
         };
+        if route.groups.is_empty() && !route.by_entity {
+            return unrouted(SendError::Nowhere { kind, table: table_id() });
+        }
         if route.by_entity {
             let Some(owner) = table.owner(envelope.entity) else {
                 let entity = envelope.entity.to_owned();

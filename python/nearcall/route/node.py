@@ -170,7 +170,9 @@ class Node(Sending):
             AlreadyExists: a call with that number is under way.
             NotFound: no table is in force, or it has no entry for the message.
             ResourceExhausted: a queue is full.
+            RuntimeError: this thread runs coroutine handlers, which would all wait.
         """
+        _core.refuse_in_handler_loop("node.call()")
         end = None if timeout is None else time.monotonic() + check_seconds("timeout", timeout)
         waiter = self._core.expect(transaction)
         about |= {"transaction": waiter.transaction, "timeout": timeout}

@@ -313,7 +313,10 @@ fn finish(py: Python<'_>, send: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<
 #[cold]
 fn failed(py: Python<'_>, error: &SendError) -> PyErr {
     let code = match error {
-        SendError::NoTable { .. } | SendError::NoEndpoint { .. } | SendError::NoOwner { .. } => NOT_FOUND,
+        SendError::NoTable { .. }
+        | SendError::NoEndpoint { .. }
+        | SendError::Nowhere { .. }
+        | SendError::NoOwner { .. } => NOT_FOUND,
         SendError::Full { .. } => RESOURCE_EXHAUSTED,
         SendError::TooLong(_) => INVALID_ARGUMENT,
         SendError::NoAddress | SendError::Closed => FAILED_PRECONDITION,
