@@ -37,6 +37,9 @@ def _collected(ours_ns: float) -> Collected:
             collected.add(key, turn, ours_ns)
         for key in ("stream", "one-way 20", "one-way 4096"):
             collected.add(key, turn, 1e12 / ours_ns)
+        for size in (20, 4096):
+            collected.add(f"router {size} routed", turn, 1e12 / ours_ns)
+            collected.add(f"router {size} plain", turn, 1e6)
         for key in ("asyncio client", "asyncio both"):
             collected.add(key, turn, ours_ns)
         collected.add("grpc.aio", turn, 1e6)

@@ -26,6 +26,7 @@ from nearcall_lab.workers.worker import LaunchFailed
 
 PROBES = "nearcall_lab.runtime_bench.probes"
 PASSING = "nearcall_lab.runtime_bench.passing"
+ROUTING = "nearcall_lab.runtime_bench.routing"
 IDLE_CLIENTS = 100
 WARM_UP_S = 0.1
 
@@ -118,6 +119,7 @@ class RuntimeRun:
             "view": self._view,
             "stream": self._stream,
             "one-way": self._one_way,
+            "router": self._router,
             "objects": self._objects,
             "handed over": self._handed_over,
             "set-up": self._set_up,
@@ -194,6 +196,13 @@ class RuntimeRun:
             for size, messages in ((20, self.amounts.one_way_small), (4096, self.amounts.one_way_large)):
                 rate = pair.probe(f"{PROBES}:one_way", 120, size=size, messages=messages, timeout_s=30)
                 self.collected.add(f"one-way {size}", turn, rate)
+
+    def _router(self, turn: int) -> None:
+        with self._probing() as pair:
+            for size, messages in ((20, self.amounts.one_way_small), (4096, self.amounts.one_way_large)):
+                found = pair.probe(f"{ROUTING}:one_way", 120, size=size, messages=messages, timeout_s=30)
+                for way, rate in found.items():
+                    self.collected.add(f"router {size} {way}", turn, rate)
 
     def _objects(self, turn: int) -> None:
         for transport in ("shm", "unix"):

@@ -106,10 +106,11 @@ def slowly(items: Iterable[Any], pause_s: float, every: int) -> Iterator[Any]:
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nearcall
 
-    from nearcall_lab.runtime_bench import passing
+    from nearcall_lab.runtime_bench import passing, routing
 
-    url = passing.url(spec, "shm")
-    with nearcall.Server(service()(), *passing.served(), url, passing.url(spec, "unix")):
+    url, counted = passing.url(spec, "shm"), routing.Counted()
+    served = [service()(), counted, *passing.served()]
+    with nearcall.Server(*served, url, passing.url(spec, "unix")), routing.node_of(spec, counted):
         ready(url)
         stop.wait()
 

@@ -240,6 +240,21 @@ TARGETS = (
     _value("server stream of integers", "≥ 1 M items/s", "stream", 1e6, _rate("items"), least=True),
     _value("one-way 20 B", "≥ 1 M msg/s", "one-way 20", 1e6, _rate("msg"), least=True, source="one-way"),
     _value("one-way 4 KB", "≥ 500 K msg/s", "one-way 4096", 5e5, _rate("msg"), least=True, source="one-way"),
+    *(
+        target
+        for size, shown in ((20, "20 B"), (4096, "4 KB"))
+        for target in (
+            _beside(f"{shown} by the router", f"router {size} routed", _rate("msg"), "router"),
+            _ratio(
+                f"{shown} by the router, against plain one-way calls beside them",
+                "≥ 0.9×",
+                f"router {size} routed",
+                f"router {size} plain",
+                0.9,
+                least=True,
+            ),
+        )
+    ),
     _ratio(
         "15 B echo over unix, against a raw socket", "≤ 1.3×", "nearcall-unix echo-15", "raw-unix echo-15", 1.3, False
     ),
