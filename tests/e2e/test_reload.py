@@ -59,7 +59,8 @@ class Command:
         self.log = directory / "log"
         self.left = directory / "left"
         self.write(1, code)
-        command = [sys.executable, "-m", "nearcall", "serve", "versioned:Versioned", *arguments]
+        command = ["env", "--default-signal=HUP", sys.executable]  # also if the tests run under nohup
+        command += ["-m", "nearcall", "serve", "versioned:Versioned", *arguments]
         command += ["--lifespan", "versioned:lifespan", "--log-level", "info"]
         env = os.environ | {"PYTHONPATH": str(directory), "LEFT": str(self.left), "PYTHONDONTWRITEBYTECODE": "1"}
         with self.log.open("w") as log:
@@ -197,8 +198,7 @@ def test_a_terminal_that_hangs_up_ends_it_unless_it_was_told_to_stay(
     if pid == 0:  # the leader of the terminal's session
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600), 2)
         os.chdir(tmp_path)
-        if nohup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
         os.execve(sys.executable, command, env)
     try:
         until(lambda: log.exists() and "serving versioned" in log.read_text(), "the start")

@@ -431,6 +431,11 @@ def test_mistakes_say_what_to_do(key: str) -> None:
         route.Node("shm://x", when_full="wait")  # type: ignore[arg-type]
     node = route.Node(f"shm://r{key}")
     node.on(1)(print)
+
+    async def coroutine(message: route.Message[Any]) -> None: ...
+
+    with pytest.raises(TypeError, match="write 'def'"):
+        node.on(2)(coroutine)
     with pytest.raises(TypeError, match="messages of type 1 have a handler already"):
         node.on(1)(print)
     with pytest.raises(TypeError, match="str has no message type"):

@@ -18,6 +18,7 @@ import nearcall
 import nearcall.server.server as server
 
 faulthandler.dump_traceback_later(30, exit=True)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also if the tests run under nohup
 importlib.import_module("nearcall.server.serve")._LOOK = 0.001
 left = 0  # how many instructions until the signal
 log = server.log

@@ -14,7 +14,7 @@ from typing_extensions import Unpack, assert_type
 
 import nearcall
 import nearcall.testing
-from nearcall import plugin, sandbox
+from nearcall import plugin, route, sandbox
 from nearcall.health import (
     Health,
     HealthCheckRequest,
@@ -276,3 +276,34 @@ def any_message(packed: Packed, sample: Sample) -> None:
     assert_type(packed.unpack(Sample), Sample)
     assert_type(packed.holds(Sample), bool)
     assert_type(Packed.pack(sample), Packed)
+
+
+@route.message(1)
+@dataclass
+class Told:
+    text: str
+
+
+def routed(policy: route.WhenFull) -> None:
+    node = nearcall.route.Node("shm://node", when_full=policy, table="routes.toml")
+
+    @node.on(Told)
+    def note(message: route.Message[Told]) -> None:
+        assert_type(message.value, Told)
+        message.reply(b"")
+
+    with node:
+        node.send(Told("x"), subscription=1)
+        assert_type(node.call(1, b"", timeout=1).payload, bytes)
+        assert_type(node.table(), route.RouteTable | None)
+        status = node.status()
+        assert_type(status, route.NodeStatus)
+        assert_type(status.endpoints, list[route.EndpointStatus])
+    with nearcall.connect("shm://node", route.Route) as client:
+        assert_type(client.status(), route.NodeStatus)
+    with (
+        nearcall.Server(route.manager(), "shm://routes"),
+        nearcall.connect("shm://routes", route.RouteManager) as manager,
+    ):
+        assert_type(manager.nodes(), list[route.AttachedNode])
+    print(route.NodeInfo("a", "shm://a", [1], "a"))

@@ -37,7 +37,16 @@ def test_every_public_name_is_looked_at() -> None:
     used = set(re.findall(r"\w+", text))
     attributes = set(re.findall(r"(?<=\bnearcall\.)\w+", text)) | {"plugin"}
     assert [name for name in nearcall.__all__ if name not in attributes] == []
-    rooms = [nearcall.aio, nearcall.observe, nearcall.health, nearcall.introspection, plugin, sandbox, testing]
+    rooms = [
+        nearcall.aio,
+        nearcall.observe,
+        nearcall.health,
+        nearcall.introspection,
+        nearcall.route,
+        plugin,
+        sandbox,
+        testing,
+    ]
     assert [name for room in rooms for name in room.__all__ if name not in used] == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -57,6 +58,8 @@ class Handlers:
         """
         if not callable(function):
             raise TypeError(f"a handler is a function that takes a message, not {function!r}")
+        if inspect.iscoroutinefunction(function):
+            raise TypeError("handlers of a node run in its threads, and nobody would await this one: write 'def'")
         name = getattr(function, "__qualname__", repr(function))
         for number in numbers:
             if number in self.by_type:

@@ -21,7 +21,7 @@ from .service import RouteTable
 
 __all__ = ["Node"]
 
-H = TypeVar("H", bound=Callable[..., object])
+H = TypeVar("H", bound=Callable[[Message[Any]], object])
 
 _LOOK = 0.02
 """Seconds after which :meth:`Node.ready` looks again."""
@@ -107,7 +107,7 @@ class Node(Sending):
         type: then ``message.value`` is an object of it.
 
         Raises:
-            TypeError: a class has no message type, or a type has a handler already.
+            TypeError: a class has no message type, a type has a handler already, or it is a coroutine function.
         """
         numbers = numbers_of(types)
 
