@@ -351,8 +351,8 @@ def test_a_table_in_a_file_is_read_again_and_a_wrong_one_changes_nothing(
         sender.ready(PATIENCE)
         sender.send(1, b"a")
         file.write_text("newrt | start | wrong\nrte | 2 | shm://x\nnewrt | end | 2\n")
-        until(lambda: "the table before stays in force" in caplog.text, "the refusal")
-        assert f"{file}: line 3" in caplog.text
+        # It may also have been read when only half of it was there.
+        until(lambda: f"the table before stays in force: {file}: line 3" in caplog.text, "the refusal")
         sender.send(1, b"b")
         file.write_text(table_of(f"rte | 2 | shm://r{key}node", name="second"))
         until(lambda: sender.status().table == "second", "the new table")
