@@ -1375,20 +1375,14 @@ class RouteNode:
         """Sends a message to an endpoint, whatever the table says."""
     def expect(self, transaction: bytes | None = None) -> RouteWaiter:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""
-    def new_transaction(self) -> bytes:
-        """A transaction number that no other node uses."""
     def receive(self, most: int, timeout: float | None) -> list[RouteMessage]:
         """The next messages, at most ``most``. Waits for the first for at most ``timeout`` seconds."""
     def fileno(self) -> int:
         """The descriptor that an event loop polls for reading."""
-    def is_closed(self) -> bool:
-        """Whether no message will come any more."""
     def counts(self) -> tuple[int, int, int, int]:
         """Messages taken, waiting and malformed, and those that no entry of the table took."""
     def endpoints(self) -> list[RouteEndpoint]:
         """All endpoints in use."""
-    def endpoint(self, name: str) -> RouteEndpoint:
-        """Makes an endpoint, which connects, whether the table names it or not."""
     def is_ready(self) -> bool:
         """Whether a table is in force, and all its endpoints are connected."""
     def close(self, grace: float) -> None:

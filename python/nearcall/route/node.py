@@ -49,26 +49,22 @@ class Node(Sending):
 
     Args:
         urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``.
-            The
-            first is where replies go.
+            The first is where replies go.
         table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
-            one
-            is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what counts.
+            one is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what
+            counts.
         manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
             cannot be reached, the last table stays in force.
         group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
-            if
-            it is not given.
+            if it is not given.
         name: The node's name, which receivers see; the first URL without its scheme if it is not given.
         when_full: What becomes of a message when ``queue`` bytes wait for its receiver: its sender waits (``"block"``),
-            gets
-            :class:`~nearcall.ResourceExhausted` (``"error"``), or the oldest or the new one is dropped and counted
+            gets :class:`~nearcall.ResourceExhausted` (``"error"``), or the oldest or the new one is dropped and counted
             (``"drop_oldest"``, ``"drop_newest"``).
         queue: Bytes that may wait for each receiver; 1 MiB.
         threads: How many threads run handlers.
         options: ``tls``, ``allow_plaintext``, ``allow_users``, ``allow_groups``, ``max_message_size`` and ``spin``, as
-            for
-            :class:`~nearcall.Server` and :class:`~nearcall.Channel`; ``handshake_timeout``, ``max_memory``,
+            for :class:`~nearcall.Server` and :class:`~nearcall.Channel`; ``handshake_timeout``, ``max_memory``,
             ``max_pending``, ``on_connect`` and ``on_disconnect``, as for :class:`~nearcall.Server`.
 
     Raises:

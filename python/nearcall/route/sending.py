@@ -1,4 +1,4 @@
-"""What a node sends, and to whom: the part that nodes for threads and for event loops share."""
+"""What a node sends, and to whom; its table and its server."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
 
 from .. import _core
 from ..client.channel import Channel, ChannelBase
 from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
-from ..options.checked import check_seconds, check_whole, with_option
+from ..options.checked import check_seconds, check_whole
 from ..server.server import Server
 from .message import AnyBuffer, Message, check_number, encoded, number_of
 from .service import EndpointStatus, NodeStatus, RouteTable, served_by
@@ -71,9 +71,6 @@ class Sending:
     ) -> None:
         if not urls:
             raise ValueError("a node takes messages somewhere: give a URL such as shm://filter or tcp://127.0.0.1:7000")
-        if when_full not in get_args(WhenFull):
-            words = '"block", "error", "drop_oldest" or "drop_newest"'
-            raise with_option(InvalidArgument(f"when_full must be {words}, not {when_full!r}"), "when_full")
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
             raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
@@ -83,7 +80,6 @@ class Sending:
             self.name, when_full, check_whole("queue", queue, "bytes"), self._dial, self._start_endpoint
         )
         self._threads: list[threading.Thread] = []
-        self._channels: list[_Endpoint] = []
         self._failed = 0
         self._unhandled = 0
         self._make_server = partial(self._server_of, urls, options)
@@ -192,9 +188,7 @@ class Sending:
             name = f"tcp://{name}"
         elif scheme in ("rmr", "nats"):
             raise InvalidArgument(f"{name}: nodes at {scheme}:// cannot be reached yet")
-        channel = _Endpoint(name, **options_for(name, self._options))
-        self._channels.append(channel)
-        return channel.connection
+        return _Endpoint(name, **options_for(name, self._options)).connection
 
     def _start_endpoint(self, endpoint: _core.RouteEndpoint) -> None:
         thread = threading.Thread(target=endpoint.work, name=f"nearcall-route-{endpoint.name}", daemon=True)
@@ -254,7 +248,7 @@ class Sending:
         """What the node has done so far."""
         taken, waiting, malformed, unrouted = self._core.counts()
         found = self._core.table()
-        endpoints = [EndpointStatus(each.name, *_in_order(each.counts())) for each in self._core.endpoints()]
+        endpoints = [EndpointStatus(each.name, *each.counts()) for each in self._core.endpoints()]
         return NodeStatus(
             name=self.name,
             urls=self.urls,
@@ -285,15 +279,6 @@ class Sending:
         self._core.close(grace)
         for thread in self._threads:
             thread.join(grace + 1.0)
-        for channel in self._channels:
-            channel.close()
-
-
-def _in_order(
-    counts: tuple[int, int, int, int, int, int, bool, str | None],
-) -> tuple[bool, int, int, int, int, int, int, str | None]:
-    sent, hard, soft, dropped, queued, size, connected, failure = counts
-    return connected, sent, hard, soft, dropped, queued, size, failure
 
 
 def options_for(url: str, options: Mapping[str, Any]) -> dict[str, Any]:

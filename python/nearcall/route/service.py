@@ -18,8 +18,6 @@ class EndpointStatus(msgspec.Struct, frozen=True):
 
     name: str
     """As the table names it."""
-    connected: bool
-    """Whether there is a connection now."""
     sent: int
     """Messages that the transport has taken."""
     failed_hard: int
@@ -32,6 +30,8 @@ class EndpointStatus(msgspec.Struct, frozen=True):
     """Messages in the queue."""
     queued_bytes: int
     """Their bytes."""
+    connected: bool
+    """Whether there is a connection now."""
     failure: str | None = None
     """Why there is no connection, as far as is known."""
 

@@ -9,7 +9,6 @@ use nearcall_core::lock::Mutex;
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{Dialler, Endpoint, Envelope, Node, SendError, Starter, Transaction, Waiter, WhenFull};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::connection::Connection;
 use crate::gil::callback::Callback;
@@ -188,11 +187,6 @@ impl RouteNode {
         Ok(RouteWaiter { waiter: Mutex::new(Some(waiter)), transaction: number })
     }
 
-    /// A transaction number that no other node uses.
-    fn new_transaction<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.node.transaction())
-    }
-
     /// The next messages, at most `most`. Waits for the first for at most `timeout` seconds.
     #[pyo3(signature = (most, timeout))]
     fn receive(&self, py: Python<'_>, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
@@ -214,11 +208,6 @@ impl RouteNode {
         Ok(self.node.inbox().event()?.as_raw_fd())
     }
 
-    /// Whether no message will come any more.
-    fn is_closed(&self) -> bool {
-        self.node.inbox().is_closed()
-    }
-
     /// Messages taken, waiting and malformed, and those that no entry of the table took.
     fn counts(&self) -> (u64, usize, u64, u64) {
         let (taken, waiting, malformed) = self.node.inbox().counts();
@@ -228,12 +217,6 @@ impl RouteNode {
     /// All endpoints in use.
     fn endpoints(&self) -> Vec<RouteEndpoint> {
         self.node.endpoints().into_iter().map(RouteEndpoint).collect()
-    }
-
-    /// Makes an endpoint, which connects, whether the table names it or not.
-    fn endpoint(&self, py: Python<'_>, name: &str) -> PyResult<RouteEndpoint> {
-        let found = detach(py, || self.node.direct(name));
-        found.map(RouteEndpoint).map_err(|error| failed(py, &error))
     }
 
     /// Whether a table is in force, and all its endpoints are connected.

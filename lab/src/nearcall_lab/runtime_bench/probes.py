@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +60,26 @@ def one_way(spec: Spec, size: int, messages: int, timeout_s: float) -> float:
     with nearcall.connect(spec.address, service()) as client:
         drop = client.drop
         for count in (min(1000, messages), messages):  # the first round is the warm-up
-            client.expect(count)
-            for _ in range(count):
-                drop(data)
-            end = time.monotonic() + timeout_s
-            while True:
-                left, octets, elapsed_ns = client.arrived()
-                if left == 0:
-                    break
-                if time.monotonic() > end:
-                    raise TimeoutError(f"{left} of {count} one-way messages missing after {timeout_s:.0f} s")
-                time.sleep(0.001)
-            if octets != count * size:
-                raise ValueError(f"{octets} octets arrived instead of {count * size}")
+            elapsed_ns = until_arrived(client, drop, data, count, timeout_s)
     return float(messages / (elapsed_ns / 1e9))
+
+
+def until_arrived(client: Any, send: Callable[[bytes], object], data: bytes, count: int, timeout_s: float) -> int:
+    """Nanoseconds until `data`, sent so often by `send`, has arrived; `client` asks the receiver, which times it."""
+    client.expect(count)
+    for _ in range(count):
+        send(data)
+    end = time.monotonic() + timeout_s
+    while True:
+        left, octets, elapsed_ns = client.arrived()
+        if left == 0:
+            break
+        if time.monotonic() > end:
+            raise TimeoutError(f"{left} of {count} one-way messages missing after {timeout_s:.0f} s")
+        time.sleep(0.001)
+    if octets != count * len(data):
+        raise ValueError(f"{octets} octets arrived instead of {count * len(data)}")
+    return int(elapsed_ns)
 
 
 def set_up(spec: Spec, times: int) -> dict[str, float]:

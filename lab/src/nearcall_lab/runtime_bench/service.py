@@ -108,9 +108,11 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
     from nearcall_lab.runtime_bench import passing, routing
 
-    url, counted = passing.url(spec, "shm"), routing.Counted()
-    served = [service()(), counted, *passing.served()]
-    with nearcall.Server(*served, url, passing.url(spec, "unix")), routing.node_of(spec, counted):
+    url, served = passing.url(spec, "shm"), service()()
+    with (
+        nearcall.Server(served, *passing.served(), url, passing.url(spec, "unix")),
+        routing.node_of(spec, served),
+    ):
         ready(url)
         stop.wait()
 
