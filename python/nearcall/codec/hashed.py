@@ -19,7 +19,7 @@ from typing import Any, Union, cast
 import msgspec
 from msgspec import inspect as shapes
 
-from .inspection import walk
+from .shape import walk
 from .msgpack.functions import keys_decoder
 
 __all__ = ["ANYTHING", "HashedKeys", "hashed_keys", "together"]
