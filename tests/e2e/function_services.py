@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -49,7 +49,7 @@ class Tool(Protocol):
 
 
 class Multiplier:
-    alive: weakref.WeakSet[Multiplier] = weakref.WeakSet()
+    alive: ClassVar[weakref.WeakSet[Multiplier]] = weakref.WeakSet()
 
     def __init__(self, factor: int) -> None:
         self.factor = factor

@@ -85,7 +85,7 @@ class TestGiven:
         def keep(_self: str, number: int) -> None:
             heard.append(number)
 
-        for tell in (heard.append, later, lambda number: heard.append(number), functools.partial(keep, "x")):
+        for tell in (heard.append, later, lambda number: heard.append(+number), functools.partial(keep, "x")):
             assert tool.each(2, tell) == 2  # type: ignore[arg-type]
         assert heard == [0, 1, 0, 10, 0, 1, 0, 1]
 
@@ -122,9 +122,11 @@ class TestGiven:
         assert tool.items(in_time) == [0, 1, 2]  # type: ignore[arg-type]
 
     def test_another_client_s_method(self, tool: Tool) -> None:
-        with nearcall.Server(KINDS["threads"]()[0], "inproc://function-elsewhere"):
-            with nearcall.connect("inproc://function-elsewhere", Tool) as other:
-                assert tool.table(Table({"a": other.times(3)}, (0, other.made))) == [30, 1]
+        with (
+            nearcall.Server(KINDS["threads"]()[0], "inproc://function-elsewhere") as server,
+            nearcall.connect(server.urls[0], Tool) as other,
+        ):
+            assert tool.table(Table({"a": other.times(3)}, (0, other.made))) == [30, 1]
 
     def test_what_it_raises(self, tool: Tool) -> None:
         def refuse(_number: int) -> None:
@@ -197,11 +199,15 @@ class TestMistakes:
             triple(1, 2)
         with pytest.raises(nearcall.RpcError, match="takes 0 positional arguments but 1 was given"):
             tool.each(1, lambda: None)  # type: ignore[arg-type, misc]
-        with pytest.raises(nearcall.RpcError, match="returned an awaitable: give a function that is 'async def' itself"):
+        with pytest.raises(
+            nearcall.RpcError, match="returned an awaitable: give a function that is 'async def' itself"
+        ):
             tool.each(1, lambda number: asyncio.sleep(0))  # type: ignore[arg-type, return-value]
 
     def test_a_function_of_other_types(self, tool: Tool) -> None:
-        with pytest.raises(nearcall.InvalidArgument, match=r"expected a function, Callable\[\[Frame, int\], str\], got <ref"):
+        with pytest.raises(
+            nearcall.InvalidArgument, match=r"expected a function, Callable\[\[Frame, int\], str\], got <ref"
+        ):
             tool.run(Job("j", done=tool.times(2)))  # type: ignore[arg-type]
 
 

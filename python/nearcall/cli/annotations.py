@@ -76,7 +76,9 @@ class Annotations:
         self.modules.add("collections.abc")
         returned, streamed = self.text(result), stream_of(result)
         if streamed is not None:
-            returned = f"collections.abc.{'AsyncIterator' if self._for_loop else 'Iterator'}[{self.text(streamed.item)}]"
+            returned = (
+                f"collections.abc.{'AsyncIterator' if self._for_loop else 'Iterator'}[{self.text(streamed.item)}]"
+            )
         elif self._for_loop:
             returned = f"collections.abc.Awaitable[{returned}]"
         return f"collections.abc.Callable[[{', '.join(map(self.text, parameters))}], {returned}]"

@@ -1,8 +1,9 @@
-"""msgspec's description of a type, with the services of functions in place of ``Callable``, whose types it leaves out."""
+"""msgspec's description of a type, with the services of functions in place of ``Callable``, of which it leaves out
+the types.
+"""
 
 from __future__ import annotations
 
-import collections.abc
 import typing
 from collections.abc import Iterator
 from typing import Any, cast, get_args, get_origin
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..types.declared import service_class
+from ..types.functions import CALLABLE
 from ..types.hints import UNION_ORIGINS, unwrap
 
 __all__ = ["shape_of", "walk"]
@@ -50,7 +52,7 @@ def walk(shape: shapes.Type) -> Iterator[shapes.Type]:
 
 
 def _is_callable(shape: shapes.Type) -> bool:
-    return isinstance(shape, shapes.CustomType) and shape.cls is collections.abc.Callable
+    return isinstance(shape, shapes.CustomType) and cast(Any, shape.cls) is CALLABLE
 
 
 def _filled_in(shape: Any, hint: Any, seen: dict[int, Any]) -> Any:
@@ -66,13 +68,14 @@ def _filled_in(shape: Any, hint: Any, seen: dict[int, Any]) -> Any:
         return shape
     seen[id(shape)] = shape
     args = [each for each in get_args(hint) if each is not Ellipsis]
-    if isinstance(shape, shapes.UnionType):
-        functions = [each for each in args if get_origin(unwrap(each)) is collections.abc.Callable]
+    kind: Any = type(cast(object, shape))
+    if kind is shapes.UnionType:
+        functions = [each for each in args if get_origin(unwrap(each)) is CALLABLE]
         members = [_filled_in(each, _member(each, args, functions), seen) for each in shape.types]
         _set(shape, "types", tuple(members))
-    elif isinstance(shape, shapes.DictType) and len(args) == 2:
+    elif kind is shapes.DictType and len(args) == 2:
         _set(shape, "value_type", _filled_in(shape.value_type, args[1], seen))
-    elif isinstance(shape, shapes.TupleType) and len(args) == len(shape.item_types):
+    elif kind is shapes.TupleType and len(args) == len(shape.item_types):
         items = [_filled_in(item, each, seen) for item, each in zip(shape.item_types, args, strict=True)]
         _set(shape, "item_types", tuple(items))
     elif hasattr(shape, "item_type") and len(args) == 1:

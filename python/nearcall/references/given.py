@@ -22,7 +22,17 @@ from ..types.functions import show_function
 from ..types.hints import describe_value, namesake
 from .reference import is_reference
 
-__all__ = ["Forwarded", "Function", "GivenFunction", "Own", "check_given", "end_of_given", "finish", "finish_given", "how_given"]
+__all__ = [
+    "Forwarded",
+    "Function",
+    "GivenFunction",
+    "Own",
+    "check_given",
+    "end_of_given",
+    "finish",
+    "finish_given",
+    "how_given",
+]
 
 
 def check_given(value: Any, cls: type) -> Any:
@@ -196,7 +206,7 @@ def how_given(value: Any, cls: type) -> Own | Forwarded | Function:
     if is_reference(value):
         return Forwarded(cls, value._nearcall_for_loop)
     if is_function(cls):
-        return Function(cls, _is_async(value) or _is_async(getattr(value, "__call__", None)))
+        return Function(cls, _is_async(value) or _is_async(cast(Any, type(value)).__call__))
     if type(value) is Proxy:
         return Forwarded(cls, value._nearcall_home is not None)
     return Own(cls, type(value))

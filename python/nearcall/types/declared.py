@@ -6,7 +6,6 @@ Protocol. They are on this floor because codecs need them, too: an object of a s
 
 from __future__ import annotations
 
-import collections.abc
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_origin
 from weakref import WeakKeyDictionary
@@ -71,7 +70,7 @@ def service_class(annotation: Any) -> type | None:
     """
     annotation = unwrap(annotation)
     cls: Any = get_origin(annotation) or annotation
-    if cls is collections.abc.Callable:
+    if cls is functions.CALLABLE:
         return _of_functions(annotation)
     return cls if isinstance(cls, type) and is_service(cls) else None
 

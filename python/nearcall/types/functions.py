@@ -15,9 +15,12 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast, get_args, get_origin
 
+from .guards import is_list
 from .hints import awaited, stream_of, type_name, unwrap
 
-__all__ = ["CALL",
+__all__ = [
+    "CALL",
+    "CALLABLE",
     "full_name",
     "is_function_name",
     "making",
@@ -27,6 +30,8 @@ __all__ = ["CALL",
     "show_function",
 ]
 
+CALLABLE: Final[Any] = collections.abc.Callable
+"""What ``Callable[[int], str]`` is made of."""
 PREFIX: Final = "callable."
 """How the names of the services of functions begin. No other service may be called so."""
 CALL: Final = "call"
@@ -47,12 +52,12 @@ def parts_of(annotation: Any) -> tuple[tuple[Any, ...], Any] | None:
     ``None`` if the annotation is no ``Callable``, or does not list its parameters.
     """
     annotation = unwrap(annotation)
-    if get_origin(annotation) is not collections.abc.Callable:
+    if get_origin(annotation) is not CALLABLE:
         return None
     parameters, result = get_args(annotation)
-    if not isinstance(parameters, list):
+    if not is_list(parameters):
         return None  # ``...`` or a ParamSpec
-    return tuple(cast("list[Any]", parameters)), in_any_colour(result)
+    return tuple(parameters), in_any_colour(result)
 
 
 def in_any_colour(result: Any) -> Any:
@@ -60,7 +65,7 @@ def in_any_colour(result: Any) -> Any:
     inner = awaited(result)
     streamed = stream_of(result)
     if streamed is not None:
-        return Iterator[streamed.item]
+        return cast(Any, Iterator)[streamed.item]
     return types.NoneType if result is None else result if inner is None else inner
 
 
@@ -84,8 +89,10 @@ def _word(found: re.Match[str]) -> str:
 
 def show_function(service: str) -> str:
     """The service of functions for people: ``Callable[[int, str], None]``. Parts of types are as in the name."""
-    *parameters, _, result = service.removeprefix(PREFIX).split(".")
-    return f"Callable[[{', '.join(parameters)}], {result}]" if "." in service.removeprefix(PREFIX) else "Callable"
+    parts = service.removeprefix(PREFIX).split(".")
+    if len(parts) < 2:
+        return "Callable"  # a hostile peer's
+    return f"Callable[[{', '.join(parts[:-2])}], {parts[-1]}]"
 
 
 def full_name(service: str, method: str) -> str:

@@ -105,8 +105,8 @@ def _of_either(streams: list[StreamHint | None]) -> StreamHint | None:
 
 
 def awaited(annotation: Any) -> Any | None:
-    """``int`` for ``Awaitable[int]`` or ``Coroutine[..., ..., int]``, ``NoneType`` if that is ``None``; ``None`` for anything
-    else.
+    """``int`` for ``Awaitable[int]`` or ``Coroutine[..., ..., int]``, ``NoneType`` for one of ``None``; ``None`` for
+    anything else.
     """
     annotation = unwrap(annotation)
     origin, args = get_origin(annotation), get_args(annotation)

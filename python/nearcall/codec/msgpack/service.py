@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from .. import explain, sending
 from ...types.functions import full_name
+from .. import explain, sending
 from ..protocol import CODED, MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
 from .crossing import Crossing, cross, decoder, encoder
