@@ -3,7 +3,6 @@
 //! A frame is preceded by its length, `u32`, little-endian.
 
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,9 +22,10 @@ use crate::link::native::{self, Delimited, PREFIX};
 use crate::link::outbox::{Frame, Outbox, Sink};
 use crate::link::silence::Silence;
 use crate::link::wire::Wire;
-use crate::link::{Flushed, HEAD_ROOM, Link, PART, Room, Sent};
+use crate::link::{Flushed, HEAD_ROOM, Ledger, Link, MemoryLink, PART, Properties, Room, Sent, Wait};
 use crate::options::Options;
 use crate::peer::Peer;
+use crate::signal::Signal;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The most that one read takes. Longer frames are read straight into memory of their own.
@@ -34,7 +34,7 @@ const BUFFER: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct StreamLink<W> {
     wire: Arc<W>,
-    peer: Peer,
+    properties: Properties,
     outbox: Outbox<Writer<W>>,
     silence: Silence,
     receiver: Mutex<Receiver>,
@@ -89,7 +89,7 @@ impl<W: Wire> StreamLink<W> {
         Self {
             outbox: Outbox::new(Writer(Arc::clone(&wire)), Arc::clone(&account)),
             wire,
-            peer,
+            properties: Properties::new(peer),
             silence: Silence::begin(),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
@@ -263,7 +263,62 @@ impl Receiver {
     }
 }
 
+impl<W: Wire> Wait for StreamLink<W> {
+    fn signal(&self) -> Signal<'_> {
+        Signal::Descriptor(self.wire.fd())
+    }
+
+    fn arm(&self) -> bool {
+        !self.receiver.lock().has_frame() && !self.wire.holds()
+    }
+
+    fn spin(&self) -> bool {
+        let mut receiver = self.receiver.lock();
+        if receiver.has_frame() {
+            return true;
+        }
+        let begun = clock::monotonic_ns();
+        let limit = receiver.budget.next();
+        // A broken connection is something to look at, too.
+        let ready = receiver.spin(&*self.wire, limit).unwrap_or(true);
+        if ready {
+            receiver.budget.learn(clock::monotonic_ns() - begun);
+        }
+        ready
+    }
+
+    fn may_have_more(&self) -> bool {
+        let receiver = self.receiver.lock();
+        !receiver.read_out || receiver.long.is_some() || receiver.has_frame()
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving && self.wire.holds() {
+            return Ok(());
+        }
+        let events = if receiving { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
+        match sys::wait_for(self.wire.fd(), events, Some(Instant::now() + timeout)) {
+            // A signal is no reason to leave a frame half sent.
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+}
+
 impl<W: Wire> Link for StreamLink<W> {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
+        None
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        None
+    }
+
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let len = frame.len();
         // A payload too long for the prefix is longer than any limit.
@@ -340,53 +395,8 @@ impl<W: Wire> Link for StreamLink<W> {
         receiver.take(place)
     }
 
-    fn seems_read_out(&self) -> bool {
-        let receiver = self.receiver.lock();
-        receiver.read_out && receiver.long.is_none() && !receiver.has_frame()
-    }
-
-    fn spin(&self) -> bool {
-        let mut receiver = self.receiver.lock();
-        if receiver.has_frame() {
-            return true;
-        }
-        let begun = clock::monotonic_ns();
-        let limit = receiver.budget.next();
-        // A broken connection is something to look at, too.
-        let ready = receiver.spin(&*self.wire, limit).unwrap_or(true);
-        if ready {
-            receiver.budget.learn(clock::monotonic_ns() - begun);
-        }
-        ready
-    }
-
     fn is_stale(&self) -> bool {
         self.silence.hides_something(&*self.wire)
-    }
-
-    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
-        if receiving && self.wire.holds() {
-            return Ok(());
-        }
-        let events = if receiving { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
-        match sys::wait_for(self.wire.fd(), events, Some(Instant::now() + timeout)) {
-            // A signal is no reason to leave a frame half sent.
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-            _ => {}
-        }
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.wire.fd()
-    }
-
-    fn arm(&self) -> bool {
-        !self.receiver.lock().has_frame() && !self.wire.holds()
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
     }
 
     fn has_delivered(&self) -> bool {

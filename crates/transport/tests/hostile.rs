@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{
     PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, item_head, memfd, next_frame, next_part, pattern,
-    readable, receive, send_raw, socket_path, try_receive, until, welcome, whole,
+    readable, receive, send_raw, signal_fd, signalled, socket_path, try_receive, until, welcome, whole,
 };
 use nearcall_ring::{Consumer, MappedLane, Mapping, Producer, Segment};
 use nearcall_transport::{ConnectError, Link, LinkError, Listener, Options, Url, connect};
@@ -177,8 +177,8 @@ fn an_announcement_may_come_in_pieces() {
     let mut peer = Hostile::new(&Options::default());
     let fd = memfd(1 << 16, true);
     send_raw(&peer.socket, b"BBR\x09", &[fd.as_fd()]).expect("sent");
-    assert!(readable(peer.link.fd(), PATIENCE));
-    peer.link.readable().expect("not all of it is here");
+    assert!(readable(signal_fd(&*peer.link), PATIENCE));
+    signalled(&peer.link).expect("not all of it is here");
     send_raw(&peer.socket, &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, b'B'], &[]).expect("sent");
     peer.note(9, 100, false);
     assert_eq!(receive(&*peer.link).expect("a frame").len(), 100);
@@ -202,8 +202,8 @@ fn a_flood_of_descriptors_is_refused() {
     let end = Instant::now() + PATIENCE;
     let error = loop {
         // A poller reads whenever there is something.
-        assert!(readable(peer.link.fd(), end - Instant::now()));
-        if let Err(error) = peer.link.readable() {
+        assert!(readable(signal_fd(&*peer.link), end - Instant::now()));
+        if let Err(error) = signalled(&peer.link) {
             break error;
         }
     };
@@ -222,7 +222,7 @@ fn a_flood_of_bells_keeps_nobody() {
     });
     for number in 0..200 {
         assert_eq!(peer.producer.try_write(&[&item_head(), &pattern(number, 100)], false), Ok(true));
-        peer.link.readable().expect("open");
+        signalled(&peer.link).expect("open");
         assert_eq!(receive(&*peer.link).expect("a frame"), pattern(number, 100));
         let deadline = Instant::now() + Duration::from_millis(1);
         assert!(next_frame(&*peer.link, Some(deadline)).expect("open").is_none());

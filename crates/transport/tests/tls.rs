@@ -5,7 +5,7 @@ mod common;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
-use common::{Certificates, PATIENCE, Pair, accept, next_frame, pair, pem, readable, receive, send};
+use common::{Certificates, PATIENCE, Pair, accept, next_frame, pair, pem, readable, receive, send, signal_fd};
 use nearcall_transport::{ConnectError, Connected, Credentials, Listener, Options, Peer, connect};
 
 fn with(tls: Credentials) -> Options {
@@ -135,7 +135,7 @@ fn a_client_that_stalls_in_the_handshake_holds_nobody_up() {
 fn what_was_tampered_with_ends_the_connection() {
     let Pair { client, server } = pair("tls", &Options::default(), &Options::default());
     // Written directly to the socket, without encryption.
-    rustix::net::send(client.fd(), &[23, 3, 3, 0, 3, 1, 2, 3], rustix::net::SendFlags::empty()).expect("sent");
+    rustix::net::send(signal_fd(&*client), &[23, 3, 3, 0, 3, 1, 2, 3], rustix::net::SendFlags::empty()).expect("sent");
     let end = std::time::Instant::now() + Duration::from_secs(10);
     let error = loop {
         match next_frame(&*server, Some(end)) {

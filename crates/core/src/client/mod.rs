@@ -2,6 +2,7 @@
 
 mod channel;
 mod connection;
+mod own_event;
 mod receiving;
 mod retries;
 mod sending;

@@ -1,6 +1,6 @@
 //! A connection over shared memory.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,11 @@ use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{ALWAYS, Account, Charge};
 use crate::link::native::{self, Delimited};
 use crate::link::outbox::{Frame, Outbox, Sink};
-use crate::link::{Flushed, HEAD_ROOM, Link, ROOM_LOOK, Room, Sent};
-use crate::memory::{BufferPool, HandedOver, Lease};
+use crate::link::{Flushed, HEAD_ROOM, Ledger, Link, MemoryLink, Properties, ROOM_LOOK, Room, Sent, Wait};
+use crate::memory::{HandedOver, Lease};
 use crate::options::Options;
 use crate::peer::Peer;
+use crate::signal::Signal;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// How long a waiting sender looks for room before it sleeps: about as long as the reader needs to make some.
@@ -41,7 +42,7 @@ static LINKS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct ShmLink {
     shared: Arc<Shared>,
-    peer: Peer,
+    properties: Properties,
     outbox: Outbox<Sender>,
     receiver: OuterMutex<Receiver>,
     /// The receiver's lane, to be looked at without the lock.
@@ -124,7 +125,7 @@ impl ShmLink {
         let rings = account.charge_anyway(rings);
         Self {
             shared,
-            peer,
+            properties: Properties { pool: lending.pool().cloned(), ..Properties::new(peer) },
             outbox: Outbox::new(sender, Arc::clone(&account)),
             receiver: OuterMutex::new(Receiver {
                 consumer,
@@ -438,7 +439,71 @@ impl Drop for Ahead<'_> {
     }
 }
 
+impl Wait for ShmLink {
+    fn signal(&self) -> Signal<'_> {
+        Signal::Descriptor(self.shared.socket.as_fd())
+    }
+
+    fn arm(&self) -> bool {
+        let receiver = self.receiver.lock();
+        self.outbox.peek(Sender::let_go);
+        self.shared.segment.own_side().park();
+        if receiver.consumer.has_record() {
+            self.shared.segment.own_side().unpark();
+            return false;
+        }
+        if receiver.consumer.producer_waits(None) {
+            ring_bell(&self.shared.socket);
+        }
+        true
+    }
+
+    fn spin(&self) -> bool {
+        let mut receiver = self.receiver.lock();
+        let limit = receiver.budget.next();
+        self.spin_for(&mut receiver, limit)
+    }
+
+    #[inline]
+    fn may_have_more(&self) -> bool {
+        self.incoming.may_have_work()
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving {
+            // The bell rings for room and for arrivals alike. A signal is no reason to leave a frame half sent.
+            return match self.sleep(&mut self.receiver.lock(), Some(Instant::now() + timeout)) {
+                Err(LinkError::Interrupted) => Ok(()),
+                other => other,
+            };
+        }
+        // SeqCst, both: this thread is counted before its last look at `bells_heard`, which `notify_room` writes first.
+        self.room_waiters.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.room.0.lock();
+        if self.shared.bells_heard.load(Ordering::SeqCst) == self.shared.bells_seen.load(Ordering::Relaxed) {
+            // Not longer: perhaps no thread receives just now, and then none hears the bell.
+            self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
+        }
+        drop(guard);
+        self.room_waiters.fetch_sub(1, Ordering::SeqCst);
+        // For the same reason a sending thread has to notice the end by itself.
+        if self.is_closed() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
+    }
+}
+
 impl Link for ShmLink {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        None
+    }
+
     #[inline]
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         if frame.len() as u64 > self.peer_limit {
@@ -469,12 +534,20 @@ impl Link for ShmLink {
         Ok(done)
     }
 
+    fn release(&self) -> Result<Sent, LinkError> {
+        Ok(Sent::Out)
+    }
+
     fn queued(&self) -> usize {
         self.outbox.queued()
     }
 
     fn stop_sending(&self) {
         self.outbox.close();
+    }
+
+    fn has_delivered(&self) -> bool {
+        true
     }
 
     fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
@@ -497,105 +570,8 @@ impl Link for ShmLink {
         self.take(&mut receiver, true, place)
     }
 
-    fn spin(&self) -> bool {
-        let mut receiver = self.receiver.lock();
-        let limit = receiver.budget.next();
-        self.spin_for(&mut receiver, limit)
-    }
-
-    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        let mut receiver = self.receiver.lock();
-        let limit = receiver.budget.next_until(deadline);
-        if self.spin_for(&mut receiver, limit) {
-            return self.take(&mut receiver, false, place);
-        }
-        receiver.spun = Some(limit);
-        Ok(())
-    }
-
     fn is_stale(&self) -> bool {
         self.shared.segment.peer_side().has_left()
-    }
-
-    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
-        if receiving {
-            // The bell rings for room and for arrivals alike. A signal is no reason to leave a frame half sent.
-            return match self.sleep(&mut self.receiver.lock(), Some(Instant::now() + timeout)) {
-                Err(LinkError::Interrupted) => Ok(()),
-                other => other,
-            };
-        }
-        // SeqCst, both: this thread is counted before its last look at `bells_heard`, which `notify_room` writes first.
-        self.room_waiters.fetch_add(1, Ordering::SeqCst);
-        let mut guard = self.room.0.lock();
-        if self.shared.bells_heard.load(Ordering::SeqCst) == self.shared.bells_seen.load(Ordering::Relaxed) {
-            // Not longer: perhaps no thread receives just now, and then none hears the bell.
-            self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
-        }
-        drop(guard);
-        self.room_waiters.fetch_sub(1, Ordering::SeqCst);
-        // For the same reason a sending thread has to notice the end by itself.
-        if self.is_closed() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.socket.as_fd()
-    }
-
-    fn arm(&self) -> bool {
-        let receiver = self.receiver.lock();
-        self.outbox.peek(Sender::let_go);
-        self.shared.segment.own_side().park();
-        if receiver.consumer.has_record() {
-            self.shared.segment.own_side().unpark();
-            return false;
-        }
-        if receiver.consumer.producer_waits(None) {
-            ring_bell(&self.shared.socket);
-        }
-        true
-    }
-
-    fn disarm(&self) {
-        self.shared.segment.own_side().unpark();
-        self.shared.segment.own_side().publish_cpu();
-    }
-
-    fn readable(&self) -> Result<Option<u64>, LinkError> {
-        let mut receiver = self.receiver.lock();
-        let Receiver { consumer, inbox, budget, .. } = &mut *receiver;
-        let read = inbox.read(&self.shared.socket, false);
-        let cost = self.shared.segment.own_side().wake_cost_ns();
-        if let Some(cost) = cost {
-            budget.learn_wake_cost(cost);
-        }
-        self.notify_room();
-        match read {
-            Err(LinkError::Closed) if consumer.has_record() => Ok(cost),
-            other => other.map(|()| cost),
-        }
-    }
-
-    fn is_memory(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn may_have_arrivals(&self) -> bool {
-        self.incoming.may_have_work()
-    }
-
-    fn pool(&self) -> Arc<BufferPool> {
-        self.lending.pool().map_or_else(BufferPool::common, Arc::clone)
-    }
-
-    fn spinning_pays(&self) -> bool {
-        let peer = self.shared.segment.peer_side();
-        !peer.is_parked() && peer.runs_elsewhere()
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
     }
 
     fn close(&self) {
@@ -616,5 +592,42 @@ impl Link for ShmLink {
             receiver.forget();
         }
         drop(self.outbox.peek(Sender::forget));
+    }
+}
+
+impl MemoryLink for ShmLink {
+    fn disarm(&self) {
+        self.shared.segment.own_side().unpark();
+        self.shared.segment.own_side().publish_cpu();
+    }
+
+    fn signalled(&self) -> Result<Option<u64>, LinkError> {
+        let mut receiver = self.receiver.lock();
+        let Receiver { consumer, inbox, budget, .. } = &mut *receiver;
+        let read = inbox.read(&self.shared.socket, false);
+        let cost = self.shared.segment.own_side().wake_cost_ns();
+        if let Some(cost) = cost {
+            budget.learn_wake_cost(cost);
+        }
+        self.notify_room();
+        match read {
+            Err(LinkError::Closed) if consumer.has_record() => Ok(cost),
+            other => other.map(|()| cost),
+        }
+    }
+
+    fn spinning_pays(&self) -> bool {
+        let peer = self.shared.segment.peer_side();
+        !peer.is_parked() && peer.runs_elsewhere()
+    }
+
+    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        let mut receiver = self.receiver.lock();
+        let limit = receiver.budget.next_until(deadline);
+        if self.spin_for(&mut receiver, limit) {
+            return self.take(&mut receiver, false, place);
+        }
+        receiver.spun = Some(limit);
+        Ok(())
     }
 }

@@ -220,6 +220,34 @@ pub fn next_frame(link: &dyn Link, deadline: Option<Instant>) -> Result<Option<I
     link.receive(deadline, &mut place).map(|()| place)
 }
 
+/// The descriptor that a link's poller polls.
+pub fn signal_fd(link: &dyn Link) -> BorrowedFd<'_> {
+    link.signal().fd().expect("it has one")
+}
+
+/// Says that this side is awake, if the link wants to know.
+pub fn disarm(link: &Arc<dyn Link>) {
+    Arc::clone(link).memory().inspect(|memory| memory.disarm());
+}
+
+/// The link's descriptor has become readable.
+pub fn signalled(link: &Arc<dyn Link>) -> Result<(), LinkError> {
+    Arc::clone(link).memory().map_or(Ok(()), |memory| memory.signalled().map(drop))
+}
+
+/// What comes before a thread would sleep.
+pub fn receive_soon(
+    link: &Arc<dyn Link>,
+    deadline: Option<Instant>,
+    place: &mut Option<Incoming>,
+) -> Result<(), LinkError> {
+    match Arc::clone(link).memory() {
+        Some(memory) => memory.receive_soon(deadline, place),
+        None if link.spin() => link.try_receive_part(place),
+        None => Ok(()),
+    }
+}
+
 /// What has arrived of the next frame; see [`Link::try_receive_part`].
 pub fn next_part(link: &dyn Link) -> Result<Option<Incoming>, LinkError> {
     let mut place = None;

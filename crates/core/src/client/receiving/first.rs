@@ -93,20 +93,22 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
     if places.iter().any(Place::knows_of_end) {
         return Ok(());
     }
+    let Ok(signals) = places.iter().map(|place| place.connection.signal_fd()).collect::<io::Result<Vec<_>>>() else {
+        return pause(leads, slice);
+    };
     // All links are armed, also behind one that is not quiet: then all can be disarmed below.
     let mut quiet = true;
     for place in places {
         quiet &= place.connection.link.arm();
     }
-    let links: Vec<_> = places.iter().map(|place| place.connection.link.fd()).collect();
-    let woken = if quiet { descriptors::sleep_at(&links, slice) } else { Ok(Vec::new()) };
+    let woken = if quiet { descriptors::sleep_at(&signals, slice) } else { Ok(Vec::new()) };
     for place in places {
-        place.connection.link.disarm();
+        place.connection.stay_awake();
     }
     match woken {
         Ok(readable) => {
             for (place, _) in places.iter().zip(readable).filter(|(_, readable)| *readable) {
-                if let Err(error) = place.connection.link.readable() {
+                if let Err(error) = place.connection.signalled() {
                     // Take in the frames that came before the connection's end.
                     place.connection.receive(None);
                     place.connection.mark_lost(&error);
@@ -115,11 +117,13 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(NoEvent::Interrupted),
-        // Sleep for a moment instead: there is no other way to sleep at all links.
-        Err(_) => {
-            drop(leads);
-            std::thread::sleep(slice.min(LOOK));
-            Ok(())
-        }
+        Err(_) => pause(leads, slice),
     }
+}
+
+/// Sleeps for a moment instead: there is no other way to sleep at all links.
+fn pause(leads: Vec<Leading<'_>>, slice: Duration) -> Result<(), NoEvent> {
+    drop(leads);
+    std::thread::sleep(slice.min(LOOK));
+    Ok(())
 }
