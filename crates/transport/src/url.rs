@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::transports::{Comeback, Place, TABLE};
+use crate::places::place::{Comeback, Place};
+use crate::transports::TABLE;
 
 /// A parsed URL of one of this crate's transports.
 #[derive(Debug, Clone)]
@@ -23,7 +24,9 @@ pub struct BadUrl {
 }
 
 impl Url {
-    pub(crate) fn of(place: Arc<dyn Place>) -> Self {
+    /// The URL of a place: also of one of a transport that this crate does not know.
+    #[must_use]
+    pub fn of(place: Arc<dyn Place>) -> Self {
         Self { place, shown: None }
     }
 

@@ -1,5 +1,6 @@
 //! The sockets of a server, apart from the server: they are bound before a fork, and used after it.
 
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +52,8 @@ impl Listeners {
     }
 
     /// The descriptors to poll for clients, in the order in which they were bound.
-    fn filenos(&self) -> Vec<i32> {
-        self.bound.lock().iter().map(|listener| listener.fd().as_raw_fd()).collect()
+    fn filenos(&self) -> PyResult<Vec<i32>> {
+        self.bound.lock().iter().map(|listener| Ok(listener.socket_fd()?.as_raw_fd())).collect()
     }
 
     /// Accepts the next client of the listener at `index`, for another process to serve. The descriptor belongs to the
@@ -66,7 +67,7 @@ impl Listeners {
     /// For a process that gets its clients from another process: closes the sockets, and takes the clients that arrive
     /// through `channels` instead, one channel for each listener. `returned` is an eventfd. All these descriptors
     /// belong to the listeners from now on.
-    fn use_channels(&self, channels: Vec<i32>, returned: i32) {
+    fn use_channels(&self, channels: Vec<i32>, returned: i32) -> PyResult<()> {
         // SAFETY: the caller gives up a descriptor that is open and nobody else's.
         let returned = Arc::new(unsafe { OwnedFd::from_raw_fd(returned) });
         let counterpart = |(listener, channel): (Listener, i32)| {
@@ -75,7 +76,8 @@ impl Listeners {
             listener.through(channel, Arc::clone(&returned))
         };
         let mut bound = self.bound.lock();
-        *bound = std::mem::take(&mut *bound).into_iter().zip(channels).map(counterpart).collect();
+        *bound = std::mem::take(&mut *bound).into_iter().zip(channels).map(counterpart).collect::<io::Result<_>>()?;
+        Ok(())
     }
 
     /// Closes the listeners that are left. Other servers can use the URLs that this process itself bound from now on.

@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::place::{Each, Finding, Found, Place};
 use super::resolve::{self, Lookup, Resolver};
 use super::sockets::{Listening, connect, prepare};
 use super::tunnel::tunnel;
@@ -15,6 +14,7 @@ use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::options::proxy::{Proxy, is_this_machine};
+use crate::places::place::{Each, Finding, Found, Place};
 
 /// The longest lookup of one of several hosts: meanwhile the others could be tried.
 const LOOKUP: Duration = Duration::from_secs(2);

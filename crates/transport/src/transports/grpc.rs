@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::address::Address;
-use super::place::{Place, Speaks, Transport};
 use super::tcp::Plain;
 use super::tls::Encrypted;
 use super::unix::socket_at;
+use crate::handshake;
+use crate::places::place::{Place, Transport};
 
 #[derive(Debug)]
 pub(super) struct Grpc;
@@ -17,8 +18,8 @@ impl Transport for Grpc {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Grpc);
-        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
+        let (scheme, protocol) = (self.scheme(), &handshake::Grpc);
+        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, protocol }))
     }
 }
 
@@ -31,8 +32,8 @@ impl Transport for Grpcs {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Grpc);
-        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
+        let (scheme, protocol) = (self.scheme(), &handshake::Grpc);
+        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, protocol }))
     }
 }
 
@@ -45,6 +46,6 @@ impl Transport for GrpcUnix {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Grpc)?))
+        Ok(Arc::new(socket_at(self.scheme(), rest, &handshake::Grpc)?))
     }
 }

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use super::address::Address;
-use super::place::{Place, Speaks, Transport};
 use super::tcp::Plain;
 use super::tls::Encrypted;
 use super::unix::socket_at;
+use crate::handshake::Web;
+use crate::places::place::{Place, Transport};
 
 #[derive(Debug)]
 pub(super) struct Http;
@@ -18,8 +19,8 @@ impl Transport for Http {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Http);
-        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
+        let (scheme, protocol) = (self.scheme(), &Web);
+        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, protocol }))
     }
 }
 
@@ -32,8 +33,8 @@ impl Transport for Https {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Http);
-        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
+        let (scheme, protocol) = (self.scheme(), &Web);
+        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, protocol }))
     }
 }
 
@@ -46,6 +47,6 @@ impl Transport for HttpUnix {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Http)?))
+        Ok(Arc::new(socket_at(self.scheme(), rest, &Web)?))
     }
 }

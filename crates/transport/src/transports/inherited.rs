@@ -17,12 +17,15 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair, sockopt};
 use rustix::stdio;
 
-use super::clients::{Clients, ConnectionPermit, ENDED};
-use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks, Transport};
 use crate::errors::ConnectError;
+use crate::handshake::Native;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
+use crate::places::acceptor::Sockets;
+use crate::places::clients::{Clients, ConnectionPermit, ENDED};
+use crate::places::place::{Bound, Comeback, Dialling, Place, Transport};
+use crate::places::protocol::{Reached, SharedMemory};
 use crate::sync::{AtomicBool, Ordering};
 
 /// Bytes that a pump thread moves at once.
@@ -85,7 +88,8 @@ impl Place for Inherited {
                 trouble => ConnectError::Options(self.failed("connect to", &trouble)),
             })?;
             keep_from_children(socket.as_fd());
-            Ok(Dialled { memory: memory_over(&socket), socket, tls: None, speaks: Speaks::Nearcall })
+            let memory = memory_over(&socket);
+            Ok(Box::new(Reached { socket, memory, tls: None, protocol: &Native, fallback: None }) as _)
         })
     }
 
@@ -97,14 +101,14 @@ impl Place for Inherited {
         // The only client is there already.
         descriptors::signal(&event);
         let clients = OneClient { event, socket: Mutex::new(Some(socket)) };
-        Ok(Bound {
+        let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
-            place: Arc::new(Self::new(self.number)),
             memory,
             tls: None,
             admission: Admission::default(),
-            speaks: Speaks::Nearcall,
-        })
+            protocol: &Native,
+        });
+        Ok(Bound { acceptor, place: Arc::new(Self::new(self.number)) })
     }
 
     fn comeback(&self) -> Comeback {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::local::{Found, Local, name_of};
-use super::place::{Place, SharedMemory, Speaks, Transport};
+use crate::handshake::Native;
+use crate::places::place::{Place, Transport};
+use crate::places::protocol::SharedMemory;
 
 #[derive(Debug)]
 pub(super) struct Inproc;
@@ -15,11 +17,6 @@ impl Transport for Inproc {
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
         let found = Found::InProcess(name_of(self.scheme(), rest)?);
-        Ok(Arc::new(Local {
-            url: format!("inproc://{rest}"),
-            found,
-            memory: SharedMemory::Always,
-            speaks: Speaks::Nearcall,
-        }))
+        Ok(Arc::new(Local { url: format!("inproc://{rest}"), found, memory: SharedMemory::Always, protocol: &Native }))
     }
 }

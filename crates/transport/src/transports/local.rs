@@ -5,18 +5,20 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks};
 use super::rendezvous::{self, Brings, Rendezvous};
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
+use crate::places::acceptor::Sockets;
+use crate::places::place::{Bound, Comeback, Dialling, Place};
+use crate::places::protocol::{Protocol, Reached, SharedMemory};
 
 #[derive(Debug, Clone)]
 pub(super) struct Local {
     pub(super) url: String,
     pub(super) found: Found,
     pub(super) memory: SharedMemory,
-    pub(super) speaks: Speaks,
+    pub(super) protocol: &'static dyn Protocol,
 }
 
 /// How both sides find the place.
@@ -60,21 +62,22 @@ impl Place for Local {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), self.brings(), pace).await?;
-            Ok(Dialled { socket, memory: self.memory, tls: None, speaks: self.speaks })
+            let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
+            Ok(Box::new(Reached { socket, memory: self.memory, tls: None, protocol: self.protocol, fallback }) as _)
         })
     }
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let admission = self.admission(options);
         let clients = rendezvous::Listening::bind(self, self.meeting(), !admission.is_closed(), self.brings())?;
-        Ok(Bound {
+        let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
-            place: Arc::new(self.clone()),
             memory: self.memory,
             tls: None,
             admission,
-            speaks: self.speaks,
-        })
+            protocol: self.protocol,
+        });
+        Ok(Bound { acceptor, place: Arc::new(self.clone()) })
     }
 
     fn comeback(&self) -> Comeback {

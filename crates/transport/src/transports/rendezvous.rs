@@ -17,10 +17,10 @@ use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::sys::{self, own_uid};
 use rustix::fs::{FlockOperation, flock};
 
-use super::clients::{Clients, ConnectionPermit, accept_from};
 use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::peer::{Admission, Peer};
+use crate::places::clients::{Clients, ConnectionPermit, accept_from};
 
 /// Where clients meet a Unix-domain server of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

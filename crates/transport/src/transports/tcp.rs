@@ -5,10 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::address::Address;
-use super::place::{Bound, Comeback, Dialled, Dialling, Each, Finding, Place, SharedMemory, Speaks, Transport};
+use crate::handshake::Native;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
+use crate::places::acceptor::Sockets;
+use crate::places::place::{Bound, Comeback, Dialling, Each, Finding, Place, Transport};
+use crate::places::protocol::{Protocol, Reached, SharedMemory};
 
 #[derive(Debug)]
 pub(super) struct Tcp;
@@ -19,8 +22,8 @@ impl Transport for Tcp {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Nearcall);
-        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
+        let (scheme, protocol) = (self.scheme(), &Native);
+        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, protocol }))
     }
 }
 
@@ -29,7 +32,7 @@ impl Transport for Tcp {
 pub(super) struct Plain {
     pub(super) scheme: &'static str,
     pub(super) address: Address,
-    pub(super) speaks: Speaks,
+    pub(super) protocol: &'static dyn Protocol,
 }
 
 impl Display for Plain {
@@ -42,7 +45,9 @@ impl Place for Plain {
     fn dial<'a>(&'a self, _: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let socket = self.address.dial(self, pace).await?;
-            Ok(Dialled { socket, memory: SharedMemory::Never, tls: None, speaks: self.speaks })
+            let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
+            let (memory, protocol) = (SharedMemory::Never, self.protocol);
+            Ok(Box::new(Reached { socket, memory, tls: None, protocol, fallback }) as _)
         })
     }
 
@@ -56,14 +61,14 @@ impl Place for Plain {
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let (clients, address) = self.address.listen(self, options.allow_plaintext)?;
-        Ok(Bound {
+        let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
-            place: Arc::new(Self { address, ..self.clone() }),
             memory: SharedMemory::Never,
             tls: None,
             admission: Admission::default(),
-            speaks: self.speaks,
-        })
+            protocol: self.protocol,
+        });
+        Ok(Bound { acceptor, place: Arc::new(Self { address, ..self.clone() }) })
     }
 
     fn comeback(&self) -> Comeback {

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 
 use super::address::Address;
-use super::place::{Bound, Comeback, Dialled, Dialling, Each, Finding, Place, SharedMemory, Speaks, Transport};
 use crate::errors::ConnectError;
+use crate::handshake::Native;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
+use crate::places::acceptor::Sockets;
+use crate::places::place::{Bound, Comeback, Dialling, Each, Finding, Place, Transport};
+use crate::places::protocol::{Protocol, Reached, SharedMemory};
 use crate::tls::{ClientSide, Credentials};
 
 #[derive(Debug)]
@@ -23,8 +26,8 @@ impl Transport for Tls {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Nearcall);
-        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
+        let (scheme, protocol) = (self.scheme(), &Native);
+        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, protocol }))
     }
 }
 
@@ -32,7 +35,7 @@ impl Transport for Tls {
 pub(super) struct Encrypted {
     pub(super) scheme: &'static str,
     pub(super) address: Address,
-    pub(super) speaks: Speaks,
+    pub(super) protocol: &'static dyn Protocol,
 }
 
 impl fmt::Display for Encrypted {
@@ -54,11 +57,13 @@ impl Place for Encrypted {
                 })?
             };
             let mut config = side.config;
-            if self.speaks != Speaks::Nearcall {
-                Arc::make_mut(&mut config).alpn_protocols = self.speaks.alpn();
+            if let Some(alpn) = self.alpn() {
+                Arc::make_mut(&mut config).alpn_protocols = alpn;
             }
             let socket = self.address.dial(self, pace).await?;
-            Ok(Dialled { socket, memory: SharedMemory::Never, tls: Some((config, name)), speaks: self.speaks })
+            let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
+            let (memory, protocol) = (SharedMemory::Never, self.protocol);
+            Ok(Box::new(Reached { socket, memory, tls: Some((config, name)), protocol, fallback }) as _)
         })
     }
 
@@ -78,18 +83,18 @@ impl Place for Encrypted {
             );
             io::Error::new(io::ErrorKind::InvalidInput, why)
         })?;
-        if self.speaks != Speaks::Nearcall {
-            Arc::make_mut(&mut tls).alpn_protocols = self.speaks.alpn();
+        if let Some(alpn) = self.alpn() {
+            Arc::make_mut(&mut tls).alpn_protocols = alpn;
         }
         let (clients, address) = self.address.listen(self, true)?;
-        Ok(Bound {
+        let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
-            place: Arc::new(Self { address, ..self.clone() }),
             memory: SharedMemory::Never,
             tls: Some(tls),
             admission: Admission::default(),
-            speaks: self.speaks,
-        })
+            protocol: self.protocol,
+        });
+        Ok(Bound { acceptor, place: Arc::new(Self { address, ..self.clone() }) })
     }
 
     fn comeback(&self) -> Comeback {
@@ -98,6 +103,12 @@ impl Place for Encrypted {
 }
 
 impl Encrypted {
+    /// What TLS may agree on, if anything has to be.
+    fn alpn(&self) -> Option<Vec<Vec<u8>>> {
+        let alpn = self.protocol.alpn();
+        (!alpn.is_empty()).then(|| alpn.iter().map(|name| name.to_vec()).collect())
+    }
+
     /// The options for TLS. Without any, the system's authorities are trusted.
     fn client_side(&self, options: &Options) -> Result<ClientSide, ConnectError> {
         let refuse = |why: String| ConnectError::Options(format!("cannot connect to {self}: {why}"));

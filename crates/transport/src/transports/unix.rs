@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::local::{Found, Local};
-use super::place::{Place, SharedMemory, Speaks, Transport};
+use crate::handshake::Native;
+use crate::places::place::{Place, Transport};
+use crate::places::protocol::{Protocol, SharedMemory};
 
 #[derive(Debug)]
 pub(super) struct Unix;
@@ -15,12 +17,12 @@ impl Transport for Unix {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Nearcall)?))
+        Ok(Arc::new(socket_at(self.scheme(), rest, &Native)?))
     }
 }
 
 /// The socket at a path.
-pub(super) fn socket_at(scheme: &str, path: &str, speaks: Speaks) -> Result<Local, String> {
+pub(super) fn socket_at(scheme: &str, path: &str, protocol: &'static dyn Protocol) -> Result<Local, String> {
     if !path.starts_with('/') || path.len() == 1 {
         return Err(format!("{scheme}:// takes an absolute path: write {scheme}:///path/to/socket"));
     }
@@ -29,5 +31,5 @@ pub(super) fn socket_at(scheme: &str, path: &str, speaks: Speaks) -> Result<Loca
         return Err("a socket's path is at most 107 bytes long".into());
     }
     let found = Found::At(PathBuf::from(path));
-    Ok(Local { url: format!("{scheme}://{path}"), found, memory: SharedMemory::Never, speaks })
+    Ok(Local { url: format!("{scheme}://{path}"), found, memory: SharedMemory::Never, protocol })
 }

@@ -26,7 +26,7 @@ pub(super) struct ExpectedReply<'a> {
 }
 
 impl ExpectedReply<'_> {
-    /// Whether a look at the connection may find the reply. A hint, as [`Link::may_have_arrivals`].
+    /// Whether a look at the connection may find the reply. A hint, as [`Wait::may_have_more`].
     #[inline]
     pub(super) fn may_come(&self) -> bool {
         let connection = &self.client.connection;

@@ -1,20 +1,16 @@
-//! The traits of a transport: how its URLs are parsed, and how each side gets a socket.
+//! The traits of a transport and of the places that its URLs name.
 
 use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ServerConfig};
-
-use super::clients::Clients;
+use super::acceptor::Acceptor;
+use super::opening::Dialled;
 use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
-use crate::peer::{Admission, Peer};
 
 /// A way to reach a server.
 pub(crate) trait Transport: Sync {
@@ -34,8 +30,8 @@ pub(crate) trait Transport: Sync {
 }
 
 /// Where a server is. Displayed as its URL.
-pub(crate) trait Place: Debug + Display + Send + Sync {
-    /// Connects a socket to the server there.
+pub trait Place: Debug + Display + Send + Sync {
+    /// Reaches the server there. The error is a sentence that names the URL.
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a>;
 
     /// The servers at this place, in the order in which to try them: a name may have several addresses, and a URL may
@@ -73,7 +69,7 @@ pub enum Comeback {
 
 /// What [`Place::servers`] counts as one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Each {
+pub enum Each {
     /// Each address to connect to; behind a proxy, each address of the proxy.
     Address,
     /// Each address of a server; behind a proxy, which looks names up itself, each host.
@@ -82,76 +78,24 @@ pub(crate) enum Each {
 
 /// One of several servers.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub struct Found {
     /// Where it is.
-    pub(crate) place: Arc<dyn Place>,
+    pub place: Arc<dyn Place>,
     /// The index of its host in the URL.
-    pub(crate) host: usize,
+    pub host: usize,
 }
 
 /// A search for servers under way.
-pub(crate) type Finding<'a> = Pin<Box<dyn Future<Output = Result<Vec<Found>, ConnectError>> + Send + 'a>>;
+pub type Finding<'a> = Pin<Box<dyn Future<Output = Result<Vec<Found>, ConnectError>> + Send + 'a>>;
 
 /// A dial under way.
-pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Dialled, ConnectError>> + Send + 'a>>;
-
-/// A socket to a server, before the handshake.
-#[derive(Debug)]
-pub(crate) struct Dialled {
-    pub(crate) socket: OwnedFd,
-    pub(crate) memory: SharedMemory,
-    /// The configuration of TLS, and the name that the server's certificate must have.
-    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    pub(crate) speaks: Speaks,
-}
-
-/// The protocol of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speaks {
-    /// nearcall's own protocol.
-    Nearcall,
-    /// gRPC over HTTP/2, without a handshake of nearcall.
-    Grpc,
-    /// gRPC, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. nearcall's clients speak Connect.
-    Http,
-}
-
-impl Speaks {
-    /// The protocols that TLS may agree on (ALPN); empty if none has to be.
-    pub(super) fn alpn(self) -> Vec<Vec<u8>> {
-        match self {
-            Self::Nearcall => Vec::new(),
-            Self::Grpc => vec![b"h2".to_vec()],
-            Self::Http => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        }
-    }
-}
-
-/// Whether the frames of a connection go through memory that both sides share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SharedMemory {
-    Never,
-    Always,
-    /// Over a pair of sockets: the client offers shared memory, and the server says whether it accepts.
-    IfBothCan,
-}
-
-impl SharedMemory {
-    /// The peer at the other end of such a connection's socket, as the kernel knows it.
-    pub(crate) fn peer_of(self, socket: BorrowedFd<'_>) -> Peer {
-        let peer = Peer::of(socket);
-        if self == Self::IfBothCan { peer.of_pair() } else { peer }
-    }
-}
+pub type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Dialled>, ConnectError>> + Send + 'a>>;
 
 /// A listener at a place.
 #[derive(Debug)]
-pub(crate) struct Bound {
-    pub(crate) clients: Box<dyn Clients>,
+pub struct Bound {
+    /// Accepts the clients.
+    pub acceptor: Box<dyn Acceptor>,
     /// The real place: the system may have chosen the port.
-    pub(crate) place: Arc<dyn Place>,
-    pub(crate) memory: SharedMemory,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
-    pub(crate) admission: Admission,
-    pub(crate) speaks: Speaks,
+    pub place: Arc<dyn Place>,
 }
