@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{
-    CallKey, Flushed, Incoming, Ledger, Link, LinkError, MemoryLink, Outgoing, Peer, Properties, Room, Sent, Signal,
-    Wait,
+    CallKey, Flushed, Incoming, Link, LinkError, MemoryLink, Outgoing, Peer, Properties, Room, Sent, Signal, Wait,
 };
 
 /// More bytes than a client may leave unread.
@@ -91,10 +90,6 @@ impl Link for Chosen {
 
     fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
         self.is_memory.then_some(self as _)
-    }
-
-    fn ledger(&self) -> Option<&dyn Ledger> {
-        None
     }
 
     fn send(&self, _: CallKey, _: &Outgoing<'_>, _: Room<'_>) -> Result<Sent, LinkError> {

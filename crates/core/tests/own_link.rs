@@ -38,6 +38,11 @@ struct Served {
 
 impl Served {
     fn new() -> Self {
+        Self::after(|_| {})
+    }
+
+    /// A server that begins to accept after this.
+    fn after(before: impl FnOnce(&Arc<Post>)) -> Self {
         let streams = MethodRouting { streams: true, ..MethodRouting::default() };
         let methods = ServedMethods {
             description: "{}".into(),
@@ -55,7 +60,9 @@ impl Served {
         let (options, hooks) = (Options::default(), SessionHooks::default());
         let server = Server::new(methods, options.clone(), limits, hooks, Box::new(|_| {})).expect("descriptors");
         let post = Arc::new(Post::new());
-        server.listen(Listener::bind(&Url::of(post.clone()), &options).expect("it is free")).expect("descriptors");
+        let listener = Listener::bind(&Url::of(post.clone()), &options).expect("it is free");
+        before(&post);
+        server.listen(listener).expect("descriptors");
         let (server, kept) = (Arc::new(server), Arc::default());
         let worker = std::thread::spawn({
             let (server, kept) = (Arc::clone(&server), Arc::clone(&kept));
@@ -65,7 +72,7 @@ impl Served {
     }
 
     fn channel(&self) -> Channel {
-        Channel::new(Url::of(self.post.clone()), Options::default(), Balancing::PickFirst, Box::new(|_| Ok(())))
+        channel(&self.post)
     }
 
     fn connect(&self) -> Arc<Connection> {
@@ -87,6 +94,10 @@ impl Drop for Served {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn channel(post: &Arc<Post>) -> Channel {
+    Channel::new(Url::of(post.clone()), Options::default(), Balancing::PickFirst, Box::new(|_| Ok(())))
 }
 
 fn work(mut worker: Worker, kept: &Mutex<Vec<Box<Request>>>) {
@@ -154,6 +165,24 @@ fn a_call_is_answered() {
         assert_eq!((reply.head.kind, reply.payload.to_vec()), (Kind::Reply, vec![round; 300]));
     }
     assert_eq!(connection.in_flight(), 0);
+}
+
+/// What comes before a waker is left wakes nobody.
+#[test]
+fn a_client_that_comes_before_its_server_listens_is_taken_in() {
+    let mut client = None;
+    let served = Served::after(|post| {
+        let post = Arc::clone(post);
+        client = Some(std::thread::spawn({
+            let post = Arc::clone(&post);
+            move || channel(&post).usable(Patience::FailFast, None, &mut || true)
+        }));
+        until("the client is there", || post.waiting() == 1);
+    });
+    let connected = client.expect("begun").join().expect("no panic").expect("greeted").expect("without a deadline");
+    let id = begin(&connected, ECHO, b"early");
+    assert_eq!(next(&connected, id).payload.to_vec(), b"early");
+    drop(served);
 }
 
 #[test]

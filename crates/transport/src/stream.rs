@@ -6,7 +6,6 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, sys};
 use nearcall_ring::SpinBudget;
@@ -18,15 +17,15 @@ use crate::frame::incoming::{self, INLINE, Incoming};
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{Account, Charge};
 use crate::limits::spares;
+use crate::link::end::End;
 use crate::link::native::{self, Delimited, PREFIX};
 use crate::link::outbox::{Frame, Outbox, Sink};
 use crate::link::silence::Silence;
 use crate::link::wire::Wire;
-use crate::link::{Flushed, HEAD_ROOM, Ledger, Link, MemoryLink, PART, Properties, Room, Sent, Wait};
+use crate::link::{Flushed, HEAD_ROOM, Link, PART, Properties, Room, Sent, Wait};
 use crate::options::Options;
 use crate::peer::Peer;
 use crate::signal::Signal;
-use crate::sync::{AtomicBool, Ordering};
 
 /// The most that one read takes. Longer frames are read straight into memory of their own.
 const BUFFER: usize = 64 << 10;
@@ -39,8 +38,7 @@ pub(crate) struct StreamLink<W> {
     silence: Silence,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
-    closed: AtomicBool,
-    owner: Owner,
+    end: End,
 }
 
 /// Writes frames into the wire.
@@ -104,8 +102,7 @@ impl<W: Wire> StreamLink<W> {
                 read_out: false,
             }),
             peer_limit,
-            closed: AtomicBool::new(false),
-            owner: Owner::this_process(),
+            end: End::open(),
         }
     }
 
@@ -115,11 +112,6 @@ impl<W: Wire> StreamLink<W> {
         if std::mem::replace(&mut receiver.corked, more) != more {
             if more { self.outbox.cork() } else { self.outbox.uncork() }
         }
-    }
-
-    fn is_closed(&self) -> bool {
-        // Acquire: pairs with the release in `close`.
-        self.closed.load(Ordering::Acquire)
     }
 }
 
@@ -302,21 +294,13 @@ impl<W: Wire> Wait for StreamLink<W> {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}
         }
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+        self.end.check()
     }
 }
 
 impl<W: Wire> Link for StreamLink<W> {
     fn properties(&self) -> &Properties {
         &self.properties
-    }
-
-    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
-        None
-    }
-
-    fn ledger(&self) -> Option<&dyn Ledger> {
-        None
     }
 
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
@@ -404,12 +388,9 @@ impl<W: Wire> Link for StreamLink<W> {
     }
 
     fn close(&self) {
-        if !self.owner.is_this_process() {
-            // The connection belongs to the parent process, which goes on using it.
+        if self.end.come().is_none() {
             return;
         }
-        // Release: pairs with the acquire in `is_closed`.
-        self.closed.store(true, Ordering::Release);
         self.outbox.close();
         self.wire.say_goodbye();
         let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);

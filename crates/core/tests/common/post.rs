@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{
     Accepted, Acceptor, Arrived, Awaits, Body, Bound, CallKey, Comeback, ConnectError, Connected, Dialled, Dialling,
-    Flushed, Greeted, Greeting, Incoming, LONGEST_SLEEP, Ledger, Link, LinkError, MemoryLink, Options, Outgoing, Pace,
-    Peer, Place, Properties, Room, Sent, Signal, Sockets, Wait, WakerSlot,
+    Flushed, Greeted, Greeting, Incoming, LONGEST_SLEEP, Link, LinkError, Options, Outgoing, Pace, Peer, Place,
+    Properties, Room, Sent, Signal, Sockets, Wait, WakerSlot,
 };
 use nearcall_wire::{FrameHead, PartsTable, Welcome};
 
@@ -27,6 +27,11 @@ impl Post {
         static POSTS: AtomicUsize = AtomicUsize::new(0);
         // Relaxed: only uniqueness counts.
         Self { number: POSTS.fetch_add(1, Ordering::Relaxed), office: Arc::default() }
+    }
+
+    /// How many clients wait to be accepted.
+    pub(crate) fn waiting(&self) -> usize {
+        self.office.clients.lock().len()
     }
 
     /// Cuts all links, as the death of the other end does.
@@ -266,14 +271,6 @@ impl Wait for PostLink {
 impl Link for PostLink {
     fn properties(&self) -> &Properties {
         &self.properties
-    }
-
-    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
-        None
-    }
-
-    fn ledger(&self) -> Option<&dyn Ledger> {
-        None
     }
 
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, _: Room<'_>) -> Result<Sent, LinkError> {

@@ -8,5 +8,5 @@ mod native_client;
 mod web;
 mod web_client;
 
-pub(crate) use native::Native;
-pub(crate) use web::{Grpc, Web};
+pub(crate) use native::NATIVE;
+pub(crate) use web::{GRPC, WEB};

@@ -19,9 +19,12 @@ use crate::shm::{PeerLimits, ShmLink, rings_beyond_all};
 use crate::signal::Signal;
 use crate::stream::StreamLink;
 
-/// nearcall's own protocol.
+/// Speaks nearcall's own protocol.
 #[derive(Debug)]
 pub(crate) struct Native;
+
+/// nearcall's own protocol.
+pub(crate) static NATIVE: Native = Native;
 
 impl Protocol for Native {
     fn alpn(&self) -> &'static [&'static [u8]] {

@@ -16,82 +16,64 @@ use crate::places::opening::{Accepted, Awaits, Greeted, Greeting};
 use crate::places::protocol::{Client, Protocol, Reached};
 use crate::signal::Signal;
 
-/// gRPC over HTTP/2.
+/// A protocol over HTTP.
 #[derive(Debug)]
-pub(crate) struct Grpc;
+pub(crate) struct Web {
+    alpn: &'static [&'static [u8]],
+    encrypted: &'static str,
+    fallback: Option<&'static dyn Protocol>,
+    /// Clients may speak every protocol over HTTP, not only gRPC.
+    is_open: bool,
+    greet: for<'a> fn(Reached, Greeting<'a>) -> Greeted<'a>,
+}
+
+/// gRPC over HTTP/2.
+pub(crate) static GRPC: Web = Web {
+    alpn: &[b"h2"],
+    encrypted: "grpcs",
+    fallback: None,
+    is_open: false,
+    greet: |reached, greeting| Box::pin(web_client::greet_grpc(reached, greeting)),
+};
 
 /// gRPC, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. nearcall's clients speak Connect.
-#[derive(Debug)]
-pub(crate) struct Web;
+pub(crate) static WEB: Web = Web {
+    alpn: &[b"h2", b"http/1.1"],
+    encrypted: "https",
+    fallback: Some(&HTTP1),
+    is_open: true,
+    greet: |reached, greeting| Box::pin(web_client::greet(reached, greeting)),
+};
 
-/// The same over HTTP/1.1, for clients.
-#[derive(Debug)]
-pub(super) struct Web1;
-
-impl Protocol for Grpc {
-    fn alpn(&self) -> &'static [&'static [u8]] {
-        &[b"h2"]
-    }
-
-    fn encrypted(&self) -> &'static str {
-        "grpcs"
-    }
-
-    fn fallback(&self) -> Option<&'static dyn Protocol> {
-        None
-    }
-
-    fn greet<'a>(&'static self, reached: Reached, greeting: Greeting<'a>) -> Greeted<'a> {
-        Box::pin(web_client::greet_grpc(reached, greeting))
-    }
-
-    fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>> {
-        Opening::begin(client, self, false)
-    }
-}
+/// The same, for clients that have found HTTP/1.1. A server that has learned HTTP/2 meanwhile is to say so.
+static HTTP1: Web = Web {
+    alpn: &[b"h2", b"http/1.1"],
+    encrypted: "https",
+    fallback: None,
+    is_open: true,
+    greet: |reached, greeting| Box::pin(web_client::greet_http1(reached, greeting)),
+};
 
 impl Protocol for Web {
     fn alpn(&self) -> &'static [&'static [u8]] {
-        &[b"h2", b"http/1.1"]
+        self.alpn
     }
 
     fn encrypted(&self) -> &'static str {
-        "https"
+        self.encrypted
     }
 
     fn fallback(&self) -> Option<&'static dyn Protocol> {
-        Some(&Web1)
+        self.fallback
     }
 
     fn greet<'a>(&'static self, reached: Reached, greeting: Greeting<'a>) -> Greeted<'a> {
-        Box::pin(web_client::greet(reached, greeting))
+        (self.greet)(reached, greeting)
     }
 
     fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>> {
-        Opening::begin(client, self, true)
-    }
-}
-
-impl Protocol for Web1 {
-    fn alpn(&self) -> &'static [&'static [u8]] {
-        // A server that has learned HTTP/2 meanwhile is to say so.
-        Web.alpn()
-    }
-
-    fn encrypted(&self) -> &'static str {
-        Web.encrypted()
-    }
-
-    fn fallback(&self) -> Option<&'static dyn Protocol> {
-        None
-    }
-
-    fn greet<'a>(&'static self, reached: Reached, greeting: Greeting<'a>) -> Greeted<'a> {
-        Box::pin(web_client::greet_http1(reached, greeting))
-    }
-
-    fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>> {
-        Web.accept(client)
+        let arrival = Arrival::begin(client, self.encrypted)?;
+        Ok(Box::new(Opening { arrival, looked_through: 0, is_open: self.is_open }))
     }
 }
 
@@ -115,10 +97,6 @@ enum FirstRequest {
 }
 
 impl Opening {
-    fn begin(client: Client, protocol: &dyn Protocol, is_open: bool) -> std::io::Result<Box<dyn Accepted>> {
-        Ok(Box::new(Self { arrival: Arrival::begin(client, protocol.encrypted())?, looked_through: 0, is_open }))
-    }
-
     /// How much of an HTTP client's first message has arrived: HTTP/2's preface, or the whole head of a request. The
     /// head is awaited here because no client may take longer for it than other clients for a handshake.
     fn first_request(&mut self) -> FirstRequest {

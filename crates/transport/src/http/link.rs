@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_http::Connection;
-use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, sys};
 use nearcall_ring::SpinBudget;
@@ -20,13 +19,13 @@ use crate::errors::LinkError;
 use crate::frame::incoming::Incoming;
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::Account;
+use crate::link::end::End;
 use crate::link::silence::{Silence, has_come};
 use crate::link::wire::Wire;
-use crate::link::{Flushed, HeldUp, Ledger, Link, MemoryLink, Properties, ROOM_LOOK, Room, Sent, Wait};
+use crate::link::{Flushed, HeldUp, Ledger, Link, Properties, ROOM_LOOK, Room, Sent, Wait};
 use crate::options::Options;
 use crate::peer::Peer;
 use crate::signal::Signal;
-use crate::sync::{AtomicBool, Ordering};
 
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;
@@ -43,8 +42,7 @@ pub(crate) struct HttpLink<W, R: Role> {
     /// How long the one who receives spins.
     budget: Mutex<SpinBudget>,
     silence: Silence,
-    closed: AtomicBool,
-    owner: Owner,
+    end: End,
     /// The peer may end the connection between two calls: that is looked for before each.
     may_end: bool,
 }
@@ -71,8 +69,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             },
             budget: Mutex::new(SpinBudget::new(options.spin)),
             silence: Silence::begin(),
-            closed: AtomicBool::new(false),
-            owner: Owner::this_process(),
+            end: End::open(),
             may_end,
         }
     }
@@ -88,11 +85,6 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.exchange.bell.as_ref().map_or_else(|| self.exchange.wire.fd(), Bell::fd)
-    }
-
-    fn is_closed(&self) -> bool {
-        // Acquire: whoever sees the flag sees the shutdown that came before it.
-        self.closed.load(Ordering::Acquire)
     }
 }
 
@@ -166,7 +158,7 @@ impl<W: Wire, R: Role> Wait for HttpLink<W, R> {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}
         }
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+        self.end.check()
     }
 }
 
@@ -210,10 +202,6 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         &self.properties
     }
 
-    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
-        None
-    }
-
     fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
@@ -227,9 +215,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         };
         loop {
             let mut state = self.state.lock();
-            if self.is_closed() {
-                return Err(LinkError::Closed);
-            }
+            self.end.check()?;
             if blocked.is_none() || state.session.queued() + state.session.waiting() < MUCH {
                 match self.exchange.put(&mut state, call, frame, together) {
                     Err(LinkError::Full) if blocked.is_some() => {}
@@ -305,12 +291,8 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn close(&self) {
-        if !self.owner.is_this_process() {
-            // It is our parent's, who goes on using it.
-            return;
-        }
-        // Release: pairs with the acquire in `is_closed`.
-        if !self.closed.swap(true, Ordering::Release) {
+        let Some(first) = self.end.come() else { return };
+        if first {
             let mut state = self.state.lock();
             let State { session, role, .. } = &mut *state;
             role.has_parted(session, false);

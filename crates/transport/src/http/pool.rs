@@ -24,7 +24,7 @@ use super::waiting::Waiting;
 use crate::errors::{ConnectError, LinkError};
 use crate::frame::incoming::Incoming;
 use crate::frame::outgoing::{Body, CallKey, Outgoing};
-use crate::link::{Flushed, HeldUp, Ledger, Link, MemoryLink, Properties, Room, Sent, Wait};
+use crate::link::{Flushed, HeldUp, Ledger, Link, Properties, Room, Sent, Wait};
 use crate::options::Options;
 use crate::signal::Signal;
 use crate::sync::{AtomicBool, Ordering};
@@ -497,10 +497,6 @@ fn never_sent(link: &dyn Link) -> Vec<u32> {
 impl Link for Pool {
     fn properties(&self) -> &Properties {
         &self.properties
-    }
-
-    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
-        None
     }
 
     fn ledger(&self) -> Option<&dyn Ledger> {

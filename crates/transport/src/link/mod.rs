@@ -1,5 +1,6 @@
 //! The trait [`Link`] that every transport implements, and its parts: how to wait, what some links can besides.
 
+pub(crate) mod end;
 pub(crate) mod native;
 pub(crate) mod outbox;
 pub(crate) mod pace;
@@ -37,10 +38,14 @@ pub trait Link: Wait {
     fn properties(&self) -> &Properties;
 
     /// The same link, if it is over memory.
-    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>>;
+    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
+        None
+    }
 
     /// The link's own account of its calls, if it keeps one.
-    fn ledger(&self) -> Option<&dyn Ledger>;
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        None
+    }
 
     /// Encodes a frame of that call and sends it. `room` says what happens if there is no room.
     ///

@@ -1,4 +1,4 @@
-//! The traits of a transport and of the places that its URLs name.
+//! What a transport is, and the places that its URLs name.
 
 use std::fmt::{Debug, Display};
 use std::future::Future;
@@ -13,19 +13,18 @@ use crate::link::pace::Pace;
 use crate::options::Options;
 
 /// A way to reach a server.
-pub(crate) trait Transport: Sync {
+pub(crate) struct Transport {
     /// The form of its URLs, such as `shm://name`.
-    fn form(&self) -> &'static str;
+    pub(crate) form: &'static str,
+    /// The place that a URL names, given as its scheme and what follows `scheme://`. The error says, for the user, what is wrong
+    /// with it.
+    pub(crate) parse: fn(scheme: &'static str, rest: &str) -> Result<Arc<dyn Place>, String>,
+}
 
-    /// The place that `rest` names: a URL of this transport without `scheme://`.
-    ///
-    /// # Errors
-    /// What is wrong with the URL, for the user.
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String>;
-
+impl Transport {
     /// The part of the URL before the colon.
-    fn scheme(&self) -> &'static str {
-        self.form().split(':').next().unwrap_or_default()
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.form.split(':').next().unwrap_or_default()
     }
 }
 

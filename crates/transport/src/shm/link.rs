@@ -4,7 +4,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
 use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::{clock, sys};
@@ -24,14 +23,15 @@ use crate::errors::LinkError;
 use crate::frame::incoming::{INLINE, Incoming, Long, is_free};
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{ALWAYS, Account, Charge};
+use crate::link::end::End;
 use crate::link::native::{self, Delimited};
 use crate::link::outbox::{Frame, Outbox, Sink};
-use crate::link::{Flushed, HEAD_ROOM, Ledger, Link, MemoryLink, Properties, ROOM_LOOK, Room, Sent, Wait};
+use crate::link::{Flushed, HEAD_ROOM, Link, MemoryLink, Properties, ROOM_LOOK, Room, Sent, Wait};
 use crate::memory::{HandedOver, Lease};
 use crate::options::Options;
 use crate::peer::Peer;
 use crate::signal::Signal;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How long a waiting sender looks for room before it sleeps: about as long as the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
@@ -51,8 +51,7 @@ pub(crate) struct ShmLink {
     /// The longest messages that the peer and this side accept.
     peer_limit: u64,
     limit: u64,
-    closed: AtomicBool,
-    owner: Owner,
+    end: End,
     /// Charges what the rings may take.
     _rings: Charge,
     /// How many threads wait for room while another one receives.
@@ -142,17 +141,11 @@ impl ShmLink {
             lending,
             peer_limit,
             limit: options.max_message,
-            closed: AtomicBool::new(false),
-            owner: Owner::this_process(),
+            end: End::open(),
             _rings: rings,
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
         }
-    }
-
-    fn is_closed(&self) -> bool {
-        // Acquire: pairs with the release in `close`.
-        self.closed.load(Ordering::Acquire)
     }
 
     fn wake_peer(&self) {
@@ -164,7 +157,7 @@ impl ShmLink {
     /// Looks for room for a moment. Whether there may be some.
     fn spin_for_room(&self, frame: &Frame<'_>) -> bool {
         let pays = || self.shared.segment.peer_side().runs_elsewhere();
-        let look = || self.is_closed() || self.outbox.peek(|sender| sender.may_have_room(frame)).unwrap_or(false);
+        let look = || self.end.has_come() || self.outbox.peek(|sender| sender.may_have_room(frame)).unwrap_or(false);
         spin(ROOM_SPIN_NS, look, pays).is_some()
     }
 
@@ -487,7 +480,7 @@ impl Wait for ShmLink {
         drop(guard);
         self.room_waiters.fetch_sub(1, Ordering::SeqCst);
         // For the same reason a sending thread has to notice the end by itself.
-        if self.is_closed() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
+        if self.end.has_come() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
     }
 }
 
@@ -498,10 +491,6 @@ impl Link for ShmLink {
 
     fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
         Some(self)
-    }
-
-    fn ledger(&self) -> Option<&dyn Ledger> {
-        None
     }
 
     #[inline]
@@ -562,7 +551,7 @@ impl Link for ShmLink {
             return Ok(());
         }
         let slept = self.sleep(&mut receiver, deadline);
-        if self.is_closed() {
+        if self.end.has_come() {
             // The closing thread could not take the lock while this thread slept.
             receiver.forget();
         }
@@ -575,12 +564,9 @@ impl Link for ShmLink {
     }
 
     fn close(&self) {
-        if !self.owner.is_this_process() {
-            // The connection belongs to the parent process, which goes on using it.
+        if self.end.come().is_none() {
             return;
         }
-        // Release: pairs with the acquire in `is_closed`.
-        self.closed.store(true, Ordering::Release);
         self.outbox.close();
         self.lending.close();
         self.shared.segment.own_side().leave();

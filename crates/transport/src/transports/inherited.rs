@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, so
 use rustix::stdio;
 
 use crate::errors::ConnectError;
-use crate::handshake::Native;
+use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
@@ -33,35 +33,21 @@ const PUMPED: usize = 64 << 10;
 /// Descriptors below this number are the standard ones.
 const FIRST_OWN: RawFd = 3;
 
-#[derive(Debug)]
-pub(super) struct Fd;
+pub(super) const FD: Transport = Transport {
+    form: "fd://N",
+    parse: |_, rest| match rest.parse::<RawFd>() {
+        Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
+        Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
+        _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
+    },
+};
 
-impl Transport for Fd {
-    fn form(&self) -> &'static str {
-        "fd://N"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        match rest.parse::<RawFd>() {
-            Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
-            Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
-            _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Stdio;
-
-impl Transport for Stdio {
-    fn form(&self) -> &'static str {
-        "stdio:"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+pub(super) const STDIO: Transport = Transport {
+    form: "stdio:",
+    parse: |_, rest| {
         if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
-    }
-}
+    },
+};
 
 /// A descriptor of this process, or its standard input and output.
 #[derive(Debug)]
@@ -89,7 +75,7 @@ impl Place for Inherited {
             })?;
             keep_from_children(socket.as_fd());
             let memory = memory_over(&socket);
-            Ok(Box::new(Reached { socket, memory, tls: None, protocol: &Native, fallback: None }) as _)
+            Ok(Box::new(Reached { socket, memory, tls: None, protocol: &NATIVE, fallback: None }) as _)
         })
     }
 
@@ -106,7 +92,7 @@ impl Place for Inherited {
             memory,
             tls: None,
             admission: Admission::default(),
-            protocol: &Native,
+            protocol: &NATIVE,
         });
         Ok(Bound { acceptor, place: Arc::new(Self::new(self.number)) })
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::rendezvous::{self, Brings, Rendezvous};
+use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
@@ -15,10 +16,10 @@ use crate::places::protocol::{Protocol, Reached, SharedMemory};
 
 #[derive(Debug, Clone)]
 pub(super) struct Local {
-    pub(super) url: String,
-    pub(super) found: Found,
-    pub(super) memory: SharedMemory,
-    pub(super) protocol: &'static dyn Protocol,
+    url: String,
+    found: Found,
+    memory: SharedMemory,
+    protocol: &'static dyn Protocol,
 }
 
 /// How both sides find the place.
@@ -33,6 +34,25 @@ pub(super) enum Found {
 }
 
 impl Local {
+    /// A server with a name, whose connections are shared memory.
+    pub(super) fn named(scheme: &str, name: &str, found: fn(String) -> Found) -> Result<Arc<dyn Place>, String> {
+        let found = found(name_of(scheme, name)?);
+        Ok(Arc::new(Self { url: format!("{scheme}://{name}"), found, memory: SharedMemory::Always, protocol: &NATIVE }))
+    }
+
+    /// The socket at a path.
+    pub(super) fn at(scheme: &str, path: &str, protocol: &'static dyn Protocol) -> Result<Arc<dyn Place>, String> {
+        if !path.starts_with('/') || path.len() == 1 {
+            return Err(format!("{scheme}:// takes an absolute path: write {scheme}:///path/to/socket"));
+        }
+        // sun_path holds 108 bytes with its terminator.
+        if path.len() > 107 || path.contains('\0') {
+            return Err("a socket's path is at most 107 bytes long".into());
+        }
+        let found = Found::At(PathBuf::from(path));
+        Ok(Arc::new(Self { url: format!("{scheme}://{path}"), found, memory: SharedMemory::Never, protocol }))
+    }
+
     fn meeting(&self) -> io::Result<Rendezvous> {
         match &self.found {
             Found::ByUser(name) => Rendezvous::named(name),
@@ -89,7 +109,7 @@ impl Place for Local {
 const LONGEST_NAME: usize = 64;
 
 /// The name behind `scheme://`, if it is a valid one.
-pub(super) fn name_of(scheme: &str, rest: &str) -> Result<String, String> {
+fn name_of(scheme: &str, rest: &str) -> Result<String, String> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if rest.is_empty() || rest.len() > LONGEST_NAME || !rest.chars().all(fine) || rest.starts_with('.') {
         return Err(format!(

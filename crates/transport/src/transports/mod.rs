@@ -2,6 +2,7 @@
 
 mod address;
 mod grpc;
+mod hosts;
 mod http;
 mod inherited;
 mod inproc;
@@ -20,18 +21,18 @@ pub use rendezvous::named_servers;
 use crate::places::place::Transport;
 
 /// All transports, in the order in which messages list them.
-pub(crate) const TABLE: &[&dyn Transport] = &[
-    &shm::Shm,
-    &unix::Unix,
-    &tcp::Tcp,
-    &tls::Tls,
-    &inherited::Fd,
-    &inherited::Stdio,
-    &inproc::Inproc,
-    &grpc::Grpc,
-    &grpc::Grpcs,
-    &grpc::GrpcUnix,
-    &http::Http,
-    &http::Https,
-    &http::HttpUnix,
+pub(crate) const TABLE: &[Transport] = &[
+    shm::SHM,
+    unix::UNIX,
+    tcp::TCP,
+    tls::TLS,
+    inherited::FD,
+    inherited::STDIO,
+    inproc::INPROC,
+    grpc::GRPC,
+    grpc::GRPCS,
+    grpc::GRPC_UNIX,
+    http::HTTP,
+    http::HTTPS,
+    http::HTTP_UNIX,
 ];

@@ -125,7 +125,7 @@ impl Sends for ServerConnection {
     /// Lets the poller report room in the client's socket, or no longer. A ring's reader reports room by itself.
     fn watch_room(&self, watch: bool) {
         match self.link.signal() {
-            _ if self.is_memory() => {}
+            _ if self.looking_is_cheap() => {}
             Signal::Descriptor(_) => {
                 let flags = if watch { SOCKET | EventFlags::OUT } else { SOCKET };
                 // It fails for a connection that is gone.
@@ -203,15 +203,16 @@ impl ServerConnection {
         })
     }
 
-    /// Lets the poller tell of this connection. It is to be looked at once afterwards.
+    /// Lets the receiving thread be told of this connection.
     pub(in crate::server) fn begin_watch(&self) -> rustix::io::Result<()> {
-        let flags = if self.is_memory() { EventFlags::IN } else { SOCKET };
+        let flags = if self.looking_is_cheap() { EventFlags::IN } else { SOCKET };
         self.shared.watch(self.link.signal(), self.token(), flags)
     }
 
-    /// Whether to look for arrivals costs next to nothing, and nothing else tells of them while somebody is awake.
+    /// Whether to look for arrivals touches only memory. Then it is looked at in a loop while somebody is awake, nothing else tells
+    /// of arrivals meanwhile, a frame costs no system call, and its reader tells of room by itself.
     #[inline]
-    pub(in crate::server) fn is_memory(&self) -> bool {
+    pub(in crate::server) fn looking_is_cheap(&self) -> bool {
         self.memory.is_some()
     }
 
@@ -523,7 +524,7 @@ impl ServerConnection {
     pub(crate) fn note_queued_anew(&self) {
         self.note_queued_frame();
         self.watch_room(true);
-        if self.is_memory() {
+        if self.looking_is_cheap() {
             // The ring's reader saw no need to tell of room.
             self.shared.tell_news(self.token());
         }

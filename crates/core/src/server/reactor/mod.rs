@@ -564,7 +564,7 @@ impl Reactor {
 /// deferred requests may begin. A ring's reader reports room only once. So a ring's queue is flushed even if no frame
 /// is noted: a thread that has just queued one may not have noted it yet.
 fn flush(client: &Arc<Inbound<Request>>, resumable: &mut VecDeque<Arc<Inbound<Request>>>) {
-    if (client.connection.is_memory() || client.connection.has_queued_frames())
+    if (client.connection.looking_is_cheap() || client.connection.has_queued_frames())
         && client.flush()
         && !resumable.iter().any(|other| Arc::ptr_eq(other, client))
     {

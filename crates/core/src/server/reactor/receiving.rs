@@ -30,7 +30,7 @@ impl ExpectedReply<'_> {
     #[inline]
     pub(super) fn may_come(&self) -> bool {
         let connection = &self.client.connection;
-        !connection.is_memory() || connection.link.may_have_more()
+        !connection.looking_is_cheap() || connection.link.may_have_more()
     }
 }
 
@@ -205,7 +205,7 @@ impl Reactor {
 
     #[inline]
     fn list_with(&mut self, push: fn(&mut Readable, Arc<Inbound<Request>>), client: Arc<Inbound<Request>>) {
-        if client.connection.is_memory() {
+        if client.connection.looking_is_cheap() {
             self.memory.push(client);
         } else {
             self.sockets_active = true;
@@ -221,7 +221,7 @@ impl Reactor {
         if client.hung_up.load(Ordering::Relaxed) || self.stalled.has(&client) {
             return None;
         }
-        if !client.connection.is_memory() {
+        if !client.connection.looking_is_cheap() {
             self.sockets_active = true;
         } else if !client.listed.swap(true, Ordering::Relaxed) {
             client.connection.stay_awake();

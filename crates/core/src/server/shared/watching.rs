@@ -34,6 +34,8 @@ impl Shared {
             Signal::Descriptor(fd) => epoll::add(&*self.poller, fd, EventData::new_u64(token), flags),
             Signal::Waker(slot) => {
                 slot.set(Some(Waker::from(Arc::new(Teller { shared: Arc::downgrade(self), token }))));
+                // What came before has woken nobody.
+                self.tell_news(token);
                 Ok(())
             }
         }
