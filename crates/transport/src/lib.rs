@@ -52,7 +52,7 @@ pub use nearcall_http::{Codec, Encoding, Origins};
 pub use options::Options;
 pub use options::proxy::Proxy;
 pub use peer::{Admission, Peer};
-pub use places::acceptor::{Acceptor, Arrived, Sockets};
+pub use places::acceptor::{Acceptor, Arrived, HandsOver};
 pub use places::clients::{ConnectionPermit, is_end_of_clients};
 pub use places::opening::{Accepted, Awaits, Connected, Dialled, Greeted, Greeting};
 pub use places::place::{Bound, Comeback, Dialling, Each, Finding, Found, Place};

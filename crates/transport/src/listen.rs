@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::options::Options;
-use crate::places::acceptor::{Acceptor, Arrived, Sockets};
+use crate::places::acceptor::{Acceptor, Arrived, HandsOver};
 use crate::places::place::Bound;
 use crate::signal::Signal;
 use crate::url::Url;
@@ -35,7 +35,7 @@ impl Listener {
     /// # Errors
     /// Clients of this URL do not come by sockets.
     pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> io::Result<Self> {
-        let acceptor = Box::new(self.sockets()?.through(channel, returned));
+        let acceptor = self.by_sockets()?.through(channel, returned);
         Ok(Self { url: self.url.clone(), acceptor })
     }
 
@@ -65,7 +65,7 @@ impl Listener {
     /// # Errors
     /// As [`Listener::accept`]; clients of this URL do not come by sockets.
     pub fn accept_socket(&self) -> io::Result<Option<OwnedFd>> {
-        Ok(self.sockets()?.next()?.map(|(socket, _)| socket))
+        self.by_sockets()?.accept_socket()
     }
 
     /// The descriptor to poll for clients, for another process to serve.
@@ -73,11 +73,11 @@ impl Listener {
     /// # Errors
     /// Clients of this URL do not come by sockets.
     pub fn socket_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        Ok(self.sockets()?.clients.fd())
+        Ok(self.by_sockets()?.fd())
     }
 
-    fn sockets(&self) -> io::Result<&Sockets> {
+    fn by_sockets(&self) -> io::Result<&dyn HandsOver> {
         let why = || format!("{} can be served by one process only: its clients come by no sockets", self.url);
-        self.acceptor.sockets().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, why()))
+        self.acceptor.by_sockets().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, why()))
     }
 }

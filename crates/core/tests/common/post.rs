@@ -11,7 +11,7 @@ use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{
     Accepted, Acceptor, Arrived, Awaits, Body, Bound, CallKey, Comeback, ConnectError, Connected, Dialled, Dialling,
     Flushed, Greeted, Greeting, Incoming, LONGEST_SLEEP, Link, LinkError, Options, Outgoing, Pace, Peer, Place,
-    Properties, Room, Sent, Signal, Sockets, Wait, WakerSlot,
+    Properties, Room, Sent, Signal, Wait, WakerSlot,
 };
 use nearcall_wire::{FrameHead, PartsTable, Welcome};
 
@@ -93,10 +93,6 @@ impl Acceptor for Counter {
     fn accept(&self) -> io::Result<Option<Arrived>> {
         let half = self.0.clients.lock().pop_front();
         Ok(half.map(|half| Arrived { opening: Box::new(Greeter { half, peer: nobody() }), permit: None }))
-    }
-
-    fn sockets(&self) -> Option<&Sockets> {
-        None
     }
 }
 

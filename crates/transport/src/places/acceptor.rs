@@ -2,16 +2,11 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nearcall_platform::sys::own_uid;
-use rustls::ServerConfig;
-
-use super::clients::{Clients, ConnectionPermit, Handed};
+use super::clients::ConnectionPermit;
 use super::opening::Accepted;
-use super::protocol::{Client, Protocol, SharedMemory};
-use crate::peer::{Admission, Peer};
 use crate::signal::Signal;
 
 /// A client that was accepted.
@@ -35,69 +30,24 @@ pub trait Acceptor: Debug + Send + Sync {
     /// tells whether no more clients will come.
     fn accept(&self) -> io::Result<Option<Arrived>>;
 
-    /// The sockets below, if clients come by such: another process may accept them.
-    fn sockets(&self) -> Option<&Sockets>;
+    /// The same for another process, if clients come by sockets.
+    fn by_sockets(&self) -> Option<&dyn HandsOver> {
+        None
+    }
 }
 
-/// Accepts clients who come by sockets.
-#[derive(Debug)]
-pub struct Sockets {
-    pub(crate) clients: Box<dyn Clients>,
-    pub(crate) memory: SharedMemory,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
-    pub(crate) admission: Admission,
-    pub(crate) protocol: &'static dyn Protocol,
-}
+/// What another process needs that is to accept the clients, or to serve some of them.
+pub trait HandsOver {
+    /// The descriptor to poll for clients.
+    fn fd(&self) -> BorrowedFd<'_>;
 
-impl Sockets {
-    /// The same in another process: the sockets come to it through `channel`, each as a descriptor beside one byte. It counts
+    /// The next client's bare socket, if one is there.
+    ///
+    /// # Errors
+    /// As [`Acceptor::accept`].
+    fn accept_socket(&self) -> io::Result<Option<OwnedFd>>;
+
+    /// Accepts the sockets that come through `channel`, each as a descriptor beside one byte, as if they were its own. It counts
     /// finished connections in the eventfd `returned`.
-    pub(crate) fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Self {
-        Self {
-            clients: Box::new(Handed { channel, returned }),
-            memory: self.memory,
-            tls: self.tls.clone(),
-            admission: self.admission.clone(),
-            protocol: self.protocol,
-        }
-    }
-
-    /// The next client's bare socket, and its permit.
-    pub(crate) fn next(&self) -> io::Result<Option<(OwnedFd, Option<Arc<ConnectionPermit>>)>> {
-        loop {
-            match self.clients.accept() {
-                Ok(client) => return Ok(Some(client)),
-                Err(rustix::io::Errno::AGAIN) => return Ok(None),
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// The message for a client that may not connect.
-    fn refusal(&self, peer: &Peer) -> String {
-        let Peer::Local { uid, .. } = peer else { return "you may not connect".into() };
-        if self.admission.is_closed() {
-            return format!("this server serves user {} only, you are user {uid}", own_uid());
-        }
-        format!("you are user {uid}, whom neither allow_users nor allow_groups of this server name")
-    }
-}
-
-impl Acceptor for Sockets {
-    fn signal(&self) -> Signal<'_> {
-        Signal::Descriptor(self.clients.fd())
-    }
-
-    fn accept(&self) -> io::Result<Option<Arrived>> {
-        let Some((socket, permit)) = self.next()? else { return Ok(None) };
-        let peer = self.memory.peer_of(socket.as_fd());
-        let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
-        let client = Client { socket, peer, stranger, memory: self.memory, tls: self.tls.clone() };
-        Ok(Some(Arrived { opening: self.protocol.accept(client)?, permit }))
-    }
-
-    fn sockets(&self) -> Option<&Sockets> {
-        Some(self)
-    }
+    fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Box<dyn Acceptor>;
 }

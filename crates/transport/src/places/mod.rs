@@ -5,3 +5,4 @@ pub(crate) mod clients;
 pub(crate) mod opening;
 pub(crate) mod place;
 pub(crate) mod protocol;
+pub(crate) mod sockets;

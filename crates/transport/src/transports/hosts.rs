@@ -12,9 +12,9 @@ use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
-use crate::places::acceptor::Sockets;
 use crate::places::place::{Bound, Comeback, Dialling, Each, Finding, Place};
 use crate::places::protocol::{Protocol, Reached, SharedMemory};
+use crate::places::sockets::Sockets;
 use crate::tls::Credentials;
 
 #[derive(Debug, Clone)]

@@ -22,10 +22,10 @@ use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
-use crate::places::acceptor::Sockets;
 use crate::places::clients::{Clients, ConnectionPermit, ENDED};
 use crate::places::place::{Bound, Comeback, Dialling, Place, Transport};
 use crate::places::protocol::{Reached, SharedMemory};
+use crate::places::sockets::Sockets;
 use crate::sync::{AtomicBool, Ordering};
 
 /// Bytes that a pump thread moves at once.

@@ -10,9 +10,9 @@ use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
-use crate::places::acceptor::Sockets;
 use crate::places::place::{Bound, Comeback, Dialling, Place};
 use crate::places::protocol::{Protocol, Reached, SharedMemory};
+use crate::places::sockets::Sockets;
 
 #[derive(Debug, Clone)]
 pub(super) struct Local {
