@@ -132,7 +132,6 @@ impl Handshakes {
     }
 
     fn accept(&mut self, listener: u64, new_clients: &mut Vec<NewClient>) {
-        // If more clients wait, the poller reports the listener again.
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
                 Ok(Some(client)) => {
@@ -168,6 +167,10 @@ impl Handshakes {
                     return;
                 }
             }
+        }
+        // More clients may wait. A poller reports the listener again.
+        if self.listeners[&listener].signal().fd().is_none() {
+            self.shared.tell_news(listener);
         }
     }
 
