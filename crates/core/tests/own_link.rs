@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Served {
     server: Arc<Server>,
     post: Arc<Post>,
-    kept: Arc<Mutex<Vec<Box<Request>>>>,
+    kept: Arc<Mutex<Vec<Request>>>,
     worker: Option<JoinHandle<()>>,
 }
 
@@ -100,7 +100,7 @@ fn channel(post: &Arc<Post>) -> Channel {
     Channel::new(Url::of(post.clone()), Options::default(), Balancing::PickFirst, Box::new(|_| Ok(())))
 }
 
-fn work(mut worker: Worker, kept: &Mutex<Vec<Box<Request>>>) {
+fn work(mut worker: Worker, kept: &Mutex<Vec<Request>>) {
     loop {
         let next = match worker.wait(&|| false) {
             Next::Work(work) => Some(work),
@@ -115,7 +115,7 @@ fn work(mut worker: Worker, kept: &Mutex<Vec<Box<Request>>>) {
     }
 }
 
-fn handle(request: Box<Request>, kept: &Mutex<Vec<Box<Request>>>) {
+fn handle(request: Box<Request>, kept: &Mutex<Vec<Request>>) {
     match request.head.method {
         ECHO => request.reply(Body::Whole(&request.payload.to_vec())).expect("the client is there"),
         COUNT => {
@@ -126,7 +126,7 @@ fn handle(request: Box<Request>, kept: &Mutex<Vec<Box<Request>>>) {
             }
             request.end_stream().expect("the client is there");
         }
-        _ => kept.lock().push(request),
+        _ => kept.lock().push(*request),
     }
 }
 

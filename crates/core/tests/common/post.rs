@@ -127,7 +127,7 @@ impl Half {
 }
 
 impl Dialled for Half {
-    fn greet<'a>(self: Box<Self>, greeting: Greeting<'a>) -> Greeted<'a> {
+    fn greet(self: Box<Self>, greeting: Greeting<'_>) -> Greeted<'_> {
         Box::pin(async move {
             let welcome = greeting.pace.wait(|until| {
                 let closed = self.gets.wait(until);

@@ -137,7 +137,7 @@ async fn speak_http2(
                 return Ok(Spoken::Http1);
             }
         }
-        let mismatch = |broken: Broken| greeting.mismatch(&broken.why);
+        let mismatch = |broken: Broken| greeting.mismatch(broken.why);
         while let Some(event) = session.next_event().map_err(mismatch)? {
             // No call is under way yet, so no other event matters.
             if let Event::GoAway { code, why, .. } = event {

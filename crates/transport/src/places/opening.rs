@@ -51,7 +51,7 @@ pub type Greeted<'a> = Pin<Box<dyn Future<Output = Result<Connected, ConnectErro
 /// A server that was reached.
 pub trait Dialled: Debug + Send {
     /// Greets the server. The error is a sentence that names the URL.
-    fn greet<'a>(self: Box<Self>, greeting: Greeting<'a>) -> Greeted<'a>;
+    fn greet(self: Box<Self>, greeting: Greeting<'_>) -> Greeted<'_>;
 }
 
 /// What an opening at a server waits for.

@@ -12,13 +12,15 @@ use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
 
+/// The place that a URL names, or what is wrong with the URL, for the user.
+pub(crate) type Parsed = Result<Arc<dyn Place>, String>;
+
 /// A way to reach a server.
 pub(crate) struct Transport {
     /// The form of its URLs, such as `shm://name`.
     pub(crate) form: &'static str,
-    /// The place that a URL names, given as its scheme and what follows `scheme://`. The error says, for the user, what is wrong
-    /// with it.
-    pub(crate) parse: fn(scheme: &'static str, rest: &str) -> Result<Arc<dyn Place>, String>,
+    /// Reads a URL, given as its scheme and what follows `scheme://`.
+    pub(crate) parse: fn(scheme: &'static str, rest: &str) -> Parsed,
 }
 
 impl Transport {

@@ -45,7 +45,7 @@ pub(crate) struct Reached {
 }
 
 impl Dialled for Reached {
-    fn greet<'a>(self: Box<Self>, greeting: Greeting<'a>) -> Greeted<'a> {
+    fn greet(self: Box<Self>, greeting: Greeting<'_>) -> Greeted<'_> {
         self.protocol.greet(*self, greeting)
     }
 }

@@ -12,7 +12,7 @@ use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
-use crate::places::place::{Bound, Comeback, Dialling, Each, Finding, Place};
+use crate::places::place::{Bound, Comeback, Dialling, Each, Finding, Parsed, Place};
 use crate::places::protocol::{Protocol, Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 use crate::tls::Credentials;
@@ -71,20 +71,12 @@ impl Place for Hosts {
 
 impl Hosts {
     /// Hosts that are reached without encryption.
-    pub(super) fn plain(
-        scheme: &'static str,
-        rest: &str,
-        protocol: &'static dyn Protocol,
-    ) -> Result<Arc<dyn Place>, String> {
+    pub(super) fn plain(scheme: &'static str, rest: &str, protocol: &'static dyn Protocol) -> Parsed {
         Ok(Arc::new(Self { scheme, address: Address::parse(scheme, rest)?, is_encrypted: false, protocol }))
     }
 
     /// Hosts that are reached with encryption.
-    pub(super) fn encrypted(
-        scheme: &'static str,
-        rest: &str,
-        protocol: &'static dyn Protocol,
-    ) -> Result<Arc<dyn Place>, String> {
+    pub(super) fn encrypted(scheme: &'static str, rest: &str, protocol: &'static dyn Protocol) -> Parsed {
         Ok(Arc::new(Self { scheme, address: Address::parse(scheme, rest)?, is_encrypted: true, protocol }))
     }
 

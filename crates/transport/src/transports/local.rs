@@ -10,7 +10,7 @@ use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
-use crate::places::place::{Bound, Comeback, Dialling, Place};
+use crate::places::place::{Bound, Comeback, Dialling, Parsed, Place};
 use crate::places::protocol::{Protocol, Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 
@@ -35,13 +35,13 @@ pub(super) enum Found {
 
 impl Local {
     /// A server with a name, whose connections are shared memory.
-    pub(super) fn named(scheme: &str, name: &str, found: fn(String) -> Found) -> Result<Arc<dyn Place>, String> {
+    pub(super) fn named(scheme: &str, name: &str, found: fn(String) -> Found) -> Parsed {
         let found = found(name_of(scheme, name)?);
         Ok(Arc::new(Self { url: format!("{scheme}://{name}"), found, memory: SharedMemory::Always, protocol: &NATIVE }))
     }
 
     /// The socket at a path.
-    pub(super) fn at(scheme: &str, path: &str, protocol: &'static dyn Protocol) -> Result<Arc<dyn Place>, String> {
+    pub(super) fn at(scheme: &str, path: &str, protocol: &'static dyn Protocol) -> Parsed {
         if !path.starts_with('/') || path.len() == 1 {
             return Err(format!("{scheme}:// takes an absolute path: write {scheme}:///path/to/socket"));
         }

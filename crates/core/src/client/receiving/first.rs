@@ -93,15 +93,13 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
     if places.iter().any(Place::knows_of_end) {
         return Ok(());
     }
-    let Ok(signals) = places.iter().map(|place| place.connection.signal_fd()).collect::<io::Result<Vec<_>>>() else {
-        return pause(leads, slice);
-    };
+    let signals: io::Result<Vec<_>> = places.iter().map(|place| place.connection.signal_fd()).collect();
     // All links are armed, also behind one that is not quiet: then all can be disarmed below.
     let mut quiet = true;
     for place in places {
         quiet &= place.connection.link.arm();
     }
-    let woken = if quiet { descriptors::sleep_at(&signals, slice) } else { Ok(Vec::new()) };
+    let woken = signals.and_then(|fds| if quiet { descriptors::sleep_at(&fds, slice) } else { Ok(Vec::new()) });
     for place in places {
         place.connection.stay_awake();
     }
@@ -117,13 +115,11 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(NoEvent::Interrupted),
-        Err(_) => pause(leads, slice),
+        // Sleep for a moment instead: there is no other way to sleep at all links.
+        Err(_) => {
+            drop(leads);
+            std::thread::sleep(slice.min(LOOK));
+            Ok(())
+        }
     }
-}
-
-/// Sleeps for a moment instead: there is no other way to sleep at all links.
-fn pause(leads: Vec<Leading<'_>>, slice: Duration) -> Result<(), NoEvent> {
-    drop(leads);
-    std::thread::sleep(slice.min(LOOK));
-    Ok(())
 }
