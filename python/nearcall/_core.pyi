@@ -55,6 +55,7 @@ __all__ = [
     "RouteInbox",
     "RouteMessage",
     "RouteNode",
+    "RoutePending",
     "RouteWaiter",
     "ServedObject",
     "Server",
@@ -95,6 +96,7 @@ __all__ = [
 
 _D = TypeVar("_D")
 _R = TypeVar("_R")
+_M = TypeVar("_M")
 
 COMEBACK: Final[float]
 """Seconds that a call waits for the successor of its server, if that is expected or the call may be repeated."""
@@ -1255,38 +1257,55 @@ class View:
 class RouteCodec:
     """Encodes and decodes the payloads of one type: as the result of a method that returns it."""
 
-    def __new__(cls, method: Method) -> RouteCodec: ...
+    def __new__(cls, method: Method, explain: Callable[[BaseException], BaseException]) -> RouteCodec:
+        """``explain`` makes the exception for a value or payload that does not fit, of the one that says why."""
     def encode(self, value: Any) -> bytes:
         """A value as the payload of a message."""
-    def decode(self, message: RouteMessage) -> Any:
-        """The value of a message's payload."""
+    def decode(self, payload: bytes) -> Any:
+        """The value of a payload."""
 
-@final
-class RouteMessage:
+class RouteMessage(Generic[_M]):
     """A message that has arrived."""
 
     @property
-    def type(self) -> int: ...
+    def type(self) -> int:
+        """The message's type, a number."""
     @property
-    def subscription(self) -> int: ...
+    def subscription(self) -> int:
+        """Its subscription; -1 if it has none."""
     @property
-    def transaction(self) -> bytes: ...
+    def transaction(self) -> bytes:
+        """The number that a message and the reply to it share; empty if it has none."""
     @property
-    def entity(self) -> str: ...
+    def entity(self) -> str:
+        """The managed entity that the message concerns; empty if it names none."""
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """The name of the node that has sent it."""
     @property
-    def address(self) -> str: ...
+    def address(self) -> str:
+        """Where that node takes replies; empty if it takes none."""
     @property
-    def trace(self) -> bytes: ...
+    def trace(self) -> bytes:
+        """Data that travels along for tracing; a reply carries it back."""
     @property
     def payload(self) -> bytes:
-        """The payload, copied."""
+        """Its payload, as bytes of this process's own."""
     @property
     def view(self) -> memoryview:
-        """The payload where it lies."""
+        """Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender
+        when the message and the last view of it are gone.
+        """
+    @property
+    def value(self) -> _M:
+        """Its payload as an object of the type that is bound to the message's type, or that the handler asks for."""
+    def reply(self, payload: Any = ..., *, type: int | None = None, timeout: float | None = None) -> Any:
+        """Sends a message back to the sender, with the same transaction number. That needs no table."""
     def __len__(self) -> int:
         """Bytes of the payload."""
+    def __bool__(self) -> bool: ...
+    def __class_getitem__(cls, item: Any) -> Any: ...
+    def __buffer__(self, flags: int) -> memoryview: ...
 
 @final
 class RouteInbox:
@@ -1295,7 +1314,7 @@ class RouteInbox:
 @final
 class RouteDispatch:
     """The handler of the method that takes messages, for a node with handlers: the thread that has received a message
-    calls a function with it.
+    calls the one for its type.
     """
 
 @final
@@ -1306,9 +1325,11 @@ class RouteEndpoint:
         """Connects, and sends what waits, until the endpoint is closed."""
     @property
     def name(self) -> str: ...
-    def counts(self) -> tuple[int, int, int, int, int, int, bool, str | None]:
-        """Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these;
-        whether it is connected; and why not.
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+    def counts(self) -> tuple[int, int, int, int, int, int, int, bool, str | None]:
+        """Messages sent, failed for good, refused for want of room, dropped, handed on to other members of the group,
+        and in the queue; the bytes of these; whether it is connected; and why not.
         """
 
 @final
@@ -1317,8 +1338,19 @@ class RouteWaiter:
 
     @property
     def transaction(self) -> bytes: ...
-    def wait(self, timeout: float | None) -> RouteMessage | None:
+    def take(self) -> RouteMessage[Any] | None:
+        """The reply; ``None`` if none has come."""
+    def wait(self, timeout: float | None) -> RouteMessage[Any] | None:
         """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Call this once."""
+
+@final
+class RoutePending:
+    """A message that has no room yet, in an event loop."""
+
+    def attempt(self) -> bool:
+        """Tries again. Whether everything is done. To be called once before anybody waits for the bell."""
+    def late(self) -> BaseException | None:
+        """The exception for giving up, which is counted."""
 
 def read_route_table(text: str, *, toml: bool) -> tuple[str, int, list[str], str]:
     """Reads a table. Returns its id, the number of its entries, its endpoints, and its text as RMR has it."""
@@ -1334,14 +1366,26 @@ class RouteNode:
         queue: int,
         dial: Callable[[str], Connection],
         start: Callable[[RouteEndpoint], None],
+        prepare: Callable[[Any, Any], tuple[int, Any]],
+        reply: Callable[[RouteMessage[Any], Any, int | None, float | None], object],
     ) -> RouteNode:
         """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``dial`` makes a
-        connection to an endpoint of some name; ``start`` starts a thread that does an endpoint's work.
+        connection to an endpoint of some name; ``start`` starts a thread that does an endpoint's work; ``prepare``
+        makes a type and a buffer of a type and a payload that are something else; ``reply`` is called with a message, a
+        payload, a type and a timeout.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
-    def dispatch(self, function: Callable[[RouteMessage], object]) -> RouteDispatch:
-        """The same for a node that calls a function with each."""
+    def dispatch(
+        self,
+        unhandled: Callable[[RouteMessage[Any]], object],
+        failed: Callable[[str, RouteMessage[Any], BaseException], object],
+    ) -> RouteDispatch:
+        """The same for a node that has handlers called. ``unhandled`` is called with messages of other types,
+        ``failed`` with the name of a handler, a message, and what the handler has raised.
+        """
+    def handle(self, kind: int, function: Callable[..., object], codec: RouteCodec | None, name: str) -> None:
+        """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
     def set_address(self, address: str) -> None:
         """Sets where this node takes replies."""
     def install(self, text: str, names: list[str], *, toml: bool, grace: float) -> None:
@@ -1352,33 +1396,45 @@ class RouteNode:
         """The table in force in RMR's text, with its id."""
     def send(
         self,
-        kind: int,
-        payload: Any,
+        type: Any,
+        payload: Any = None,
+        *,
         subscription: int = ...,
         transaction: bytes | None = None,
         entity: str = "",
         trace: bytes | None = None,
+        to: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Sends a message where the table says. Waits for room for at most ``timeout`` seconds."""
-    def send_to(
+        """Sends a message to the node at ``to``, or else where the table says. Waits for room for at most ``timeout``
+        seconds.
+        """
+    def begin(
         self,
-        name: str,
-        kind: int,
-        payload: Any,
+        type: Any,
+        payload: Any = None,
+        *,
         subscription: int = ...,
         transaction: bytes | None = None,
         entity: str = "",
         trace: bytes | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Sends a message to an endpoint, whatever the table says."""
-    def expect(self, transaction: bytes | None = None) -> RouteWaiter:
+        to: str | None = None,
+    ) -> RoutePending | None:
+        """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
+    def expect(self, transaction: bytes | None = None, *, for_loop: bool = False) -> RouteWaiter:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""
-    def receive(self, most: int, timeout: float | None) -> list[RouteMessage]:
+    def bell_fileno(self) -> int:
+        """For an event loop: the descriptor that is readable when there may be room, and when replies have come."""
+    def rung(self) -> list[bytes]:
+        """For an event loop, when that is readable: the transaction numbers of the calls whose replies have come."""
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+    def receive(self, most: int, timeout: float | None) -> list[RouteMessage[Any]]:
         """The next messages, at most ``most``. Waits for the first for at most ``timeout`` seconds."""
     def fileno(self) -> int:
         """The descriptor that an event loop polls for reading."""
+    def open(self, name: str) -> RouteEndpoint:
+        """The endpoint of that name, which connects from now on, whether the table names it or not."""
     def counts(self) -> tuple[int, int, int, int]:
         """Messages taken, waiting and malformed, and those that no entry of the table took."""
     def endpoints(self) -> list[RouteEndpoint]:

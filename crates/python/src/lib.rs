@@ -56,9 +56,7 @@ mod _core {
     #[pymodule_export]
     use super::references::objects::ServedObject;
     #[pymodule_export]
-    use super::routing::codec::RouteCodec;
-    #[pymodule_export]
-    use super::routing::node::{RouteEndpoint, RouteNode, RouteWaiter, read_route_table};
+    use super::routing::node::{RouteEndpoint, RouteNode, RoutePending, RouteWaiter, read_route_table};
     #[pymodule_export]
     use super::serving::buffer::Buffer;
     #[pymodule_export]
@@ -73,6 +71,8 @@ mod _core {
     use super::serving::loop_server::{LoopRequest, Watch};
     #[pymodule_export]
     use super::serving::request_stream::RequestStream;
+    #[pymodule_export]
+    use super::serving::route_codec::RouteCodec;
     #[pymodule_export]
     use super::serving::route_handlers::{RouteDispatch, RouteInbox};
     #[pymodule_export]

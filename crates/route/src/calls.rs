@@ -5,14 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::lock::{Condvar, Mutex};
-use smallvec::SmallVec;
 
 use crate::arrived::Arrived;
-use crate::message::LONGEST_TRANSACTION;
+use crate::bell::Bell;
+use crate::message::Transaction;
 use crate::sync::{AtomicUsize, Ordering};
-
-/// A transaction number.
-pub type Transaction = SmallVec<[u8; LONGEST_TRANSACTION]>;
 
 /// All who wait for replies.
 #[derive(Debug, Default)]
@@ -26,6 +23,8 @@ pub(crate) struct Calls {
 struct Place {
     reply: Mutex<Option<Arrived>>,
     come: Condvar,
+    /// What rings if the reply is awaited in an event loop.
+    bell: Option<Arc<Bell>>,
 }
 
 /// One who waits for a reply, until this is dropped.
@@ -37,10 +36,11 @@ pub struct Waiter {
 }
 
 impl Calls {
-    /// Waits for the reply with this number from now on. `None` if somebody waits for that already.
-    pub(crate) fn begin(self: &Arc<Self>, transaction: Transaction) -> Option<Waiter> {
+    /// Waits for the reply with this number from now on; `bell` rings if it is awaited in an event loop. `None` if
+    /// somebody waits for that already.
+    pub(crate) fn begin(self: &Arc<Self>, transaction: Transaction, bell: Option<Arc<Bell>>) -> Option<Waiter> {
         use std::collections::hash_map::Entry;
-        let place = Arc::<Place>::default();
+        let place = Arc::new(Place { bell, ..Place::default() });
         let mut waiting = self.waiting.lock();
         let Entry::Vacant(vacant) = waiting.entry(transaction.clone()) else { return None };
         vacant.insert(Arc::clone(&place));
@@ -53,23 +53,35 @@ impl Calls {
     /// Gives a message to who waits for it. Gives it back if nobody does, or if that one has a reply already.
     pub(crate) fn give(&self, arrived: Arrived) -> Option<Arrived> {
         // Acquire: after the Release of `begin`.
-        if self.count.load(Ordering::Acquire) == 0 || arrived.head.transaction().is_empty() {
+        if self.count.load(Ordering::Acquire) == 0 || arrived.transaction().is_empty() {
             return Some(arrived);
         }
-        let place = self.waiting.lock().get(arrived.head.transaction()).cloned();
+        let place = self.waiting.lock().get(arrived.transaction()).cloned();
         let Some(place) = place else { return Some(arrived) };
         let mut reply = place.reply.lock();
         if reply.is_some() {
             return Some(arrived);
         }
+        let transaction = place.bell.as_ref().map(|_| Transaction::from_slice(arrived.transaction()));
         *reply = Some(arrived);
         drop(reply);
-        place.come.notify_all();
+        match place.bell.as_ref().zip(transaction) {
+            Some((bell, transaction)) => bell.ring_for_reply(transaction),
+            None => {
+                place.come.notify_all();
+            }
+        }
         None
     }
 }
 
 impl Waiter {
+    /// The reply, if it has come.
+    #[must_use]
+    pub fn take(&self) -> Option<Arrived> {
+        self.place.reply.lock().take()
+    }
+
     /// Waits for the reply until then. `None` if none has come.
     #[must_use]
     pub fn wait(&self, until: Option<Instant>) -> Option<Arrived> {

@@ -7,18 +7,24 @@
 //!   thread, as nothing below it does.
 
 mod arrived;
+mod bell;
 mod calls;
 mod described;
 mod endpoint;
 mod inbox;
 pub mod message;
 mod node;
+mod passing;
+mod pending;
 mod sync;
 pub mod table;
 
 pub use arrived::Arrived;
-pub use calls::{Transaction, Waiter};
+pub use bell::Bell;
+pub use calls::Waiter;
 pub use endpoint::{Counts, Endpoint, WhenFull};
 pub use inbox::Inbox;
-pub use message::{Envelope, Head, NO_SUBSCRIPTION};
-pub use node::{Dialler, Node, SendError, Starter};
+pub use message::{Envelope, Head, Heads, NO_SUBSCRIPTION, Transaction};
+pub use node::{Dialler, Node, Starter};
+pub use passing::SendError;
+pub use pending::Pending;

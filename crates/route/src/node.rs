@@ -1,5 +1,6 @@
 //! A node: it sends messages where its table says, and takes those that others send.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,12 +11,15 @@ use nearcall_core::client::Channel;
 use nearcall_core::lock::Mutex;
 use smallvec::SmallVec;
 
-use crate::calls::{Calls, Transaction, Waiter};
-use crate::endpoint::{Endpoint, Offered, WhenFull};
+use crate::bell::Bell;
+use crate::calls::{Calls, Waiter};
+use crate::endpoint::{Endpoint, WhenFull};
 use crate::inbox::Inbox;
-use crate::message::{Envelope, Prefix, Sender, TooLong, encode};
+use crate::message::{Envelope, Heads, TooLong, Transaction};
+use crate::passing::{SendError, attempt, pass};
+use crate::pending::Pending;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::table::{EndpointId, Group, Table};
+use crate::table::{EndpointId, Table};
 
 /// The most endpoints that are in use without being in the table.
 const MOST_DIRECT: usize = 256;
@@ -24,70 +28,15 @@ const SHORT: usize = 1024;
 /// How long what is queued for an endpoint that is no longer used may still be sent.
 const LEFT_TIME: Duration = Duration::from_secs(5);
 
+thread_local! {
+    /// Memory for what is sent next.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Makes the channel to an endpoint of that name.
 pub type Dialler = Box<dyn Fn(&str) -> Result<Arc<Channel>, Failure> + Send + Sync>;
 /// Starts a thread that runs [`Endpoint::work`].
 pub type Starter = Box<dyn Fn(Arc<Endpoint>) -> Result<(), Failure> + Send + Sync>;
-
-/// Where a message could not go, or why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// No table is in force.
-    #[error("no table is in force, so nobody is known who takes messages of type {kind}")]
-    NoTable {
-        /// The message's type.
-        kind: i32,
-    },
-    /// The table has no entry for the message.
-    #[error("table {table:?} has no entry for type {kind} and subscription {subscription}")]
-    NoEndpoint {
-        /// The message's type.
-        kind: i32,
-        /// Its subscription.
-        subscription: i32,
-        /// The table's id.
-        table: String,
-    },
-    /// The table's entry leads nowhere from this node.
-    #[error(
-        "table {table:?} sends type {kind} nowhere from here: its entry names this node only, which is reached by \
-         send_to(), or takes the type away from this sender"
-    )]
-    Nowhere {
-        /// The message's type.
-        kind: i32,
-        /// The table's id.
-        table: String,
-    },
-    /// The table names no owner of the message's managed entity.
-    #[error("table {table:?} sends type {kind} to the owner of the managed entity, and names none for {entity:?}")]
-    NoOwner {
-        /// The message's type.
-        kind: i32,
-        /// Its managed entity.
-        entity: String,
-        /// The table's id.
-        table: String,
-    },
-    /// The queue of an endpoint has no room.
-    #[error("the queue for {endpoint} is full, because it takes messages more slowly than they are sent")]
-    Full {
-        /// The endpoint's name.
-        endpoint: String,
-    },
-    /// The message does not say where replies go.
-    #[error("the sender of this message takes no replies: it gave no address")]
-    NoAddress,
-    /// A part of the message is too long.
-    #[error(transparent)]
-    TooLong(#[from] TooLong),
-    /// The node is closed.
-    #[error("the node is closed")]
-    Closed,
-    /// An endpoint cannot be used, or does not take the message.
-    #[error("{}", .0.message)]
-    Failed(Failure),
-}
 
 /// A table, with the endpoints that it names. They are used until the last sender that has read it is done.
 struct InForce {
@@ -141,8 +90,9 @@ pub struct Node {
     start: Starter,
     inbox: Arc<Inbox>,
     calls: Arc<Calls>,
-    /// Where this node takes replies.
-    address: ArcSwap<Box<str>>,
+    /// What this node's messages begin with.
+    heads: ArcSwap<Heads>,
+    bell: Arc<Bell>,
     in_force: ArcSwapOption<InForce>,
     known: Arc<Mutex<Known>>,
     closed: AtomicBool,
@@ -161,15 +111,23 @@ impl std::fmt::Debug for Node {
 
 impl Node {
     /// A node without a table.
-    #[must_use]
-    pub fn new(name: &str, when_full: WhenFull, queue: usize, dial: Dialler, start: Starter) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// Its name is too long.
+    pub fn new(
+        name: &str,
+        when_full: WhenFull,
+        queue: usize,
+        dial: Dialler,
+        start: Starter,
+    ) -> Result<Arc<Self>, TooLong> {
         let calls = Arc::<Calls>::default();
         let mut salt = [0; 8];
         // Without random numbers of the system, the time tells this node's numbers from others'.
         if rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty()) != Ok(salt.len()) {
             salt = nearcall_core::monotonic_seconds().to_bits().to_ne_bytes();
         }
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             name: name.into(),
             when_full,
             queue,
@@ -177,14 +135,15 @@ impl Node {
             start,
             inbox: Inbox::new(Arc::clone(&calls)),
             calls,
-            address: ArcSwap::from_pointee("".into()),
+            heads: ArcSwap::from_pointee(Heads::new(name, "")?),
+            bell: Arc::default(),
             in_force: ArcSwapOption::empty(),
             known: Arc::default(),
             closed: AtomicBool::new(false),
             transactions: AtomicU64::new(0),
             salt,
             unrouted: AtomicU64::new(0),
-        })
+        }))
     }
 
     /// Where arrived messages wait.
@@ -193,9 +152,19 @@ impl Node {
         &self.inbox
     }
 
+    /// What an event loop waits for.
+    #[must_use]
+    pub fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
     /// Sets where this node takes replies.
-    pub fn set_address(&self, address: &str) {
-        self.address.store(Arc::new(address.into()));
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn set_address(&self, address: &str) -> Result<(), TooLong> {
+        self.heads.store(Arc::new(Heads::new(&self.name, address)?));
+        Ok(())
     }
 
     /// Puts a table in force, in the place of the one before. What was queued for endpoints that it no longer names is
@@ -240,7 +209,7 @@ impl Node {
 
     /// An endpoint, with a thread that works for it.
     fn make(&self, name: &str) -> Result<Arc<Endpoint>, Failure> {
-        let endpoint = Endpoint::new(name, (self.dial)(name)?, self.when_full, self.queue);
+        let endpoint = Endpoint::new(name, (self.dial)(name)?, self.when_full, self.queue, Arc::clone(&self.bell));
         (self.start)(Arc::clone(&endpoint))?;
         Ok(endpoint)
     }
@@ -272,71 +241,103 @@ impl Node {
         })
     }
 
-    /// Sends a message where the table says: to one member of each group. Waits for room until `until` as the policy says,
-    /// and asks `go_on` after each short wait.
+    /// Sends a message to the endpoint `to`, or else where the table says: to one member of each group. Waits for room until
+    /// `until` as the policy says, and asks `go_on` after each short wait.
     ///
     /// # Errors
     /// The first group that did not take the message; others may have it.
+    #[inline]
     pub fn send(
         &self,
+        to: Option<&str>,
         envelope: &Envelope<'_>,
         payload: &[u8],
         until: Option<Instant>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SendError> {
+        self.encoded(envelope, payload, |pieces| {
+            self.each(to, envelope, |group, first| pass(group, first, pieces, until, go_on))
+        })
+    }
+
+    /// The same without waiting. What is left to be done if somebody has no room, and senders wait for it.
+    ///
+    /// # Errors
+    /// The first group that did not take the message; others may have it.
+    pub fn begin(
+        &self,
+        to: Option<&str>,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+    ) -> Result<Option<Pending>, SendError> {
+        self.encoded(envelope, payload, |pieces| {
+            let mut left = Vec::new();
+            let result = self.each(to, envelope, |group, first| {
+                if !attempt(group, first, pieces)? {
+                    left.push((group.iter().copied().cloned().collect(), first));
+                }
+                Ok(())
+            });
+            if left.is_empty() {
+                return result.map(|()| None);
+            }
+            Ok(Some(Pending::new(pieces.concat(), left, result, Arc::clone(&self.bell))))
+        })
+    }
+
+    /// Calls a function with each group that a message goes to, and with the place of the member whose turn it is.
+    #[inline]
+    fn each(
+        &self,
+        to: Option<&str>,
+        envelope: &Envelope<'_>,
+        mut pass: impl FnMut(&[&Arc<Endpoint>], usize) -> Result<(), SendError>,
+    ) -> Result<(), SendError> {
+        if let Some(name) = to {
+            if name.is_empty() {
+                return Err(SendError::NoAddress);
+            }
+            return pass(&[&self.direct(name)?], 0);
+        }
         let in_force = self.in_force.load();
         let (kind, subscription) = (envelope.kind, envelope.subscription);
-        let unrouted = |error| {
-            // Relaxed: a number to be shown.
-            self.unrouted.fetch_add(1, Ordering::Relaxed);
-            Err(error)
-        };
         let Some(InForce { table, endpoints, .. }) = in_force.as_deref() else {
-            return unrouted(SendError::NoTable { kind });
+            return self.unrouted_as(SendError::NoTable { kind });
         };
-        let (prefix, rest) = self.encoded(envelope, payload)?;
-        let pieces = [&prefix[..], rest];
         let endpoint = |id: &EndpointId| &endpoints[id.0 as usize];
         let table_id = || table.id().to_owned();
         let Some(route) = table.lookup(kind, subscription) else {
-            return unrouted(SendError::NoEndpoint { kind, subscription, table: table_id() });
+            return self.unrouted_as(SendError::NoEndpoint { kind, subscription, table: table_id() });
         };
-        if route.groups.is_empty() && !route.by_entity {
-            return unrouted(SendError::Nowhere { kind, table: table_id() });
-        }
         if route.by_entity {
             let Some(owner) = table.owner(envelope.entity) else {
                 let entity = envelope.entity.to_owned();
-                return unrouted(SendError::NoOwner { kind, entity, table: table_id() });
+                return self.unrouted_as(SendError::NoOwner { kind, entity, table: table_id() });
             };
-            return pass(&[endpoint(&owner)], 0, &pieces, until, go_on);
+            return pass(&[endpoint(&owner)], 0);
+        }
+        if route.groups.is_empty() {
+            return self.unrouted_as(SendError::Nowhere { kind, table: table_id() });
         }
         let mut result = Ok(());
         for group in &route.groups {
-            let members: SmallVec<[&Arc<Endpoint>; 8]> = group.members.iter().map(endpoint).collect();
-            let passed = pass(&members, turn(group), &pieces, until, go_on);
+            let passed = match &*group.members {
+                [one] => pass(&[endpoint(one)], 0),
+                several => {
+                    let members: SmallVec<[&Arc<Endpoint>; 8]> = several.iter().map(endpoint).collect();
+                    pass(&members, group.next())
+                }
+            };
             result = result.and(passed);
         }
         result
     }
 
-    /// Sends a message to an endpoint, whatever the table says.
-    ///
-    /// # Errors
-    /// The endpoint cannot be used, or has no room.
-    pub fn send_to(
-        &self,
-        name: &str,
-        envelope: &Envelope<'_>,
-        payload: &[u8],
-        until: Option<Instant>,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), SendError> {
-        if name.is_empty() {
-            return Err(SendError::NoAddress);
-        }
-        let (prefix, rest) = self.encoded(envelope, payload)?;
-        pass(&[&self.direct(name)?], 0, &[&prefix, rest], until, go_on)
+    #[cold]
+    fn unrouted_as(&self, error: SendError) -> Result<(), SendError> {
+        // Relaxed: a number to be shown.
+        self.unrouted.fetch_add(1, Ordering::Relaxed);
+        Err(error)
     }
 
     /// The endpoint of that name, whether the table names it or not.
@@ -369,12 +370,13 @@ impl Node {
         Ok(made)
     }
 
-    /// Begins to wait for the reply to the message with this transaction number.
+    /// Begins to wait for the reply to the message with this transaction number; in an event loop the [`Bell`] tells of it.
     ///
     /// # Errors
     /// A call with that number is under way.
-    pub fn expect(&self, transaction: Transaction) -> Result<Waiter, SendError> {
-        self.calls.begin(transaction).ok_or_else(|| {
+    pub fn expect(&self, transaction: Transaction, for_loop: bool) -> Result<Waiter, SendError> {
+        let bell = for_loop.then(|| Arc::clone(&self.bell));
+        self.calls.begin(transaction, bell).ok_or_else(|| {
             let text = "a call with this transaction number is under way: choose another, or none";
             SendError::Failed(Failure::new(Failure::ALREADY_EXISTS, text))
         })
@@ -389,18 +391,33 @@ impl Node {
         out
     }
 
-    /// What is sent, in two pieces. The second is empty if the payload is short: one piece is sent faster than two.
-    fn encoded<'a>(&self, envelope: &Envelope<'_>, payload: &'a [u8]) -> Result<(Prefix, &'a [u8]), SendError> {
+    /// Calls a function with what is sent, in two pieces. The second is empty if the payload is short: one piece is sent
+    /// faster than two.
+    #[inline]
+    fn encoded<R>(
+        &self,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        send: impl FnOnce(&[&[u8]; 2]) -> Result<R, SendError>,
+    ) -> Result<R, SendError> {
         if self.is_closed() {
             return Err(SendError::Closed);
         }
-        let address = self.address.load();
-        let mut prefix = encode(envelope, &Sender { source: &self.name, address: &address }, payload.len())?;
-        if payload.len() > SHORT {
-            return Ok((prefix, payload));
+        // Taken, not borrowed: who waits for room may run code that sends another message.
+        let mut first = SPARE.take();
+        first.clear();
+        let result =
+            self.heads.load().encode(&mut first, envelope, payload.len()).map_err(SendError::TooLong).and_then(|()| {
+                if payload.len() > SHORT {
+                    return send(&[&first, payload]);
+                }
+                first.extend_from_slice(payload);
+                send(&[&first, &[]])
+            });
+        if first.capacity() <= 4 * SHORT {
+            SPARE.set(first);
         }
-        prefix.extend_from_slice(payload);
-        Ok((prefix, &[]))
+        result
     }
 
     /// Whether [`close`](Self::close) was called.
@@ -415,47 +432,5 @@ impl Node {
         // Relaxed: as in `is_closed`.
         self.closed.store(true, Ordering::Relaxed);
         close_all(&self.endpoints(), Instant::now() + grace);
-    }
-}
-
-/// Where the turn of a group begins.
-fn turn(group: &Group) -> usize {
-    if group.members.len() > 1 { group.next() } else { 0 }
-}
-
-/// Passes a message to one of the members of a group: from `first` on, to the next that is connected and has room. If there
-/// is none, to the first that is connected, or the first, as the policy says.
-fn pass(
-    members: &[&Arc<Endpoint>],
-    first: usize,
-    pieces: &[&[u8]; 2],
-    until: Option<Instant>,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<(), SendError> {
-    let in_turn = || (0..members.len()).map(|at| members[(first + at) % members.len()]);
-    loop {
-        let mut full = None;
-        for endpoint in in_turn() {
-            match endpoint.offer(pieces, None).map_err(SendError::Failed)? {
-                Offered::Taken => return Ok(()),
-                Offered::Full => full = full.or(Some(endpoint)),
-                Offered::Down => {}
-            }
-        }
-        let endpoint = full.unwrap_or(members[first % members.len()]);
-        let waits = endpoint.when_full() == WhenFull::Block;
-        let mut may_wait = || until.is_none_or(|until| until > Instant::now()) && go_on();
-        let offered = match full {
-            // The transport has no room, or a queue is before it.
-            Some(endpoint) if waits => endpoint.offer(pieces, Some(&mut may_wait)).map_err(SendError::Failed)?,
-            _ => endpoint.insist(pieces),
-        };
-        if offered == Offered::Taken {
-            return Ok(());
-        }
-        if !waits || !may_wait() || !endpoint.await_room(pieces[0].len() + pieces[1].len(), until) {
-            endpoint.count_refused();
-            return Err(SendError::Full { endpoint: endpoint.name().to_owned() });
-        }
     }
 }

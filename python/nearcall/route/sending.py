@@ -1,9 +1,10 @@
-"""What a node sends, and to whom; its table and its server."""
+"""What all nodes have: endpoints, a table and a server."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -14,7 +15,7 @@ from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_whole
 from ..server.server import Server
-from .message import AnyBuffer, Message, check_number, encoded, number_of
+from .message import AnyBuffer, prepared
 from .service import EndpointStatus, NodeStatus, RouteTable, served_by
 
 __all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
@@ -24,7 +25,8 @@ WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
-_BUFFERS = frozenset({bytes, bytearray, memoryview})
+_LONGEST_NAME = 63
+"""Bytes of a node's name."""
 _GRACE = 5.0
 """Seconds in which what is queued for a receiver that a table no longer names may still be sent."""
 OF_BOTH = {
@@ -56,7 +58,7 @@ class _Endpoint(Channel):
 
 
 class Sending:
-    """The sending half of a node, its table, and its server.
+    """Endpoints, a table, and a server.
 
     Args:
         urls: Where the node takes messages.
@@ -74,10 +76,16 @@ class Sending:
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
             raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
-        self.name = name or urls[0].partition("://")[2] or urls[0]
+        self.name = name or _name_of(urls[0])
         self._options = {key: value for key, value in options.items() if key in OF_BOTH}
         self._core = _core.RouteNode(
-            self.name, when_full, check_whole("queue", queue, "bytes"), self._dial, self._start_endpoint
+            self.name,
+            when_full,
+            check_whole("queue", queue, "bytes"),
+            self._dial,
+            self._start_endpoint,
+            prepared,
+            self._reply,
         )
         self._threads: list[threading.Thread] = []
         self._failed = 0
@@ -90,95 +98,11 @@ class Sending:
         options = {key: value for key, value in options.items() if key in OF_SERVER or key in meant}
         return Server(served_by(inbox, self.status, self.table), *urls, reflection=False, **options, **more)
 
-    # --- sending ---
-
-    def send(
-        self,
-        type: int | object,
-        payload: AnyBuffer = b"",
-        *,
-        subscription: int = -1,
-        transaction: bytes | None = None,
-        entity: str = "",
-        trace: bytes | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Sends a message to whom the table says.
-
-        Args:
-            type: The message's type; or an object whose class has one, and which is the payload.
-            payload: Bytes, a buffer, or such an object.
-            subscription: Which subscription the message belongs to; -1: none.
-            transaction: A number that the reply will have, too; at most 32 bytes.
-            entity: The managed entity that the message concerns; at most 31 bytes.
-            trace: Data that travels along; at most 65,535 bytes.
-            timeout: Seconds to wait for room in a full queue, if the node's policy is to wait; ``None``: as long as it
-                takes.
-
-        Raises:
-            NotFound: no table is in force, or it has no entry for the message.
-            ResourceExhausted: a queue is full. Other groups of the table's entry may have got the message.
-            InvalidArgument: a part of the message is too long.
-            FailedPrecondition: the node is closed.
-        """
-        if not isinstance(type, int) or payload.__class__ not in _BUFFERS:
-            type, payload = self._prepared(type, payload)
-        self._core.send(type, payload, subscription, transaction, entity, trace, timeout)
-
-    def send_to(
-        self,
-        url: str,
-        type: int | object,
-        payload: AnyBuffer = b"",
-        *,
-        subscription: int = -1,
-        transaction: bytes | None = None,
-        entity: str = "",
-        trace: bytes | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Sends a message straight to a node, whatever the table says: RMR calls that a wormhole. The arguments are
-        those of :meth:`send`.
-
-        Raises:
-            InvalidArgument: the URL is none, or a part of the message is too long.
-            ResourceExhausted: the queue is full.
-            FailedPrecondition: this node is closed.
-        """
-        if not isinstance(type, int) or payload.__class__ not in _BUFFERS:
-            type, payload = self._prepared(type, payload)
-        self._core.send_to(url, type, payload, subscription, transaction, entity, trace, timeout)
-
-    def reply_to(
-        self, message: Message[Any], payload: AnyBuffer, type: int | None = None, timeout: float | None = None
-    ) -> None:
-        """Sends a message back to the sender of another: see :meth:`Message.reply`."""
-        self.send_to(
-            message.address,
-            message.type if type is None else type,
-            payload,
-            subscription=message.subscription,
-            transaction=message.transaction,
-            entity=message.entity,
-            trace=message.trace,
-            timeout=timeout,
-        )
-
-    def _prepared(self, type: int | object, payload: AnyBuffer) -> tuple[int, AnyBuffer]:
-        """The number of a message's type, and its payload as a buffer."""
-        value = payload if isinstance(type, int) else type
-        cls = value.__class__
-        number = number_of(cls)
-        if number is not None:
-            if isinstance(type, int) and type != number:
-                raise TypeError(f"a {cls.__name__} is of type {number}, and is sent as one of type {type}")
-            return number, encoded(value)
-        if isinstance(type, int):
-            return check_number("message type", type), payload
-        raise TypeError(
-            f"a {cls.__name__} has no message type: decorate its class with @route.message(number), or give the type "
-            "first, and bytes"
-        )
+    @abstractmethod
+    def _reply(
+        self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
+    ) -> Any:
+        """Sends a message back to the sender of another: what ``message.reply()`` calls."""
 
     # --- endpoints ---
 
@@ -264,10 +188,10 @@ class Sending:
 
     # --- begin and end ---
 
-    def _open(self, handle: Callable[[_core.RouteMessage], object] | None, threads: int) -> None:
-        """Takes messages from now on; ``handle`` is called with each, in at most so many threads."""
-        if handle is not None:
-            self._server = self._make_server(self._core.dispatch(handle), max_concurrency=threads)
+    def _open(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
+        """Takes messages from now on; ``dispatch`` has handlers called, in at most so many threads."""
+        if dispatch is not None:
+            self._server = self._make_server(dispatch, max_concurrency=threads)
         self._server.bind()
         self._core.set_address(self._server.urls[0])
         self._server.start()
@@ -279,6 +203,12 @@ class Sending:
         self._core.close(grace)
         for thread in self._threads:
             thread.join(grace + 1.0)
+
+
+def _name_of(url: str) -> str:
+    """The name of a node that is given none: as much of the end of its URL as a name may have."""
+    name = url.partition("://")[2] or url
+    return name.encode()[-_LONGEST_NAME:].decode(errors="ignore")
 
 
 def options_for(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
