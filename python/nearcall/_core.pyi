@@ -574,17 +574,17 @@ class Connection:
         running: object,
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
-        call_again: Callable[..., Coroutine[Any, Any, Any]],
+        connect_again: Callable[[float, bool, float | None, BaseException | None], Coroutine[Any, Any, None]],
         send_again: Callable[[Stream, float, bool, float | None], object],
         follow: Callable[[], object],
     ) -> None:
         """Gives the connection to an event loop.
 
         ``running`` is the loop, ``call_soon`` is its method, and ``on_idle`` calls the method of that name.
-        ``call_again`` takes a call, the seconds to wait before it, whether to wait for a server that is not there yet,
-        the seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
-        connects and awaits the call. ``send_again`` takes a stream and the first three of these, and begins to send the
-        stream again. ``follow`` makes the loop watch the present connections.
+        ``connect_again`` takes the seconds to wait first, whether to wait for a server that is not there yet, the
+        seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
+        connects. ``send_again`` takes a stream and the first three of these, and begins to send the stream again.
+        ``follow`` makes the loop watch the present connections.
         """
 
     def serve_with(self, callback_server: Callable[[], Server], max_references: int) -> None:
@@ -736,6 +736,14 @@ class BoundMethod:
     @property
     def __signature__(self) -> Signature: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Self: ...
+    def within(self, seconds: float) -> Self:
+        """The same method, with ``seconds`` for each call in place of the client's timeout."""
+
+    def for_copies(self) -> Self:
+        """The same method for the copies of one call: each goes to another server, as long as there is one."""
+
+    def time_allowed(self) -> float | None:
+        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class Unary(BoundMethod):
@@ -744,15 +752,6 @@ class Unary(BoundMethod):
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def start(self, *args: Any, **kwargs: Any) -> StartedCall[Any]:
         """Sends a call and does not wait for its reply, nor for room to send it."""
-
-    def within(self, seconds: float) -> Unary:
-        """The same method, with ``seconds`` for each call in place of the client's timeout."""
-
-    def for_copies(self) -> Unary:
-        """The same method for the copies of one call: each goes to another server, as long as there is one."""
-
-    def time_allowed(self) -> float | None:
-        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class StartedCall(Generic[_R]):
@@ -814,9 +813,6 @@ class Oneway(BoundMethod):
     def attempt(self, *args: Any, **kwargs: Any) -> bool:
         """For an event loop: calls if there is room to send. Returns whether there was."""
 
-    def time_left(self) -> float | None:
-        """For an event loop: seconds that a call made now may wait."""
-
     def late(self) -> BaseException:
         """For an event loop: the exception for a call that found no room until its deadline."""
 
@@ -827,15 +823,6 @@ class AsyncUnary(BoundMethod):
     def __call__(self, *args: Any, **kwargs: Any) -> PendingCall: ...
     def start(self, *args: Any, **kwargs: Any) -> PendingCall:
         """The same, but the call is sent now. It is given up when the last reference to the result is dropped."""
-
-    def within(self, seconds: float) -> AsyncUnary:
-        """The same method, with ``seconds`` for each call in place of the client's timeout."""
-
-    def for_copies(self) -> AsyncUnary:
-        """The same method for the copies of one call: each goes to another server, as long as there is one."""
-
-    def time_allowed(self) -> float | None:
-        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class PendingCall(Generator[Any, Any, Any]):

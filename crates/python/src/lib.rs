@@ -32,9 +32,11 @@ mod _core {
     #[pymodule_export]
     use super::calls::oneway::Oneway;
     #[pymodule_export]
+    use super::calls::started::{StartedCall, wait_for_started};
+    #[pymodule_export]
     use super::calls::stream::Stream;
     #[pymodule_export]
-    use super::calls::unary::{StartedCall, Unary, wait_for_started};
+    use super::calls::unary::Unary;
     #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]

@@ -14,6 +14,7 @@ use crate::asyncio::handler_loop;
 use crate::calls::calling::Calling;
 use crate::calls::crossing::{decoding, encoding};
 use crate::calls::deadline::Surroundings;
+use crate::calls::driving::Call;
 use crate::calls::outcome::{late, name_failure, outcome, wait_on};
 use crate::calls::route::{Keeping, Leg, Route};
 use crate::gil::errors::raise;
@@ -54,12 +55,12 @@ impl Stream {
         calling: Calling,
         method: Py<Method>,
         id: CallId,
-        surroundings: Surroundings,
+        Call { surroundings, driver }: Call,
         kept: Option<Kept>,
     ) -> Self {
         let until = surroundings.until();
         let patience = calling.limits.of_item();
-        let route = Route::new(core, id, kept);
+        let route = Route::new(core, id, kept, driver);
         Self { route, calling, method, until, surroundings, patience, state: Mutex::default() }
     }
 
@@ -281,8 +282,13 @@ impl Stream {
         match self.wait(py) {
             Ok(event) => self.item(py, event),
             // Closed by another thread meanwhile: that is the end, and no error.
-            Err(_) if self.state.lock().over => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => {
+                if std::mem::replace(&mut self.state.lock().over, true) {
+                    Ok(None)
+                } else {
+                    Err(error)
+                }
+            }
         }
     }
 

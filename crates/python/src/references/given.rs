@@ -9,6 +9,7 @@ use nearcall_core::client::Connection as Core;
 use pyo3::prelude::*;
 
 use crate::calls::aio::AsyncUnary;
+use crate::calls::bound::BoundMethod;
 use crate::calls::calling::{Calling, Way};
 use crate::calls::crossing::{self, Attached, note_given, note_taken};
 use crate::calls::deadline::Surroundings;
@@ -125,7 +126,7 @@ impl References {
     /// long as the callable and its calls.
     #[pyo3(signature = (method, target, *, keeps))]
     fn unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<Py<Unary>> {
-        Unary::new(py, self.calling(py, target, keeps)?, method)
+        BoundMethod::make(py, self.calling(py, target, keeps)?, method, false)
     }
 
     /// A callable for a method of that object that sends no reply.
@@ -138,7 +139,7 @@ impl References {
         for_loop: bool,
         keeps: Py<PyAny>,
     ) -> PyResult<Py<Oneway>> {
-        Oneway::new(py, self.calling(py, target, keeps)?, method, for_loop)
+        BoundMethod::make(py, self.calling(py, target, keeps)?, method, for_loop)
     }
 
     /// A callable for a method of that object without streams. It returns an awaitable.
@@ -150,7 +151,7 @@ impl References {
         target: u64,
         keeps: Py<PyAny>,
     ) -> PyResult<Py<AsyncUnary>> {
-        AsyncUnary::new(py, self.calling(py, target, keeps)?, method)
+        BoundMethod::make(py, self.calling(py, target, keeps)?, method, true)
     }
 
     /// Begins a call with streams of that object. `arguments` is what the plan's `split` returned.
