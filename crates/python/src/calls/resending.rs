@@ -43,61 +43,50 @@ impl Stream {
         Ok(self.until.is_none_or(|until| Instant::now() < until))
     }
 
-    /// For the reading thread: whether the call that ended with `end` is under way again.
+    /// Whether a call that has ended on `leg` goes on nevertheless, on another leg. `end` is its end, which the reader has
+    /// taken; a sender looks for it. If the call does not go on, `Err` has the end.
     #[cold]
-    pub(crate) fn refused(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
+    pub(crate) fn goes_on(
+        slf: &Bound<'_, Self>,
+        leg: &Leg,
+        mut end: Option<Incoming>,
+    ) -> PyResult<Result<bool, Incoming>> {
+        let (py, this) = (slf.py(), slf.get());
         loop {
-            match self.route.claim(leg) {
-                Claim::Ours => return self.send_claimed(py, leg, end),
-                Claim::Nobodys => return Ok(false),
+            match this.route.claim(leg) {
+                Claim::Ours => break,
+                Claim::Nobodys => return Ok(end.map_or(Ok(false), Err)),
                 // A sender has the claim and looks for the end. This thread has it, so the sender gives the claim back.
-                Claim::Others if !leg.has_next() => self.route.sleep(py)?,
-                Claim::Others => return Ok(true),
+                Claim::Others if end.is_some() && !leg.has_next() => this.route.sleep(py)?,
+                Claim::Others => return Ok(Ok(true)),
             }
         }
-    }
-
-    /// For a sending thread: whether a call that has ended goes on nevertheless, on another leg.
-    #[cold]
-    pub(crate) fn goes_on(&self, py: Python<'_>, leg: &Leg) -> PyResult<bool> {
-        match self.route.claim(leg) {
-            Claim::Others => return Ok(true),
-            Claim::Nobodys => return Ok(false),
-            Claim::Ours => {}
-        }
-        let Some(end) = leg.core.take_unbegun(leg.id) else {
-            self.route.unclaim();
-            // If the end is not there any more, the reading thread has it and is about to decide.
-            return Ok(!leg.core.is_live(leg.id));
-        };
-        let again = self.send_claimed(py, leg, &end)?;
-        if !again {
-            self.route.leave_end(end);
-        }
-        Ok(again)
-    }
-
-    /// Like `goes_on`, for an event loop. `end` is the call's end if it was taken already.
-    #[cold]
-    pub(crate) fn goes_on_in_loop(slf: &Bound<'_, Self>, end: Option<Incoming>) -> PyResult<Result<bool, Incoming>> {
-        let (py, this) = (slf.py(), slf.get());
-        let leg = this.route.leg();
-        match this.route.claim(leg) {
-            Claim::Others => return Ok(Ok(true)),
-            Claim::Nobodys => return Ok(end.map_or(Ok(false), Err)),
-            Claim::Ours => {}
-        }
-        let Some(end) = end.or_else(|| leg.core.take_unbegun(leg.id)) else {
+        let Some(end) = end.take().or_else(|| leg.core.take_unbegun(leg.id)) else {
             this.route.unclaim();
-            return Ok(Ok(false));
+            // If the end is not there any more, the reading thread has it and is about to decide.
+            return Ok(Ok(!leg.core.is_live(leg.id)));
         };
-        let (Owner::Loop(schedule), Some(again)) = (this.calling.waiting.owner(), this.again(leg, &end)) else {
+        let goes_on = match (this.again(leg, &end), this.calling.waiting.owner()) {
+            (None, _) => Ok(false),
+            (Some(again), Owner::Loop(schedule)) => {
+                let (pause, left) = (again.pause.as_secs_f64(), this.until.map(seconds_left));
+                schedule.send_again.bind(py).run_with((slf, pause, again.hopeful, left)).map(|_| true)
+            }
+            (Some(again), _) => this.send_anew(py, again).map(|()| true),
+        };
+        if !matches!(goes_on, Ok(true)) {
             this.route.close();
-            return Ok(Err(end));
-        };
-        let (pause, left) = (again.pause.as_secs_f64(), this.until.map(seconds_left));
-        schedule.send_again.bind(py).run_with((slf, pause, again.hopeful, left))?;
-        Ok(Ok(true))
+        }
+        Ok(if goes_on? { Ok(true) } else { Err(end) })
+    }
+
+    /// The same for a sender, which leaves the end to the reader.
+    #[cold]
+    pub(crate) fn sends_on(slf: &Bound<'_, Self>, leg: &Leg) -> PyResult<bool> {
+        Ok(Self::goes_on(slf, leg, None)?.unwrap_or_else(|end| {
+            slf.get().route.leave_end(end);
+            false
+        }))
     }
 
     /// How to send a refused call again, if it is.
@@ -113,21 +102,12 @@ impl Stream {
         Call { surroundings: self.surroundings.look_again(py), driver: self.route.driver() }
     }
 
-    /// Sends the call again; this thread has claimed it. Returns whether the call was sent again.
-    fn send_claimed(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
-        let sent = self.try_again(py, leg, end);
-        if !matches!(sent, Ok(true)) {
-            self.route.close();
-        }
-        sent
-    }
-
-    fn try_again(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
-        let Some(mut again) = self.again(leg, end) else { return Ok(false) };
+    /// Sends the call again; this thread has claimed it, and waits.
+    fn send_anew(&self, py: Python<'_>, mut again: Box<Again>) -> PyResult<()> {
         loop {
             let core = self.calling.renewed(py, self.method.get(), &mut self.call(py), &again)?;
             match self.begin_again(py, &core)? {
-                Ok(()) => return Ok(true),
+                Ok(()) => return Ok(()),
                 Err(next) => again = next,
             }
         }
