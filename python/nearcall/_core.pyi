@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from contextvars import ContextVar
 from inspect import Signature
 from types import FrameType
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
 
 from typing_extensions import Self, disjoint_base
 
@@ -470,8 +470,43 @@ class Watched:
     def unwatch(self) -> None:
         """To be called when the loop has stopped polling the descriptor."""
 
+class Calls:
+    """Where calls go; makes the callables of methods."""
+
+    def time_left(self) -> float | None:
+        """Seconds that a call made now may take; ``None`` for ever."""
+
+    def unary(self, method: Method) -> Unary:
+        """A callable for a method without streams."""
+
+    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
+        """A callable for a method that sends no reply. For a loop, the callable never connects."""
+
+    def async_unary(self, method: Method) -> AsyncUnary:
+        """A callable for a method without streams that returns an awaitable."""
+
+    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
+        """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
+
+    def check_loop(self) -> None:
+        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
+
+    def sent(self) -> None:
+        """The event loop calls it when it has sent a one-way call."""
+
 @final
-class Connection:
+class Target(Calls):
+    """One object at the other end of a connection."""
+
+    connected: ClassVar[bool]
+    """``True``: a call on a lost connection fails by itself, and no new connection would have the object."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone, for good."""
+
+@final
+class Connection(Calls):
     """A connection to a server. Any number of threads, or one event loop, may use it at once."""
 
     def __new__(
@@ -563,12 +598,6 @@ class Connection:
     def on_idle(self) -> None:
         """The event loop calls it when it has run everything that was ready, and a call waits."""
 
-    def sent(self) -> None:
-        """The event loop calls it when it has sent a one-way call."""
-
-    def check_loop(self) -> None:
-        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
-
     def use_loop(
         self,
         running: object,
@@ -619,21 +648,6 @@ class Connection:
 
     def ping(self, timeout: float | None = None) -> float:
         """Seconds that a round trip takes which no handler sees."""
-
-    def time_left(self) -> float | None:
-        """Seconds that a call made now may take; ``None`` for ever."""
-
-    def unary(self, method: Method) -> Unary:
-        """A callable for a method without streams."""
-
-    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
-        """A callable for a method that sends no reply. For a loop, the callable never connects."""
-
-    def async_unary(self, method: Method) -> AsyncUnary:
-        """A callable for a method without streams that returns an awaitable."""
-
-    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
-        """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
 
 @disjoint_base
 class ServedObject:
@@ -690,37 +704,8 @@ class References:
         for.
         """
 
-    def time_left(self) -> float | None:
-        """Seconds that a call made now may take; ``None`` for ever."""
-
-    def check_loop(self) -> None:
-        """Raises unless the running event loop is the one that the connection was given to."""
-
-    def sent(self) -> None:
-        """The event loop calls it when it has sent a one-way call."""
-
-    def unary(self, method: Method, target: int, *, keeps: object) -> Unary:
-        """A callable for a method, without streams, of the other side's object of that number.
-
-        The callable and its calls keep ``keeps`` alive.
-        """
-
-    def oneway(self, method: Method, target: int, *, for_loop: bool, keeps: object) -> Oneway:
-        """A callable for a method of that object that sends no reply."""
-
-    def async_unary(self, method: Method, target: int, *, keeps: object) -> AsyncUnary:
-        """A callable for a method, without streams, of that object; it returns an awaitable."""
-
-    def open(
-        self,
-        method: Method,
-        target: int,
-        arguments: tuple[Any, ...] | dict[str, Any],
-        *,
-        for_loop: bool,
-        keeps: object,
-    ) -> Stream:
-        """Begins a call, with streams, of that object; the arguments as the plan's ``split`` returned them."""
+    def target(self, id: int, keeps: object) -> Target:
+        """The other side's object of that number, to be called. Its callables and their calls keep ``keeps`` alive."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...

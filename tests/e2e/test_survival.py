@@ -71,6 +71,8 @@ def test_a_signal_ends_the_wait_for_another_server(outside_url: str) -> None:
         with pytest.raises(KeyboardInterrupt):
             mortal.pid_again()
         interrupter.join(20)
+        with again(first.url) as second:
+            assert mortal.pid_again() == second.pid
 
 
 def test_without_a_server_a_call_fails_at_once_or_waits(outside_url: str) -> None:

@@ -16,15 +16,10 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::asyncio::waiting::{Schedule, Waiting};
 use crate::asyncio::watched::Watched;
-use crate::calls::aio::AsyncUnary;
-use crate::calls::bound::BoundMethod;
+use crate::calls::callees::Calls;
 use crate::calls::calling::{Calling, Limits, Way, seconds_of};
 use crate::calls::deadline::Surroundings;
-use crate::calls::oneway::Oneway;
-use crate::calls::opening::begin_stream;
 use crate::calls::outcome::late;
-use crate::calls::stream::Stream;
-use crate::calls::unary::Unary;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
@@ -33,10 +28,9 @@ use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, 
 use crate::options::peer::peer;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;
-use crate::values::plan::Method;
 
 /// A client's connection to a server.
-#[pyclass(frozen, module = "nearcall._core")]
+#[pyclass(frozen, extends = Calls, module = "nearcall._core")]
 pub(crate) struct Connection {
     channel: Arc<Channel>,
     calling: Calling,
@@ -87,7 +81,7 @@ impl Connection {
         explain: Option<Py<PyAny>>,
         shown: Option<&str>,
         by_item: bool,
-    ) -> PyResult<Self> {
+    ) -> PyResult<PyClassInitializer<Self>> {
         let mut url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         if let Some(shown) = shown {
             url = url.shown_as(shown);
@@ -117,7 +111,8 @@ impl Connection {
             retries: retries.map(|policy| Arc::new(Retries::new(policy))),
             copies: None,
         };
-        Ok(Self { channel, calling, handshake })
+        let this = Self { channel, calling: calling.clone(), handshake };
+        Ok(PyClassInitializer::from(Calls { calling }).add_subclass(this))
     }
 
     /// Connects for the first time; blocks for at most `handshake_timeout` seconds, and no longer than until the deadline
@@ -236,11 +231,6 @@ impl Connection {
         self.calling.waiting.on_idle(py)
     }
 
-    /// To be called by the event loop when it has sent a one-way call.
-    fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        self.calling.waiting.stirred(py)
-    }
-
     /// Gives the connection to the event loop `running`, whose method `call_soon` is. `on_idle` calls this object's
     /// `on_idle`.
     ///
@@ -258,11 +248,6 @@ impl Connection {
         follow: Py<PyAny>,
     ) {
         self.calling.waiting.use_loop(Schedule { running, call_soon, on_idle, connect_again, send_again, follow });
-    }
-
-    /// Raises unless the running event loop is the one that the connection was given to.
-    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
-        self.calling.waiting.check_loop(py)
     }
 
     /// Ends the connection for good. `why` is what calls under way are told, if the server has ended.
@@ -307,11 +292,6 @@ impl Connection {
         }
     }
 
-    /// Seconds that a call made now may take; `None` if there is no limit.
-    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
-    }
-
     /// Lets the server at the other end call objects that this client gives to it, from now on.
     ///
     /// `callback_server` returns the server of this process that receives for the client's connections, this one and
@@ -320,34 +300,6 @@ impl Connection {
     fn serve_with(&self, callback_server: Py<PyAny>, max_references: usize) {
         let waiting = Arc::clone(&self.calling.of_callbacks);
         self.channel.serve_with(Arc::new(Callbacks { server: callback_server, waiting, max_references }));
-    }
-
-    /// A callable for a method without streams.
-    fn unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<Unary>> {
-        BoundMethod::make(py, self.calling.clone(), method, false)
-    }
-
-    /// A callable for a method that sends no reply. With `for_loop` it never waits for a connection.
-    #[pyo3(signature = (method, *, for_loop))]
-    fn oneway(&self, py: Python<'_>, method: Py<Method>, for_loop: bool) -> PyResult<Py<Oneway>> {
-        BoundMethod::make(py, self.calling.clone(), method, for_loop)
-    }
-
-    /// A callable for a method without streams that returns an awaitable.
-    fn async_unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<AsyncUnary>> {
-        BoundMethod::make(py, self.calling.clone(), method, true)
-    }
-
-    /// Begins a call with streams. `arguments` is what the plan's `split` returned.
-    #[pyo3(signature = (method, arguments, *, for_loop))]
-    fn open(
-        &self,
-        py: Python<'_>,
-        method: &Bound<'_, Method>,
-        arguments: &Bound<'_, PyAny>,
-        for_loop: bool,
-    ) -> PyResult<Stream> {
-        begin_stream(py, &self.calling, method, arguments, for_loop)
     }
 }
 

@@ -28,6 +28,8 @@ mod _core {
     #[pymodule_export]
     use super::calls::bound::BoundMethod;
     #[pymodule_export]
+    use super::calls::callees::{CalledObject, Calls};
+    #[pymodule_export]
     use super::calls::deadline::{note_block, set_call_variables};
     #[pymodule_export]
     use super::calls::oneway::Oneway;

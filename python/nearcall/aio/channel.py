@@ -26,7 +26,7 @@ from ..service.for_loops import Interface
 from ..service.plan import MethodPlan
 from .client import AsyncClient
 from .closing import Closing
-from .methods import Caller, within
+from .methods import Caller
 from .objects import object_callable
 from .room import RoomQueue
 
@@ -244,8 +244,8 @@ class Channel(Caller, ChannelBase, ForLoops):
     async def _connect_again(
         self, pause: float, hopeful: bool, left: float | None, failure: BaseException | None = None
     ) -> None:
-        """Makes sure that there is a connection for a call: that before was lost before or during the call, or the server
-        has refused the call or failed. If there is no server, this raises ``failure``, the error of the attempt before.
+        """Makes sure that there is a connection for a call: the one before was lost, or the server has refused the call
+        or failed. If there is no server, this raises ``failure``, the error of the attempt before.
         """
         until = None if left is None else self._running().time() + left
         if pause:

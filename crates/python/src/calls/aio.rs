@@ -22,7 +22,7 @@ use crate::calls::bound::BoundMethod;
 use crate::calls::driving::{Call, Came, Sent};
 use crate::calls::outcome::late;
 use crate::gil::callback::Callback;
-use crate::gil::coroutine::{Coroutine, Step, coroutine_methods, raise_in};
+use crate::gil::coroutine::{Coroutine, Step, coroutine_methods};
 use crate::gil::errors::raise;
 use crate::gil::interpreter::{attach, detach};
 
@@ -317,7 +317,7 @@ impl Coroutine for PendingCall {
     fn raise<'py>(&self, py: Python<'py>, exception: Bound<'py, PyAny>) -> PyResult<Step<'py>> {
         match self.take() {
             Stage::Connecting(connecting) => {
-                let step = raise_in(connecting.coroutine.bind(py), &exception);
+                let step = connecting.coroutine.bind(py).throw(&exception);
                 self.connected(py, connecting, step)
             }
             other => {

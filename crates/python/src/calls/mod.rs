@@ -3,6 +3,7 @@
 pub(crate) mod aio;
 pub(crate) mod blocking;
 pub(crate) mod bound;
+pub(crate) mod callees;
 pub(crate) mod calling;
 pub(crate) mod crossing;
 pub(crate) mod deadline;

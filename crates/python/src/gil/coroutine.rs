@@ -1,11 +1,9 @@
 //! What the coroutines that are written in Rust have in common.
 
 use pyo3::exceptions::{PyBaseException, PyStopIteration};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3::{ffi, intern};
-
-use crate::gil::callback::Callback;
 
 /// How one step of a coroutine ends.
 pub(crate) enum Step<'py> {
@@ -106,11 +104,6 @@ macro_rules! coroutine_methods {
     };
 }
 pub(crate) use coroutine_methods;
-
-/// Raises in another coroutine what was raised in one that awaits it.
-pub(crate) fn raise_in<'py>(coroutine: &Bound<'py, PyAny>, exception: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
-    coroutine.run_method(intern!(coroutine.py(), "throw"), [exception]).map(Step::Yields)
-}
 
 /// The exception that `throw` is given: the first argument, or the second one after its class.
 pub(crate) fn thrown<'py>(kind: Bound<'py, PyAny>, value: Option<Bound<'py, PyAny>>) -> Bound<'py, PyAny> {

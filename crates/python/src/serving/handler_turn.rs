@@ -20,7 +20,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use crate::calls::deadline::surround;
 use crate::gil::callback::Callback;
-use crate::gil::coroutine::{Coroutine, Step, coroutine_methods, raise_in};
+use crate::gil::coroutine::{Coroutine, Step, coroutine_methods};
 use crate::serving::loop_server::{InLoop, LoopCall, LoopRequest, Next, Watch};
 use crate::values::plan::Kind;
 
@@ -343,7 +343,7 @@ impl Coroutine for HandlerTurn {
                 ended.and(Err(error))
             }
             State::Waits(coroutine, context) => {
-                self.go_on(py, coroutine, context, |coroutine| raise_in(coroutine, &exception))
+                self.go_on(py, coroutine, context, |coroutine| coroutine.throw(&exception))
             }
             other => Err(self.refuse(other)),
         }
@@ -475,7 +475,7 @@ impl Coroutine for Begun {
 
     fn raise<'py>(&self, py: Python<'py>, exception: Bound<'py, PyAny>) -> PyResult<Step<'py>> {
         let Stage::Waits(coroutine, _) = self.take() else { return Err(PyErr::from_value(exception)) };
-        let step = raise_in(coroutine.bind(py), &exception);
+        let step = coroutine.bind(py).throw(&exception);
         self.keep(coroutine, step)
     }
 
