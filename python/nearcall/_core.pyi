@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from contextvars import ContextVar
 from inspect import Signature
 from types import FrameType
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
 
 from typing_extensions import Self, disjoint_base
 
@@ -472,8 +472,43 @@ class Watched:
     def unwatch(self) -> None:
         """To be called when the loop has stopped polling the descriptor."""
 
+class Calls:
+    """Where calls go; makes the callables of methods."""
+
+    def time_left(self) -> float | None:
+        """Seconds that a call made now may take; ``None`` for ever."""
+
+    def unary(self, method: Method) -> Unary:
+        """A callable for a method without streams."""
+
+    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
+        """A callable for a method that sends no reply. For a loop, the callable never connects."""
+
+    def async_unary(self, method: Method) -> AsyncUnary:
+        """A callable for a method without streams that returns an awaitable."""
+
+    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
+        """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
+
+    def check_loop(self) -> None:
+        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
+
+    def sent(self) -> None:
+        """The event loop calls it when it has sent a one-way call."""
+
 @final
-class Connection:
+class Target(Calls):
+    """One object at the other end of a connection."""
+
+    connected: ClassVar[bool]
+    """``True``: a call on a lost connection fails by itself, and no new connection would have the object."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone, for good."""
+
+@final
+class Connection(Calls):
     """A connection to a server. Any number of threads, or one event loop, may use it at once."""
 
     def __new__(
@@ -565,28 +600,22 @@ class Connection:
     def on_idle(self) -> None:
         """The event loop calls it when it has run everything that was ready, and a call waits."""
 
-    def sent(self) -> None:
-        """The event loop calls it when it has sent a one-way call."""
-
-    def check_loop(self) -> None:
-        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
-
     def use_loop(
         self,
         running: object,
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
-        call_again: Callable[..., Coroutine[Any, Any, Any]],
+        connect_again: Callable[[float, bool, float | None, BaseException | None], Coroutine[Any, Any, None]],
         send_again: Callable[[Stream, float, bool, float | None], object],
         follow: Callable[[], object],
     ) -> None:
         """Gives the connection to an event loop.
 
         ``running`` is the loop, ``call_soon`` is its method, and ``on_idle`` calls the method of that name.
-        ``call_again`` takes a call, the seconds to wait before it, whether to wait for a server that is not there yet,
-        the seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
-        connects and awaits the call. ``send_again`` takes a stream and the first three of these, and begins to send the
-        stream again. ``follow`` makes the loop watch the present connections.
+        ``connect_again`` takes the seconds to wait first, whether to wait for a server that is not there yet, the
+        seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
+        connects. ``send_again`` takes a stream and the first three of these, and begins to send the stream again.
+        ``follow`` makes the loop watch the present connections.
         """
 
     def serve_with(self, callback_server: Callable[[], Server], max_references: int) -> None:
@@ -621,21 +650,6 @@ class Connection:
 
     def ping(self, timeout: float | None = None) -> float:
         """Seconds that a round trip takes which no handler sees."""
-
-    def time_left(self) -> float | None:
-        """Seconds that a call made now may take; ``None`` for ever."""
-
-    def unary(self, method: Method) -> Unary:
-        """A callable for a method without streams."""
-
-    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
-        """A callable for a method that sends no reply. For a loop, the callable never connects."""
-
-    def async_unary(self, method: Method) -> AsyncUnary:
-        """A callable for a method without streams that returns an awaitable."""
-
-    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
-        """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
 
 @disjoint_base
 class ServedObject:
@@ -692,37 +706,8 @@ class References:
         for.
         """
 
-    def time_left(self) -> float | None:
-        """Seconds that a call made now may take; ``None`` for ever."""
-
-    def check_loop(self) -> None:
-        """Raises unless the running event loop is the one that the connection was given to."""
-
-    def sent(self) -> None:
-        """The event loop calls it when it has sent a one-way call."""
-
-    def unary(self, method: Method, target: int, *, keeps: object) -> Unary:
-        """A callable for a method, without streams, of the other side's object of that number.
-
-        The callable and its calls keep ``keeps`` alive.
-        """
-
-    def oneway(self, method: Method, target: int, *, for_loop: bool, keeps: object) -> Oneway:
-        """A callable for a method of that object that sends no reply."""
-
-    def async_unary(self, method: Method, target: int, *, keeps: object) -> AsyncUnary:
-        """A callable for a method, without streams, of that object; it returns an awaitable."""
-
-    def open(
-        self,
-        method: Method,
-        target: int,
-        arguments: tuple[Any, ...] | dict[str, Any],
-        *,
-        for_loop: bool,
-        keeps: object,
-    ) -> Stream:
-        """Begins a call, with streams, of that object; the arguments as the plan's ``split`` returned them."""
+    def target(self, id: int, keeps: object) -> Target:
+        """The other side's object of that number, to be called. Its callables and their calls keep ``keeps`` alive."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -738,6 +723,14 @@ class BoundMethod:
     @property
     def __signature__(self) -> Signature: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Self: ...
+    def within(self, seconds: float) -> Self:
+        """The same method, with ``seconds`` for each call in place of the client's timeout."""
+
+    def for_copies(self) -> Self:
+        """The same method for the copies of one call: each goes to another server, as long as there is one."""
+
+    def time_allowed(self) -> float | None:
+        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class Unary(BoundMethod):
@@ -746,15 +739,6 @@ class Unary(BoundMethod):
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def start(self, *args: Any, **kwargs: Any) -> StartedCall[Any]:
         """Sends a call and does not wait for its reply, nor for room to send it."""
-
-    def within(self, seconds: float) -> Unary:
-        """The same method, with ``seconds`` for each call in place of the client's timeout."""
-
-    def for_copies(self) -> Unary:
-        """The same method for the copies of one call: each goes to another server, as long as there is one."""
-
-    def time_allowed(self) -> float | None:
-        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class StartedCall(Generic[_R]):
@@ -816,9 +800,6 @@ class Oneway(BoundMethod):
     def attempt(self, *args: Any, **kwargs: Any) -> bool:
         """For an event loop: calls if there is room to send. Returns whether there was."""
 
-    def time_left(self) -> float | None:
-        """For an event loop: seconds that a call made now may wait."""
-
     def late(self) -> BaseException:
         """For an event loop: the exception for a call that found no room until its deadline."""
 
@@ -829,15 +810,6 @@ class AsyncUnary(BoundMethod):
     def __call__(self, *args: Any, **kwargs: Any) -> PendingCall: ...
     def start(self, *args: Any, **kwargs: Any) -> PendingCall:
         """The same, but the call is sent now. It is given up when the last reference to the result is dropped."""
-
-    def within(self, seconds: float) -> AsyncUnary:
-        """The same method, with ``seconds`` for each call in place of the client's timeout."""
-
-    def for_copies(self) -> AsyncUnary:
-        """The same method for the copies of one call: each goes to another server, as long as there is one."""
-
-    def time_allowed(self) -> float | None:
-        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class PendingCall(Generator[Any, Any, Any]):

@@ -28,13 +28,17 @@ mod _core {
     #[pymodule_export]
     use super::calls::bound::BoundMethod;
     #[pymodule_export]
+    use super::calls::callees::{CalledObject, Calls};
+    #[pymodule_export]
     use super::calls::deadline::{note_block, set_call_variables};
     #[pymodule_export]
     use super::calls::oneway::Oneway;
     #[pymodule_export]
+    use super::calls::started::{StartedCall, wait_for_started};
+    #[pymodule_export]
     use super::calls::stream::Stream;
     #[pymodule_export]
-    use super::calls::unary::{StartedCall, Unary, wait_for_started};
+    use super::calls::unary::Unary;
     #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]

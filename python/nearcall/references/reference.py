@@ -16,7 +16,6 @@ from ..service.service import plan_of
 from ..types.declared import is_function, is_service, name_of
 from ..types.functions import CALL, show_function
 from .catalogue import Catalogue
-from .target import Target
 
 __all__ = ["Handle", "Reference", "is_reference", "reference_to", "release"]
 
@@ -147,7 +146,7 @@ class Reference:
         if handle.released:
             made: Any = _released(plan.full_name)
         else:
-            target = Target(handle.references, handle.number, handle)
+            target = handle.references.target(handle.number, handle)
             made = catalogue.make_callable(target, plan, method, self._nearcall_for_loop)
         self.__dict__[name] = made
         return made

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::fork::Owned;
 use nearcall_platform::sys;
-use nearcall_transport::{Body, CallKey, Connected, Incoming, Link, MemoryLink, Outgoing, Peer, Room, Sent, Url};
+use nearcall_transport::{Body, CallKey, Connected, Link, MemoryLink, Outgoing, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
 use crate::client::own_event::OwnEvent;
@@ -20,7 +20,7 @@ use crate::client::table::shared_table::SharedTable;
 use crate::client::table::slots::CallId;
 use crate::client::table::waker::Waker;
 use crate::exports::{Export, Exports, Identity, Methods, Object};
-use crate::flow::{Taken, cost};
+use crate::flow::Taken;
 use crate::given::release_payloads;
 
 /// A connection to a server, or the half of a server's connection that calls the client. Any number of threads, or one event
@@ -367,19 +367,7 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<bool, Result<NoEvent, Failure>> {
         let inner = self.inner().ok_or(Ok(NoEvent::Inherited))?;
-        let cost = cost(item.len());
-        let paid = inner.until(&[id], deadline, None, |table| {
-            let Some(call) = table.get(id) else { return Some(false) };
-            if call.arrived.iter().any(Incoming::ends_call) {
-                return Some(false);
-            }
-            if call.credit <= 0 {
-                return None;
-            }
-            call.credit -= cost;
-            table.give(id, given);
-            Some(true)
-        });
+        let paid = inner.until(&[id], deadline, None, |table| table.pay(id, item.len(), given));
         match paid {
             Ok(true) => inner.send_paid_item(id, item, given, deadline).map(|()| true).map_err(Err),
             Ok(false) => Ok(false),
@@ -399,17 +387,10 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<Option<bool>, Failure> {
         let Some(inner) = self.inner() else { return Ok(Some(false)) };
-        {
-            let mut table = inner.table.lock();
-            let Some(call) = table.get(id) else { return Ok(Some(false)) };
-            if call.arrived.iter().any(Incoming::ends_call) {
-                return Ok(Some(false));
-            }
-            if call.credit <= 0 {
-                return Ok(None);
-            }
-            call.credit -= cost(item.len());
-            table.give(id, given);
+        // Not held while the item is sent.
+        let paid = inner.table.lock().pay(id, item.len(), given);
+        if paid != Some(true) {
+            return Ok(paid);
         }
         inner.send_paid_item(id, item, given, deadline).map(|()| Some(true))
     }

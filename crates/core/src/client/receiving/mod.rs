@@ -186,7 +186,7 @@ impl Connection {
     pub fn has_room(&self, id: CallId) -> bool {
         let Some(inner) = self.inner() else { return true };
         let mut table = inner.table.lock();
-        table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Incoming::ends_call))
+        table.get(id).is_none_or(|call| call.credit > 0 || call.ended)
     }
 
     /// Whether all that there will be of the call has been received, or was taken.
