@@ -66,7 +66,13 @@ impl Place for Local {
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let admission = self.admission(options);
-        let clients = rendezvous::Listening::bind(self, self.meeting(), !admission.is_closed(), self.brings())?;
+        let clients = rendezvous::Listening::bind(
+            self,
+            self.meeting(),
+            &options.passed,
+            !admission.is_closed(),
+            self.brings(),
+        )?;
         Ok(Bound {
             clients: Box::new(clients),
             place: Arc::new(self.clone()),

@@ -55,7 +55,7 @@ impl Place for Plain {
     }
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
-        let (clients, address) = self.address.listen(self, options.allow_plaintext)?;
+        let (clients, address) = self.address.listen(self, options, options.allow_plaintext)?;
         Ok(Bound {
             clients: Box::new(clients),
             place: Arc::new(Self { address, ..self.clone() }),

@@ -81,7 +81,7 @@ impl Place for Encrypted {
         if self.speaks != Speaks::Nearcall {
             Arc::make_mut(&mut tls).alpn_protocols = self.speaks.alpn();
         }
-        let (clients, address) = self.address.listen(self, true)?;
+        let (clients, address) = self.address.listen(self, options, true)?;
         Ok(Bound {
             clients: Box::new(clients),
             place: Arc::new(Self { address, ..self.clone() }),
