@@ -126,6 +126,8 @@ def test_sockets_for_another_process_are_left_alone(folder: Path, key: str) -> N
         try:
             assert process.stderr is not None
             assert process.stderr.readline().startswith("serving app:Hello at ")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
         finally:
             process.kill()
 

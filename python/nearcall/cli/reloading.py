@@ -14,7 +14,7 @@ from .finding import is_url
 
 __all__ = ["serve_anew"]
 
-LONGEST = 10.0
+LONGEST = 10
 """Seconds that calls under way have to end when files have changed; then the process is killed."""
 WATCHED = (".py", ".pyi", ".toml")
 
