@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from . import UsageError
 
@@ -46,5 +46,6 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for command in set(action.choices.values()):
+            commands = cast("dict[str, argparse.ArgumentParser]", cast(Any, action).choices)
+            for command in commands.values():
                 yield from _actions(command)
