@@ -8,6 +8,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
 VERSIONS ?=
+COMPATIBILITY ?=
 COMMITS ?= HEAD~100
 WORKERS ?= 4
 FUZZ_SECONDS ?= 30
@@ -42,7 +43,7 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup profiled wheel demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel dist try-dist demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +54,14 @@ profiled: $(STAMPS)/profiled $(STAMPS)/lab $(STAMPS)/dev  ## the same with nearc
 
 wheel: $(STAMPS)/tools  ## build the wheel as it is published; in dist/
 	@$(PY) tools/profiled_build.py dist
+
+# The tests of the wheels need no nearcall here: they install it from each wheel.
+dist: $(STAMPS)/dist  ## make what is published, for each promised Python that is here, and try each wheel without a compiler; in dist/
+	@$(PY) tools/distribution.py $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(COMPATIBILITY),--compatibility $(COMPATIBILITY)) $(ARGS)
+	@$(MAKE) --no-print-directory try-dist
+
+try-dist: $(STAMPS)/dist  ## try what is in dist/: each wheel in a fresh environment, without a compiler
+	@NEARCALL_DIST=dist $(PY) -m pytest -q tests/wheels
 
 # Without the tools that only tests and lint need: the first numbers are to be there soon. It says which build it measured.
 demo: $(STAMPS)/build $(STAMPS)/lab  ## call one typed service over every local transport, beside its peers; results in out/
@@ -230,6 +239,11 @@ $(STAMPS)/tools: pyproject.toml $(STAMPS)/venv
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/tools
 	@echo "setup: tools for tests and lint"
 	@$(PIP) install --group dev
+	@touch $@
+
+# What makes and tries the distributions.
+$(STAMPS)/dist: pyproject.toml $(STAMPS)/tools
+	@$(PIP) install --group dist
 	@touch $@
 
 # In a terminal Cargo shows how far it is.

@@ -882,10 +882,19 @@ class Listeners:
     """Sockets that clients connect to: bound before a fork, used after it."""
 
     def __new__(
-        cls, *, allow_plaintext: bool, tls: Tls | None, allow_users: Sequence[int], allow_groups: Sequence[int]
+        cls,
+        *,
+        allow_plaintext: bool,
+        tls: Tls | None,
+        allow_users: Sequence[int],
+        allow_groups: Sequence[int],
+        sockets: Sequence[int],
     ) -> Listeners: ...
     def bind(self, url: str) -> str:
         """Listens at one more URL; returns the URL with the port that the system chose."""
+
+    def left(self) -> list[str]:
+        """The addresses of the sockets that were passed and that no URL has used."""
 
     def filenos(self) -> list[int]:
         """The descriptors to poll for clients, in the order in which they were bound."""

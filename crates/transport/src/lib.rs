@@ -50,6 +50,7 @@ pub use listen::Listener;
 pub use memory::{Buffer, BufferPool, Lease};
 pub use nearcall_http::{Codec, Encoding, Origins};
 pub use options::Options;
+pub use options::passed::PassedSockets;
 pub use options::proxy::Proxy;
 pub use peer::{Admission, Peer};
 pub use places::acceptor::{Acceptor, Arrived, HandsOver};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Listener, Options, Url};
+use nearcall_core::{Failure, Listener, Options, PassedSockets, Url};
 use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
 
@@ -27,10 +27,19 @@ pub(crate) struct Listeners {
 #[pymethods]
 impl Listeners {
     #[new]
-    #[pyo3(signature = (*, allow_plaintext, tls, allow_users, allow_groups))]
-    fn new(allow_plaintext: bool, tls: Option<Py<Tls>>, allow_users: Vec<u32>, allow_groups: Vec<u32>) -> Self {
+    #[pyo3(signature = (*, allow_plaintext, tls, allow_users, allow_groups, sockets))]
+    fn new(
+        allow_plaintext: bool,
+        tls: Option<Py<Tls>>,
+        allow_users: Vec<u32>,
+        allow_groups: Vec<u32>,
+        sockets: Vec<i32>,
+    ) -> Self {
         let mut options = Options::default();
         trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
+        // SAFETY: the caller gives up descriptors that are open and nobody else's.
+        let owned = |socket| unsafe { OwnedFd::from_raw_fd(socket) };
+        options.passed = PassedSockets::new(sockets.into_iter().map(owned).collect());
         Self { options, bound: Mutex::default() }
     }
 
@@ -49,6 +58,11 @@ impl Listeners {
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(invalid(py, error.to_string())),
             Err(error) => Err(PyOSError::new_err(error.to_string())),
         }
+    }
+
+    /// The addresses of the sockets that were passed and that no URL has used.
+    fn left(&self) -> Vec<String> {
+        self.options.passed.left()
     }
 
     /// The descriptors to poll for clients, in the order in which they were bound.

@@ -185,7 +185,12 @@ impl Address {
     }
 
     /// Listens, on behalf of `url`, and returns the real address. Unless `anywhere`, only this machine may connect.
-    pub(super) fn listen(&self, url: &impl Display, anywhere: bool) -> io::Result<(Listening, Self)> {
+    pub(super) fn listen(
+        &self,
+        url: &impl Display,
+        options: &Options,
+        anywhere: bool,
+    ) -> io::Result<(Listening, Self)> {
         let refuse = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
         let [host] = &self.hosts[..] else {
             let why = "a server listens at one address of each URL: give it several URLs";
@@ -201,13 +206,16 @@ impl Address {
                 ),
             ));
         }
-        let listener = TcpListener::bind(&addresses[..]).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                let why = "another program listens there; stop it or take another port";
-                io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
-            }
-            _ => refuse(error),
-        })?;
+        let listener = match options.passed.take_tcp(&addresses) {
+            Some(listener) => listener,
+            None => TcpListener::bind(&addresses[..]).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    let why = "another program listens there; stop it or take another port";
+                    io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
+                }
+                _ => refuse(error),
+            })?,
+        };
         listener.set_nonblocking(true)?;
         let host = Host { name: host.name.clone(), port: listener.local_addr()?.port() };
         Ok((Listening(listener), Self { hosts: vec![host], reach: Reach::Unknown }))

@@ -53,7 +53,7 @@ impl Place for Hosts {
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let tls = if self.is_encrypted { Some(self.server_side(options)?) } else { None };
-        let (clients, address) = self.address.listen(self, self.is_encrypted || options.allow_plaintext)?;
+        let (clients, address) = self.address.listen(self, options, self.is_encrypted || options.allow_plaintext)?;
         let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
             memory: SharedMemory::Never,
