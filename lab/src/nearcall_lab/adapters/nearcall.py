@@ -12,7 +12,17 @@ from typing import Any
 
 from nearcall_lab.adapters.grpc_messages import PROTOCOL, SERVICE
 from nearcall_lab.adapters.ports import free_port
-from nearcall_lab.contract import OPERATIONS, Mechanism, Operation, Ready, SimpleSession, Spec, Stop, Transport
+from nearcall_lab.contract import (
+    LOOPBACK,
+    OPERATIONS,
+    Mechanism,
+    Operation,
+    Ready,
+    SimpleSession,
+    Spec,
+    Stop,
+    Transport,
+)
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _NEEDS = ("nearcall",)
@@ -134,7 +144,7 @@ def _url(spec: Spec) -> str:
     if transport == "unix":
         return f"unix://{os.path.join(spec.directory, 'nearcall.sock')}"
     if transport in ("tcp", "grpc"):
-        return f"{transport}://127.0.0.1:{free_port()}"
+        return f"{transport}://{spec.host}:{free_port(spec.host)}"
     return f"{transport}://{spec.token}"
 
 
@@ -154,7 +164,9 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
     url = _url(spec)
     service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
-    with nearcall.Server(service(), url, **_options(spec)):
+    # Another machine is to reach it, as the scenario says; on the loopback there is nothing to allow.
+    open_to_all = {"allow_plaintext": True} if spec.host != LOOPBACK else {}
+    with nearcall.Server(service(), url, **open_to_all, **_options(spec)):
         ready(url.removeprefix(_GRPC))
         stop.wait()
 

@@ -75,10 +75,17 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same_process: bool = False
     """Server and client in one process, to replicate studies that did so."""
     seed: int = 1
+    host: str = ""
+    """URL of the machine that the server runs on; empty for the one the lab runs on."""
 
     def canonical(self) -> bytes:
-        """The cell as JSON with sorted keys and every default written out."""
-        return msgspec.json.encode(self, order="sorted")
+        """The cell as JSON with sorted keys and every default written out; of keys that cells have not always had, only
+        those with another value, so that an older cell keeps its digest.
+        """
+        plain: dict[str, object] = msgspec.to_builtins(self)
+        if not self.host:
+            del plain["host"]
+        return msgspec.json.encode(plain, order="sorted")
 
     def digest(self) -> str:
         """First 16 hexadecimal digits of the SHA-256 of `canonical`."""
@@ -86,7 +93,8 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def title(self) -> str:
         """The workload in a few words, without the mechanism."""
-        return describe(self.work, self.mode, self.placement, self.same_process)
+        title = describe(self.work, self.mode, self.placement, self.same_process)
+        return f"{title}, server at {self.host.partition('?')[0]}" if self.host else title
 
 
 def format_size(size: int) -> str:

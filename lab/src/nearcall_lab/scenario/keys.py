@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 
 from nearcall_lab.contract import Operation, Style
 from nearcall_lab.scenario.cell import CellsPerLaunch, ModeKind, PlacementMode
+from nearcall_lab.scenario.host import FORM, LOCAL, HostProblem, host_of
 
-Kind = Literal["text", "count", "number", "flag", "size", "choice", "patterns", "sizes"]
+Kind = Literal["text", "count", "number", "flag", "size", "choice", "patterns", "sizes", "host"]
 
 ORDERS = ("abba", "rounds")
 TRACKS = ("raw", "objects", "both")
@@ -45,6 +46,7 @@ class Key:
             "size": 'bytes as a whole number, or a text such as "10 KB"',
             "choice": "one of " + ", ".join(f'"{choice}"' for choice in self.choices),
             "patterns": 'a list of names, where * stands for anything, such as ["nearcall-*", "grpcio-tcp"]',
+            "host": FORM,
             "sizes": 'a list of sizes such as [1000, "10 KB"]',
         }[self.kind]
         return f"{one}, or a list of such values" if self.many else one
@@ -59,6 +61,8 @@ class Key:
             raise self._wrong(value)
         if self.kind == "size":
             return self._size(value)
+        if self.kind == "host" and isinstance(value, str):
+            return self._host(value)
         if (self.kind == "text" and isinstance(value, str)) or (self.kind == "choice" and value in self.choices):
             return value
         if self.kind == "count" and isinstance(value, int) and self._enough(value):
@@ -99,6 +103,15 @@ class Key:
         if found is None:
             raise self._wrong(value)
         return round(float(found[1]) * {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}[found[2]])
+
+    def _host(self, value: str) -> str:
+        if value == LOCAL:
+            return ""
+        try:
+            host_of(value)
+        except HostProblem as problem:
+            raise KeyProblem(f"{self.name}: {show(value)} {problem}") from None
+        return value
 
     def _wrong(self, value: Any, hint: str = "") -> KeyProblem:
         return KeyProblem(f"{self.name} is {show(value)}{hint}; it takes {self.allowed()}")
@@ -158,6 +171,7 @@ CELLS = _by_name(
     Key("seconds", "number", "timed length per launch, instead of the run's", least=0, above=True),
     Key("warmup_s", "number", "warm-up, instead of the run's"),
     Key("placement", "choice", "instead of the run's", get_args(PlacementMode), many=True),
+    Key("hosts", "host", "the machine that the server runs on", many=True),
     Key("extra_copy", "flag", "one-way: the sender copies each message into a ring of its own first", many=True),
     Key("same_process", "flag", "server and client in one process"),
 )

@@ -82,6 +82,8 @@ def contradiction(given: Mapping[str, Any], operation: Operation, mode: ModeKind
             f"client_processes is {given['client_processes']} for {given.get('connections', 1)} connection(s); "
             "it can be at most as many"
         )
+    if given.get("hosts") and given.get("same_process"):
+        return "hosts", "hosts means nothing where server and client are in one process"
     if "arrivals" in given and mode == "one-way" and "rate" not in given:
         return "arrivals", "arrivals means nothing without rate: messages go as fast as they can"
     return "", ""

@@ -1,4 +1,6 @@
-"""All processes of one launch: a fresh server, if the mechanism has one, and one or several fresh clients."""
+"""All processes of one launch: a fresh server, if the mechanism has one, here or on another machine, and one or several
+fresh clients.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,48 @@ import secrets
 import shutil
 import tempfile
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Protocol
 
-from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
+from nearcall_lab.contract import DEFAULT_MAX_MESSAGE, LOOPBACK
 from nearcall_lab.placement import Placement
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers import worker
 from nearcall_lab.workers.competitor import Competitors
 from nearcall_lab.workers.orphans import Orphans
-from nearcall_lab.workers.worker import LaunchFailed, Unsupported, Worker, end_family, tree
+from nearcall_lab.workers.worker import LaunchFailed, Part, Unsupported, Worker, end_family, tree
 from nearcall_lab.workloads import MOST_SECRET
+
+
+class FarServer(Part, Protocol):
+    """A server on another machine, ready for requests."""
+
+    address: str
+    host: str
+    """IPv4 address of its machine."""
+    secret: int
+
+    def traces(self) -> int:
+        """What `traces_of_connections` counts, there."""
+        ...
+
+    def begin(self) -> None:
+        """The timed part begins."""
+        ...
+
+    def conclude(self) -> dict[str, Any]:
+        """The timed part is over: what was used there, as `engine.meter.Used`."""
+        ...
+
+    def here_ns(self, stamps_ns: Any) -> Any:
+        """Stamps of its clock as this machine's, since `begin`."""
+        ...
+
+
+StartElsewhere = Callable[["Crew"], FarServer]
+"""Starts the server of a crew on another machine. Raises `LaunchFailed`."""
 
 
 class Crew:
@@ -34,7 +67,10 @@ class Crew:
         same_process: bool = False,
         max_message: int = DEFAULT_MAX_MESSAGE,
         keep_logs: bool = False,
+        host: str = LOOPBACK,
+        start_elsewhere: StartElsewhere | None = None,
     ) -> None:
+        """`host` is where a server that is started here listens."""
         self.entrant = entrant
         self.placement = placement
         self.token = f"nclab{uuid.uuid4().hex[:10]}"
@@ -46,9 +82,13 @@ class Crew:
         self.left_behind: list[str] = []
         self.server: Worker | None = None
         self.clients: list[Worker] = []
+        self.far: FarServer | None = None
+        """The server, where it is on another machine; `server` is None then."""
+        self.max_message = max_message
+        self._host = host
+        self._start_elsewhere = start_elsewhere
         self._count = clients
         self._alone = same_process or entrant.mechanism.same_process
-        self._max_message = max_message
         self._keep_logs = keep_logs
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self.token}-"))
         self._failed = False
@@ -72,19 +112,32 @@ class Crew:
         self.close()
 
     @property
+    def the_server(self) -> Worker | FarServer | None:
+        """The server's process, wherever it is; None where the clients' process is the server's."""
+        return self.server or self.far
+
+    @property
+    def parts(self) -> list[Part]:
+        """All of them, the server first, wherever it is."""
+        return [*([self.the_server] if self.the_server else []), *self.clients]
+
+    @property
     def workers(self) -> list[Worker]:
-        """All of them, the server first."""
+        """Those on this machine, the server first."""
         return [*([self.server] if self.server else []), *self.clients]
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Every CPU that one of the processes may use."""
+        """Every CPU of this machine that one of the processes may use."""
         clients = (cpu for number in range(self._count) for cpu in self.placement.client_cpus(number))
-        return tuple(sorted({*clients, *self.placement.server}))
+        return tuple(sorted({*clients, *(() if self._start_elsewhere else self.placement.server)}))
 
     def _start(self) -> None:
         self._competitors = Competitors(self.placement.competitors())
-        if not self._alone:
+        if self._start_elsewhere is not None:
+            self.far = self._start_elsewhere(self)
+            self.address, self.secret, self._host = self.far.address, self.far.secret, self.far.host
+        elif not self._alone:
             self.server = self._worker("server", self.placement.server)
         for number in range(self._count):
             cpus = self.placement.client_cpus(number)
@@ -122,7 +175,7 @@ class Crew:
     def _worker(self, role: str, cpus: tuple[int, ...], number: int = 0) -> Worker:
         client, server = self.entrant.sides or (self.entrant, self.entrant)
         side = server if role == "server" else client
-        return Worker(role, side, cpus, self._directory, self.token, number, self._max_message)
+        return Worker(role, side, cpus, self._directory, self.token, number, self.max_message, self._host)
 
     def _give_up(self, error: BaseException) -> None:
         self._failed = True
@@ -134,9 +187,9 @@ class Crew:
 
     def close(self) -> None:
         """End all processes and remove what they left. Safe to call twice."""
-        for each in reversed(self.workers):
+        for each in reversed(self.parts):
             self.left_behind += each.end(ask_first=not self._failed)
-        self.server, self.clients = None, []
+        self.server, self.far, self.clients = None, None, []
         if self._competitors is not None:
             self._competitors.end()
         self.left_behind += end_family([pid for orphan in self._orphans.found(set()) for pid in tree(orphan)])
