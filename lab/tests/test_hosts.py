@@ -362,9 +362,9 @@ def test_a_run_across_two_networks(namespaces: tuple[str, str], tmp_path: Path) 
 title = "two networks"
 [run]
 launches = 1
-seconds = 0.05
+seconds = 0.2
 [[cells]]
-mechanisms = ["raw-tcp", "nearcall-tcp", "grpcio-tcp", "http-uvicorn", "pyzmq-tcp", "raw-unix*"]
+mechanisms = ["raw-tcp", "nearcall-tcp", "nearcall-aio-grpc", "grpcio-tcp", "http-uvicorn", "pyzmq-tcp", "raw-unix*"]
 hosts = ["{_url(far)}"]
 size = 100
 """)

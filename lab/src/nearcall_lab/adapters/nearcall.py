@@ -156,7 +156,9 @@ def _target(spec: Spec) -> str:
 def _options(spec: Spec) -> dict[str, Any]:
     """What both sides are given beyond the defaults."""
     spin = {"spin": 0} if spec.mechanism.variant.endswith("-sleeping") else {}
-    return {"max_message_size": max(spec.max_message, 64 << 20), **spin}
+    # Another machine is to reach it, as the scenario says; on the loopback there is nothing to allow.
+    plain = {"allow_plaintext": True} if spec.host != LOOPBACK else {}
+    return {"max_message_size": max(spec.max_message, 64 << 20), **spin, **plain}
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
@@ -164,9 +166,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
     url = _url(spec)
     service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
-    # Another machine is to reach it, as the scenario says; on the loopback there is nothing to allow.
-    open_to_all = {"allow_plaintext": True} if spec.host != LOOPBACK else {}
-    with nearcall.Server(service(), url, **open_to_all, **_options(spec)):
+    with nearcall.Server(service(), url, **_options(spec)):
         ready(url.removeprefix(_GRPC))
         stop.wait()
 
