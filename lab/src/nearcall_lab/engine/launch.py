@@ -22,10 +22,11 @@ from nearcall_lab.load.client import COUNTED_LIMIT_S, MOST_MESSAGES, Unsupported
 from nearcall_lab.load.warmup import ROUNDS
 from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant
-from nearcall_lab.results.model import Connected, Launch
-from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.results.model import Connected, Launch, NetworkProbe
+from nearcall_lab.scenario.cell import Cell, Network
 from nearcall_lab.workers import worker
 from nearcall_lab.workers.crew import Crew, FarServer, StartElsewhere
+from nearcall_lab.workers.network import Relay
 from nearcall_lab.workers.worker import LaunchFailed, Worker
 from nearcall_lab.workloads import TYPED
 
@@ -40,6 +41,8 @@ _SLOWEST = 5_000_000
 """Bytes per second: no mechanism is so slow that a long message needs more time."""
 _FLUSH_LIMIT_S = 60.0
 """A sender that accepts messages faster than it sends them has a queue; this is the time it gets to empty it."""
+_MOST_TRIPS = 20
+"""There and back, in one call or one connection."""
 _QUIET_S = 0.25
 """A count that has not changed for this long is taken to be final: of messages that arrive, or of connections that are
 closed.
@@ -110,7 +113,16 @@ def crew_of(cells: Sequence[Cell], entrant: Entrant, start_elsewhere: StartElsew
         max_message=max(DEFAULT_MAX_MESSAGE, largest + largest // 8 + 65_536),
         keep_logs=True,
         start_elsewhere=start_elsewhere,
+        make_relay=_relay_of(cells[0]),
     )
+
+
+def _relay_of(cell: Cell) -> Callable[[], Relay] | None:
+    """What makes the network of a cell; None where it has none."""
+    network = cell.network
+    if network == Network():
+        return None
+    return functools.partial(Relay, network.delay_ms, network.jitter_ms, network.mbit, cell.seed)
 
 
 @dataclass
@@ -140,6 +152,7 @@ class CellRun:
         self.collect()
         arrivals = self._arrivals() if one_way else None
         self._audit()
+        self._must_have_passed(arrivals)
         launch = launch_of(cell, number, position, started, begin_ns, self.parts, arrivals)
         launch.client, launch.server = used.client, used.server
         launch.clock = used.clock
@@ -152,6 +165,7 @@ class CellRun:
                 f"client: its last stamp is {launch.wall_s:.3f} s after the beginning, and it had ended after "
                 f"{self.seen_s:.3f} s: it has another clock than the lab"
             )
+        launch.network = msgspec.convert(self.crew.probed, NetworkProbe) if self.crew.probed else None
         launch.connected, launch.server_opened = connected, self.server_opened
         launch.canary_ns, launch.canary_after_ns = canary, self._canary()
         launch.steal_share = used.steal_share
@@ -220,7 +234,10 @@ class CellRun:
     def _slow_call_s(self) -> float:
         """Seconds that one call may take before something must be wrong with it."""
         work = self.cell.work
-        return work.delay_s + 2 * (work.size + sum(work.sizes)) / _SLOWEST
+        network, size = self.cell.network, work.size + sum(work.sizes)
+        on_its_way_s = 2 * size / (network.mbit * 125_000) if network.mbit else 0.0
+        # Some mechanisms go there and back several times for a call, and most to connect.
+        return work.delay_s + 2 * size / _SLOWEST + on_its_way_s + _MOST_TRIPS * 2 * network.delay_ms / 1e3
 
     def collect(self) -> None:
         """Fetch the raw nanoseconds."""
@@ -254,6 +271,19 @@ class CellRun:
         if not asked <= handled <= asked + failed:
             extra = f" and {failed} that failed" if failed else ""
             raise LaunchFailed(f"the client made {asked} calls{extra}, the server handled {handled}")
+
+    def _must_have_passed(self, arrivals: Arrivals | None) -> None:
+        """The bytes must have gone through the network that the cell asks for: a mechanism may tell its clients another
+        address by itself.
+        """
+        if self.crew.relay is None:
+            return
+        work = self.cell.work
+        calls = len(arrivals) if arrivals is not None else sum(part.rows for part in self.parts)
+        least = calls * max(1, (work.size if work.operation in ("echo", "send") else 0) // 2)
+        forth, back = self.crew.relay.passed()
+        if forth < least or (work.operation != "send" and back < calls):
+            raise LaunchFailed(f"network: {calls} calls were made, and {forth} bytes came through: it has another way")
 
     def _canary(self) -> int:
         if self.crew.placement.competitors():

@@ -50,6 +50,7 @@ class Meter:
         self._served: tuple[int, ...]
         self._before: list[usage.Snapshot]
         self._watch: Watch
+        self._relay_ns: int
 
     def begin(self) -> None:
         """The timed part begins."""
@@ -57,6 +58,7 @@ class Meter:
         usage.forget_peaks([pid for tree in self._trees for pid in tree])
         self._served = self._switches_of_server()
         self._before = [usage.snapshot(tree) for tree in self._trees]
+        self._relay_ns = self._cpu_of_relay_ns()
         self._watch = Watch(self._crew.cpus)
 
     def conclude(self, answers: Sequence[dict[str, Any]]) -> Used:
@@ -77,8 +79,13 @@ class Meter:
         client, server = (usage.side(first, last, exact) for first, last in zip(self._before, after, strict=True))
         client.waiting_s = sum(float(answer.get("waiting_s", 0.0)) for answer in answers)
         client.cpu_s = max(0.0, client.cpu_s - client.waiting_s)
-        own_s = client.cpu_s + client.waiting_s + server.cpu_s
+        relay_s = (self._cpu_of_relay_ns() - self._relay_ns) / 1e9
+        own_s = client.cpu_s + client.waiting_s + server.cpu_s + relay_s
         return Used(client, server, self._watch.steal_share(), self._watch.others_share(own_s))
+
+    def _cpu_of_relay_ns(self) -> int:
+        """It works for the launch, though on neither side."""
+        return usage.cpu_ns(self._crew.relay.process.pid) if self._crew.relay is not None else 0
 
     def _switches_of_server(self) -> tuple[int, ...]:
         if self._crew.server is None:

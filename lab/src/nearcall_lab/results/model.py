@@ -63,6 +63,17 @@ class ClockComparison(msgspec.Struct):
     """The shortest there and back."""
 
 
+class NetworkProbe(msgspec.Struct):
+    """What a program that does nothing else saw of the network between clients and server, before the launch."""
+
+    direct_ns: float
+    """Median round trip on the loopback without the network."""
+    through_ns: float
+    """The same with it."""
+    mbit: float = 0.0
+    """Millions of bits a second; 0 where the network has no rate."""
+
+
 class Launch(msgspec.Struct):
     """The results of one fresh pair of processes for one cell."""
 
@@ -137,6 +148,8 @@ class Launch(msgspec.Struct):
     left_behind: list[str] = msgspec.field(default_factory=list)
     clock: ClockComparison | None = None
     """Of the server's machine, where that is another one."""
+    network: NetworkProbe | None = None
+    """Of the network between clients and server, where there is one."""
     breach: str = ""
     """How the machine was disturbed meanwhile; empty where it was not."""
 

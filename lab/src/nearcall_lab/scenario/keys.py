@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from nearcall_lab.contract import Operation, Style
-from nearcall_lab.scenario.cell import CellsPerLaunch, ModeKind, PlacementMode
+from nearcall_lab.scenario.cell import CellsPerLaunch, ModeKind, Network, PlacementMode
 from nearcall_lab.scenario.host import FORM, LOCAL, HostProblem, host_of
 
-Kind = Literal["text", "count", "number", "flag", "size", "choice", "patterns", "sizes", "host"]
+Kind = Literal["text", "count", "number", "flag", "size", "choice", "patterns", "sizes", "host", "network"]
 
 ORDERS = ("abba", "rounds")
+_NETWORK = Network.__struct_fields__
+_MOST_OF_NETWORK = 1_000_000
 TRACKS = ("raw", "objects", "both")
 
 
@@ -47,6 +49,7 @@ class Key:
             "choice": "one of " + ", ".join(f'"{choice}"' for choice in self.choices),
             "patterns": 'a list of names, where * stands for anything, such as ["nearcall-*", "grpcio-tcp"]',
             "host": FORM,
+            "network": f"a table such as {{ delay_ms = 10, jitter_ms = 1 }} with {', '.join(_NETWORK)}",
             "sizes": 'a list of sizes such as [1000, "10 KB"]',
         }[self.kind]
         return f"{one}, or a list of such values" if self.many else one
@@ -55,6 +58,8 @@ class Key:
         """A single value, checked. Raises `KeyProblem`."""
         if self.kind in ("patterns", "sizes"):
             return self._list(value)
+        if self.kind == "network":
+            return self._network(value)
         if self.kind == "flag" and isinstance(value, bool):
             return value
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
@@ -103,6 +108,24 @@ class Key:
         if found is None:
             raise self._wrong(value)
         return round(float(found[1]) * {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}[found[2]])
+
+    def _network(self, value: Any) -> Network:
+        if not isinstance(value, dict) or not value:
+            raise self._wrong(value)
+        if "loss" in value:
+            raise KeyProblem(
+                "network: loss cannot be had from a relay between connections, which loses no packets; give the "
+                "interface between two machines one by tc netem, and name the other machine by hosts"
+            )
+        for key, number in value.items():
+            if key not in _NETWORK:
+                raise KeyProblem(f'network: unknown key "{key}"{suggest(key, _NETWORK)}; it takes {self.allowed()}')
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= _MOST_OF_NETWORK:
+                raise KeyProblem(f"network: {key} is {show(number)}; it takes a number from 0 to {_MOST_OF_NETWORK:,}")
+        found = Network(**{key: float(number) for key, number in value.items()})
+        if found.jitter_ms > found.delay_ms:
+            raise KeyProblem("network: jitter_ms is more than delay_ms, and nothing comes before it was sent")
+        return found
 
     def _host(self, value: str) -> str:
         if value == LOCAL:
@@ -172,6 +195,7 @@ CELLS = _by_name(
     Key("warmup_s", "number", "warm-up, instead of the run's"),
     Key("placement", "choice", "instead of the run's", get_args(PlacementMode), many=True),
     Key("hosts", "host", "the machine that the server runs on", many=True),
+    Key("network", "network", "what is put between clients and server", many=True),
     Key("extra_copy", "flag", "one-way: the sender copies each message into a ring of its own first", many=True),
     Key("same_process", "flag", "server and client in one process"),
 )

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from nearcall_lab import toml
 from nearcall_lab.registry import Entrant, paired, stays_here
-from nearcall_lab.scenario.cell import Cell, CellsPerLaunch, Mode, PlacementMode, Work
+from nearcall_lab.scenario.cell import Cell, CellsPerLaunch, Mode, Network, PlacementMode, Work
 from nearcall_lab.scenario.keys import CELLS, RUN, TOP, Key, KeyProblem, show, suggest
 from nearcall_lab.scenario.rules import DEFAULT_MODE, contradiction, unsupported
 
@@ -306,6 +306,7 @@ class _Reader:
             given.get("same_process", False),
             settings.seed,
             given.get("hosts", ""),
+            given.get("network", Network()),
         )
         key, problem = unsupported(cell, entrant.mechanism)
         if cell.host and not problem:

@@ -19,6 +19,7 @@ from nearcall_lab.placement import Placement
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers import worker
 from nearcall_lab.workers.competitor import Competitors
+from nearcall_lab.workers.network import Relay
 from nearcall_lab.workers.orphans import Orphans
 from nearcall_lab.workers.worker import LaunchFailed, Part, Unsupported, Worker, end_family, tree
 from nearcall_lab.workloads import MOST_SECRET
@@ -69,6 +70,7 @@ class Crew:
         keep_logs: bool = False,
         host: str = LOOPBACK,
         start_elsewhere: StartElsewhere | None = None,
+        make_relay: Callable[[], Relay] | None = None,
     ) -> None:
         """`host` is where a server that is started here listens."""
         self.entrant = entrant
@@ -86,7 +88,12 @@ class Crew:
         """The server, where it is on another machine; `server` is None then."""
         self.max_message = max_message
         self._host = host
+        self.relay: Relay | None = None
+        """The network between clients and server, where there is one."""
+        self.probed: dict[str, float] = {}
+        """What a probe saw of it."""
         self._start_elsewhere = start_elsewhere
+        self._make_relay = make_relay
         self._count = clients
         self._alone = same_process or entrant.mechanism.same_process
         self._keep_logs = keep_logs
@@ -139,19 +146,32 @@ class Crew:
             self.address, self.secret, self._host = self.far.address, self.far.secret, self.far.host
         elif not self._alone:
             self.server = self._worker("server", self.placement.server)
+        if self._make_relay is not None:
+            self._start_behind_relay(self._make_relay)
         for number in range(self._count):
             cpus = self.placement.client_cpus(number)
             if self._alone:  # both sides live in one process, which therefore gets both CPUs
                 cpus = tuple(sorted({*cpus, *self.placement.server}))
             self.clients.append(self._worker("client", cpus, number))
-        if self.server is not None:
-            answer, _ = self.server.ask(None, worker.START_TIMEOUT_S)
-            if not isinstance(answer.get("ready"), str):
-                raise LaunchFailed(f"server: its first answer must be where it is ready, not {answer!r}"[:200])
-            self.address = answer["ready"]
-            self._tell_secret(self.server)
+        self._wait_for_server()
         for client in self.clients:
             client.ask(None, worker.START_TIMEOUT_S)
+
+    def _wait_for_server(self) -> None:
+        if self.server is None or self.address:
+            return
+        answer, _ = self.server.ask(None, worker.START_TIMEOUT_S)
+        if not isinstance(answer.get("ready"), str):
+            raise LaunchFailed(f"server: its first answer must be where it is ready, not {answer!r}"[:200])
+        self.address = answer["ready"]
+        self._tell_secret(self.server)
+
+    def _start_behind_relay(self, make: Callable[[], Relay]) -> None:
+        """The clients are told the relay's address, and believe the server to be on the loopback."""
+        self._wait_for_server()
+        self.relay = make()
+        self.probed = self.relay.probe()
+        self.address, self._host = self.relay.to(self.address, self._host), LOOPBACK
 
     def _tell_secret(self, server: Worker) -> None:
         """Send the server its secret. A program in another language that has no typed calls need not support this."""
@@ -192,6 +212,8 @@ class Crew:
         self.server, self.far, self.clients = None, None, []
         if self._competitors is not None:
             self._competitors.end()
+        if self.relay is not None:
+            self.relay.end()
         self.left_behind += end_family([pid for orphan in self._orphans.found(set()) for pid in tree(orphan)])
         self._orphans.release()
         for leftover in Path("/dev/shm").glob(f"*{self.token}*"):
