@@ -381,3 +381,38 @@ size = 100
     status = {cell.cell.mechanism: cell.status for cell in recorded.cells}
     assert status.pop("raw-unix") == status.pop("raw-unix-polling") == "unsupported"
     assert set(status.values()) == {"ok"}, [cell.problem for cell in recorded.cells]
+
+
+FAILS = """
+import sys
+from nearcall_lab.contract import Mechanism, SimpleSession
+
+MECHANISMS = tuple(Mechanism(name, name, "rpc", name) for name in ("fails-at-once", "fails-later"))
+
+
+def serve(spec, ready, stop):
+    print("the server's own words", file=sys.stderr, flush=True)
+    if spec.mechanism.variant == "fails-at-once":
+        raise RuntimeError("no luck")
+    ready("nowhere")
+    stop.wait()
+
+
+def connect(spec):
+    return SimpleSession({"echo": lambda data: b"wrong"})
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("fails-at-once", "server: RuntimeError: no luck"), ("fails-later", "client: ")]
+)
+def test_what_a_server_there_wrote_is_kept(ssh: Sshd, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "fails.py").write_text(FAILS)
+    entrant = next(e for e in at(str(tmp_path / "fails.py")) if e.mechanism.name == name)
+    cell = Cell(name, ECHO, SHORT, host=_url(ssh))
+    with Hosts([Planned(cell, entrant)]) as hosts:
+        with pytest.raises(LaunchFailed, match=said) as failed, hosts.fresh_processes([cell], entrant) as measure:
+            measure(cell, 0, 0)
+        assert failed.value.logs is not None
+        assert "the server's own words" in (failed.value.logs / "server.log").read_text()
+        shutil.rmtree(failed.value.logs)

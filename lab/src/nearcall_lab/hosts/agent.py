@@ -147,6 +147,10 @@ class Agent:
     def _do_conclude(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         return {"used": msgspec.to_builtins(self._meter.conclude([]))}, b""
 
+    def _do_log(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        assert self._crew.server is not None
+        return {"log": True}, self._crew.server.log.read_bytes()[-_LOG_CHARACTERS:]
+
     def _do_clock(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         answer_round_trips(self._clock, self._token, request["rounds"])
         return {"answered": True}, b""

@@ -47,6 +47,7 @@ class Server:
             "max_message": crew.max_message,
             "host": self.host,
         }
+        self._keep_log = crew.keep_log
         started, _ = self._exchange(request, START_TIMEOUT_S + _START_S, "start")
         self.address, self.secret = str(started["ready"]), int(started["secret"])
         self.placement = str(started["placement"])
@@ -90,6 +91,13 @@ class Server:
             record = self.comparison.record()
             used["clock"] = {name: getattr(record, name) for name in record.__struct_fields__}
         return used
+
+    def log(self) -> bytes:
+        """What the server's process has written so far."""
+        try:
+            return self._exchange({"do": "log"}, 0.0, "measure")[1]
+        except LaunchFailed:
+            return b""
 
     def here_ns(self, stamps_ns: Any) -> Any:
         """Stamps of its clock as this machine's."""
@@ -153,6 +161,8 @@ class Server:
             if "unsupported" in answer:
                 raise Unsupported(str(answer["unsupported"]))
             if "error" in answer:
+                if blob:
+                    self._keep_log("server", blob)
                 raise LaunchFailed(f"{answer['error']} (at {self._connection.host})")
             return answer, blob
 

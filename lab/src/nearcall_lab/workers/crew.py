@@ -45,6 +45,10 @@ class FarServer(Part, Protocol):
         """The timed part is over: what was used there, as `engine.meter.Used`."""
         ...
 
+    def log(self) -> bytes:
+        """What its process has written so far, or the end of that; nothing where it cannot be had."""
+        ...
+
     def here_ns(self, stamps_ns: Any) -> Any:
         """Stamps of its clock as this machine's, since `begin`."""
         ...
@@ -200,10 +204,16 @@ class Crew:
     def _give_up(self, error: BaseException) -> None:
         self._failed = True
         if self._keep_logs and isinstance(error, LaunchFailed) and not isinstance(error, Unsupported):
+            if self.far is not None:
+                self.keep_log("server", self.far.log())
             kept = Path(tempfile.mkdtemp(prefix="nearcall-lab-logs-"))
             for log in self._directory.glob("*.log"):
                 shutil.copy(log, kept)
             error.logs = kept
+
+    def keep_log(self, role: str, text: bytes) -> None:
+        """Keep what a process on another machine wrote, beside what those here did."""
+        (self._directory / f"{role}.log").write_bytes(text)
 
     def close(self) -> None:
         """End all processes and remove what they left. Safe to call twice."""
