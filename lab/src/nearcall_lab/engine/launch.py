@@ -42,7 +42,7 @@ _SLOWEST = 5_000_000
 _FLUSH_LIMIT_S = 60.0
 """A sender that accepts messages faster than it sends them has a queue; this is the time it gets to empty it."""
 _MOST_TRIPS = 20
-"""There and back, in one call or one connection."""
+"""There and back, in one call or one connection, besides those for items of a stream."""
 _QUIET_S = 0.25
 """A count that has not changed for this long is taken to be final: of messages that arrive, or of connections that are
 closed.
@@ -236,8 +236,9 @@ class CellRun:
         work = self.cell.work
         network, size = self.cell.network, work.size + sum(work.sizes)
         on_its_way_s = 2 * size / (network.mbit * 125_000) if network.mbit else 0.0
-        # Some mechanisms go there and back several times for a call, and most to connect.
-        return work.delay_s + 2 * size / _SLOWEST + on_its_way_s + _MOST_TRIPS * 2 * network.delay_ms / 1e3
+        # Some mechanisms go there and back for each item, or several times for a call, and most to connect.
+        trips = 2 * (_MOST_TRIPS + work.items) * network.delay_ms / 1e3
+        return work.delay_s + 2 * size / _SLOWEST + on_its_way_s + trips
 
     def collect(self) -> None:
         """Fetch the raw nanoseconds."""

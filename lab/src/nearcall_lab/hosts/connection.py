@@ -35,7 +35,8 @@ _OPTIONS = (
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     # A peer that is gone without a word is noticed after 15 s.
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
-    *("-T", "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "ControlPersist=no"),
+    *("-T", "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none"),
+    *("-o", "ControlPersist=no"),
 )
 
 
