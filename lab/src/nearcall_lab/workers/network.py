@@ -29,6 +29,8 @@ _BEYOND = 0.25
 """Share by which a network may be slower than asked, besides what a relay needs itself."""
 _OWN_S = 0.002
 """The latter: waking up twice for each way, on a machine that is busy."""
+_LEAST_RATE, _MOST_RATE = 0.7, 1.1
+"""Of the rate that was asked for."""
 
 
 class Relay:
@@ -94,7 +96,7 @@ class Relay:
                 f"network: a round trip is to take {asked_s * 1e3:g} ms longer than {direct_s * 1e3:.3f} ms, and a "
                 f"probe's took {there_s * 1e3:.3f} ms; is this machine too busy for a relay?"
             )
-        if self._bytes_per_s and not 0.7 <= bytes_per_s / self._bytes_per_s <= 1.1:
+        if self._bytes_per_s and not _LEAST_RATE <= bytes_per_s / self._bytes_per_s <= _MOST_RATE:
             raise LaunchFailed(
                 f"network: it is to pass {self._bytes_per_s / 125_000:g} Mbit/s, and a probe got "
                 f"{bytes_per_s / 125_000:.3g}; is that more than a relay can do here?"
