@@ -187,6 +187,11 @@ def test_what_is_said_of_a_wrong_network(written: str, expected: str) -> None:
     assert expected in str(error.value)
 
 
+def test_a_network_carries_so_many_connections() -> None:
+    with pytest.raises(ScenarioError, match="connections is 500; a network carries 400 at most"):
+        parse("x", _text("{ delay_ms = 1 }\nconnections = 500", "raw-tcp"), discover())
+
+
 def test_a_network_needs_tcp() -> None:
     with pytest.raises(ScenarioError, match="raw-unix goes by UDS, and a network is put in the way of TCP"):
         parse("x", _text("{ delay_ms = 1 }", "raw-unix"), discover())

@@ -42,6 +42,9 @@ _MODES_WITH: Mapping[str, tuple[ModeKind, ...]] = {
 SMALLEST_MESSAGE = 16
 """Bytes that the receiving side of the lab reads of each message; see `Spec.receive`."""
 
+MOST_BEHIND_RELAY = 400
+"""Connections that the relay of a network waits for at once: select(2) knows 1024 descriptors."""
+
 _TRACK_OF: Mapping[Operation, str] = {"echo": "raw", "send": "raw", "quote": "objects"}
 """Operations that are not listed carry only numbers and belong to both tracks."""
 
@@ -84,6 +87,8 @@ def contradiction(given: Mapping[str, Any], operation: Operation, mode: ModeKind
         )
     if given.get("network", Network()) != Network() and given.get("same_process"):
         return "network", "network means nothing where server and client are in one process"
+    if given.get("network", Network()) != Network() and given.get("connections", 1) > MOST_BEHIND_RELAY:
+        return "connections", f"connections is {given['connections']}; a network carries {MOST_BEHIND_RELAY} at most"
     if given.get("hosts") and given.get("same_process"):
         return "hosts", "hosts means nothing where server and client are in one process"
     if "arrivals" in given and mode == "one-way" and "rate" not in given:

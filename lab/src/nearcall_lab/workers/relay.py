@@ -20,7 +20,7 @@ import select
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nearcall_lab.workers.lifeline import die_with
 from nearcall_lab.workers.protocol import Channel, PeerGone
@@ -44,7 +44,14 @@ class Line:
     forth: bool = False
     """From a client to the server."""
     under_way: int = 0
+    """Bytes that have come and have not left."""
     ended: bool = False
+    """Nothing more comes."""
+    waiting: bytearray = field(default_factory=bytearray)
+    """What is due and had no room at the other end."""
+    closing: bool = False
+    """The end is due, after what is waiting."""
+    finished: bool = False
 
 
 class Relay:
@@ -58,8 +65,8 @@ class Relay:
         self._lines: dict[socket.socket, Line] = {}
         self._due: list[tuple[int, int, Line, bytes]] = []
         self._order = itertools.count()
-        self._waiting: dict[socket.socket, bytearray] = {}
-        """What a receiver had no room for."""
+        self._full: dict[socket.socket, Line] = {}
+        """Lines whose other end had no room, by that end."""
         self.connections = self.forth = self.back = 0
 
     def listen(self, target: tuple[str, int]) -> int:
@@ -75,7 +82,7 @@ class Relay:
             readable: list[int | socket.socket] = [control, *self._listeners]
             readable += [s for s, line in self._lines.items() if not line.ended and line.under_way < _ROOM]
             left_s = None if not self._due else max(0.0, (self._due[0][0] - time.monotonic_ns()) / 1e9)
-            ready, writable, _ = select.select(readable, list(self._waiting), [], left_s)
+            ready, writable, _ = select.select(readable, list(self._full), [], left_s)
             for each in ready:
                 if isinstance(each, int):
                     self._answer(channel)
@@ -84,7 +91,8 @@ class Relay:
                 elif each in self._lines:  # else it was closed a moment ago
                     self._take(self._lines[each])
             for each in writable:
-                self._write(each, b"")
+                if each in self._full:
+                    self._write(self._full[each])
             self._deliver()
 
     def _answer(self, channel: Channel) -> None:
@@ -132,38 +140,35 @@ class Relay:
     def _deliver(self) -> None:
         while self._due and self._due[0][0] <= time.monotonic_ns():
             _, _, line, data = heapq.heappop(self._due)
-            line.under_way -= len(data)
-            if data:
-                self._write(line.target, data)
-            else:
-                self._end(line)
+            line.waiting += data
+            line.closing = not data
+            self._write(line)
 
-    def _write(self, target: socket.socket, data: bytes) -> None:
-        """Pass on, behind what is waiting already."""
-        waiting = self._waiting.get(target)
-        if waiting is not None:
-            waiting += data
-            data = bytes(waiting)
+    def _write(self, line: Line) -> None:
+        """Pass on as much as there is room for at the other end, and after the last of it that it was the last."""
         try:
-            sent = target.send(data) if data else 0
+            sent = line.target.send(line.waiting) if line.waiting else 0
         except BlockingIOError:
             sent = 0
         except OSError:
-            sent = len(data)  # its end is noticed where it is read
-        if sent < len(data):
-            self._waiting[target] = bytearray(data[sent:])
-        else:
-            self._waiting.pop(target, None)
+            sent = len(line.waiting)  # its end is noticed where it is read
+        line.under_way -= sent
+        del line.waiting[:sent]
+        if line.waiting:
+            self._full[line.target] = line
+            return
+        self._full.pop(line.target, None)
+        if line.closing and not line.finished:
+            self._finish(line)
 
-    def _end(self, line: Line) -> None:
-        """One direction has ended; the connection has when both have."""
+    def _finish(self, line: Line) -> None:
+        """One direction is over; the connection is when both are."""
+        line.finished = True
         with contextlib.suppress(OSError):
             line.target.shutdown(socket.SHUT_WR)
-        other = self._lines.get(line.target)
-        if other is None or other.ended:
+        if self._lines[line.target].finished:
             for sock in (line.source, line.target):
-                self._lines.pop(sock, None)
-                self._waiting.pop(sock, None)
+                del self._lines[sock]
                 sock.close()
 
 
