@@ -142,6 +142,22 @@ def named(name: str, entrants: Sequence[Entrant]) -> Entrant | None:
     return by_name.get(name)
 
 
+def stays_here(entrant: Entrant) -> str:
+    """Why the server of a mechanism cannot run on another machine, worded to follow its name; empty where it can be
+    tried.
+    """
+    mechanism = entrant.mechanism
+    if entrant.sides is not None:
+        return stays_here(entrant.sides[1])
+    if mechanism.same_process:
+        return "has its server in the client's process"
+    if mechanism.transport and mechanism.transport != "TCP":
+        return f"goes by {mechanism.transport}, which does not reach another machine"
+    if entrant.program or not entrant.module:
+        return "has a server that is built for this machine, and not copied to others"
+    return ""
+
+
 def _built(language: str) -> Entrant:
     """The mechanism of a program that comes with the lab."""
     source, directory = programs.source(language), environments.home(language)
