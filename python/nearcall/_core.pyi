@@ -1245,6 +1245,7 @@ class RouteCodec:
     def decode(self, payload: bytes) -> Any:
         """The value of a payload."""
 
+@disjoint_base
 class RouteMessage(Generic[_M]):
     """A message that has arrived."""
 
@@ -1286,7 +1287,6 @@ class RouteMessage(Generic[_M]):
         """Bytes of the payload."""
     def __bool__(self) -> bool: ...
     def __class_getitem__(cls, item: Any) -> Any: ...
-    def __buffer__(self, flags: int) -> memoryview: ...
 
 @final
 class RouteInbox:
