@@ -76,8 +76,8 @@ def profiled(command: str, *arguments: str | Path, counts: Path | None = None) -
 
     Args:
         command: ``build`` or ``develop``.
-        arguments: Those of the command. With several interpreters all their builds know the same counts: these are of
-            Rust code, whose functions keep their names, and one that differs between two versions is built without.
+        arguments: Those of the command. With several interpreters all their builds know the same counts. A function
+            that has another shape for another interpreter is built without: see docs/adr/0129.
         counts: Merged counts of an earlier build of the same source; counted now if not given.
     """
     neutral = NEUTRAL if command == "build" else ()

@@ -89,13 +89,8 @@ impl Place for Local {
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let admission = self.admission(options);
-        let clients = rendezvous::Listening::bind(
-            self,
-            self.meeting(),
-            &options.passed,
-            !admission.is_closed(),
-            self.brings(),
-        )?;
+        let clients =
+            rendezvous::Listening::bind(self, self.meeting(), &options.passed, !admission.is_closed(), self.brings())?;
         let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
             memory: self.memory,
