@@ -30,6 +30,7 @@ __all__ = [
     "BoundMethod",
     "Buffer",
     "Call",
+    "Calls",
     "Connection",
     "EarlyEnds",
     "EarlyLimits",
@@ -61,6 +62,7 @@ __all__ = [
     "StartedCall",
     "Stream",
     "Subscription",
+    "Target",
     "Tls",
     "Topic",
     "Unary",
@@ -470,6 +472,7 @@ class Watched:
     def unwatch(self) -> None:
         """To be called when the loop has stopped polling the descriptor."""
 
+@disjoint_base
 class Calls:
     """Where calls go; makes the callables of methods."""
 
