@@ -30,6 +30,7 @@ __all__ = [
     "BoundMethod",
     "Buffer",
     "Call",
+    "Calls",
     "Connection",
     "EarlyEnds",
     "EarlyLimits",
@@ -62,6 +63,7 @@ __all__ = [
     "StartedCall",
     "Stream",
     "Subscription",
+    "Target",
     "Tls",
     "Topic",
     "Unary",
@@ -472,6 +474,7 @@ class Watched:
     def unwatch(self) -> None:
         """To be called when the loop has stopped polling the descriptor."""
 
+@disjoint_base
 class Calls:
     """Where calls go; makes the callables of methods."""
 

@@ -46,11 +46,7 @@ impl Stream {
     /// Whether a call that has ended on `leg` goes on nevertheless, on another leg. `end` is its end, which the reader has
     /// taken; a sender looks for it. If the call does not go on, `Err` has the end.
     #[cold]
-    pub(crate) fn goes_on(
-        slf: &Bound<'_, Self>,
-        leg: &Leg,
-        mut end: Option<Incoming>,
-    ) -> PyResult<Result<bool, Incoming>> {
+    pub(crate) fn goes_on(slf: &Bound<'_, Self>, leg: &Leg, end: Option<Incoming>) -> PyResult<Result<bool, Incoming>> {
         let (py, this) = (slf.py(), slf.get());
         loop {
             match this.route.claim(leg) {
@@ -61,18 +57,18 @@ impl Stream {
                 Claim::Others => return Ok(Ok(true)),
             }
         }
-        let Some(end) = end.take().or_else(|| leg.core.take_unbegun(leg.id)) else {
+        let Some(end) = end.or_else(|| leg.core.take_unbegun(leg.id)) else {
             this.route.unclaim();
             // If the end is not there any more, the reading thread has it and is about to decide.
             return Ok(Ok(!leg.core.is_live(leg.id)));
         };
         let goes_on = match (this.again(leg, &end), this.calling.waiting.owner()) {
-            (None, _) => Ok(false),
+            (Some(again), Owner::Threads) => this.send_anew(py, again).map(|()| true),
             (Some(again), Owner::Loop(schedule)) => {
                 let (pause, left) = (again.pause.as_secs_f64(), this.until.map(seconds_left));
                 schedule.send_again.bind(py).run_with((slf, pause, again.hopeful, left)).map(|_| true)
             }
-            (Some(again), _) => this.send_anew(py, again).map(|()| true),
+            (None, _) | (_, Owner::Nobody) => Ok(false),
         };
         if !matches!(goes_on, Ok(true)) {
             this.route.close();

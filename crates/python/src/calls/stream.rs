@@ -273,14 +273,9 @@ impl Stream {
         py.check_signals()?;
         match Self::wait(slf) {
             Ok(event) => this.item(py, event),
-            // If it was closed by another thread meanwhile, that is the end, and no error.
-            Err(error) => {
-                if std::mem::replace(&mut this.state.lock().over, true) {
-                    Ok(None)
-                } else {
-                    Err(error)
-                }
-            }
+            // Closed by another thread meanwhile: that is the end, and no error.
+            Err(_) if this.state.lock().over => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
