@@ -20,7 +20,6 @@ from .server.entries import PathEntry
 from .service.plan import MethodPlan
 
 __all__ = [
-    "COMEBACK",
     "PROFILED",
     "PUSHBACK",
     "VERSION",
@@ -96,8 +95,6 @@ __all__ = [
 _D = TypeVar("_D")
 _R = TypeVar("_R")
 
-COMEBACK: Final[float]
-"""Seconds that a call waits for the successor of its server, if that is expected or the call may be repeated."""
 PROFILED: Final[bool]
 PUSHBACK: Final[str]
 """Whether the compiler knew what usual work runs (``make profiled``). Other builds are slower."""
@@ -344,8 +341,10 @@ class Call:
         call.
         """
 
-    def introspect(self, method: IntrospectionMethod) -> bytes:
-        """The answer of that method of the server's own service to the caller, encoded."""
+    def introspect(self, method: IntrospectionMethod, after: int = 0, limit: int = 100) -> bytes:
+        """The answer of that method of the server's own service to the caller, encoded; of connections, those whose
+        numbers are greater than ``after``, at most ``limit``.
+        """
 
     def send_initial(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Sends metadata ahead of the result or the first item."""
@@ -375,6 +374,7 @@ class IntrospectionMethod:
     """A method of the server's own service: a handler that needs no thread of Python, nor the interpreter."""
 
     READ: Final[IntrospectionMethod]
+    CONNECTIONS: Final[IntrospectionMethod]
     STOP: Final[IntrospectionMethod]
 
     def __int__(self) -> int: ...
@@ -492,7 +492,6 @@ class Connection:
         timeout: float | None,
         wait_for_ready: bool,
         balancing: Literal["pick_first", "round_robin"],
-        retry: tuple[int, float, float, float, Sequence[int], float, float] | None,
         proxy: tuple[str, int, str | None, Sequence[str] | None] | None,
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
@@ -506,9 +505,6 @@ class Connection:
 
         ``timeout`` is for a call, also for a call with streams; with ``by_item``, a call with streams has it until its
         next item.
-
-        ``retry`` says which failed calls are sent again: attempts, first and longest pause in seconds, the factor by
-        which pauses grow, statuses, tokens of the budget, and tokens for a success.
 
         ``proxy`` is the proxy to connect through: host, port, the value of ``proxy-authorization``, and the hosts that
         are reached directly; ``None`` in place of these hosts if the proxy is for all, even for this machine.
@@ -563,9 +559,6 @@ class Connection:
     def on_idle(self) -> None:
         """The event loop calls it when it has run everything that was ready, and a call waits."""
 
-    def sent(self) -> None:
-        """The event loop calls it when it has sent a one-way call."""
-
     def check_loop(self) -> None:
         """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
 
@@ -575,14 +568,14 @@ class Connection:
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
         call_again: Callable[..., Coroutine[Any, Any, Any]],
-        send_again: Callable[[Stream, float, bool, float | None], object],
+        send_again: Callable[[Stream, float, float, float | None], object],
         follow: Callable[[], object],
     ) -> None:
         """Gives the connection to an event loop.
 
         ``running`` is the loop, ``call_soon`` is its method, and ``on_idle`` calls the method of that name.
-        ``call_again`` takes a call, the seconds to wait before it, whether to wait for a server that is not there yet,
-        the seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
+        ``call_again`` takes a call, the seconds to wait before it, those to wait for a server that is not there yet,
+        those left for the call, and the exception to raise if there is no server; it returns a coroutine that
         connects and awaits the call. ``send_again`` takes a stream and the first three of these, and begins to send the
         stream again. ``follow`` makes the loop watch the present connections.
         """
@@ -620,6 +613,25 @@ class Connection:
     def ping(self, timeout: float | None = None) -> float:
         """Seconds that a round trip takes which no handler sees."""
 
+    def calls(
+        self,
+        *,
+        timeout: float | None,
+        wait_for_ready: bool,
+        retry: tuple[int, float, float, float, Sequence[int]] | None,
+        budget: RetryBudget | None,
+    ) -> ServiceCalls:
+        """Makes the callables of methods, under one policy.
+
+        ``timeout`` is for each call, in seconds, in place of the client's. ``retry`` says which failed calls are sent
+        again, as long as ``budget`` allows it: attempts, first and longest pause in seconds, the factor by which pauses
+        grow, and statuses.
+        """
+
+@final
+class ServiceCalls:
+    """Calls of what a server serves, with one policy."""
+
     def time_left(self) -> float | None:
         """Seconds that a call made now may take; ``None`` for ever."""
 
@@ -634,6 +646,40 @@ class Connection:
 
     def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
         """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection was closed."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now. A lost one is renewed by the next call."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a call waits for a server that is not there, its deadline aside; ``inf`` for ever."""
+
+    def check_loop(self) -> None:
+        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
+
+    def sent(self) -> None:
+        """The event loop calls it when it has sent a one-way call."""
+
+@final
+class RetryBudget:
+    """What bounds the calls that a channel sends again, or more than once, while servers fail. It begins with
+    ``max_tokens``; a failure takes one, and a success brings ``token_ratio`` back.
+    """
+
+    def __new__(cls, max_tokens: float, token_ratio: float) -> RetryBudget: ...
+    def allows(self) -> bool:
+        """Whether calls may be sent again: more than half of the tokens are left."""
+
+    def succeeded(self) -> None:
+        """A call has succeeded."""
+
+    def failed(self) -> None:
+        """A call has failed in a way that its policy covers."""
 
 @disjoint_base
 class ServedObject:
@@ -1031,6 +1077,11 @@ class Server:
 
     def statistics(self) -> bytes:
         """What ``nearcall.introspection.Statistics`` is made of, in msgpack: for processes that serve with this one."""
+
+    def connections(self, after: int) -> bytes:
+        """What lists of ``nearcall.introspection.ConnectionStatistics`` are made of, in msgpack: of the first
+        connections whose numbers are greater than ``after``, as many as are shown at once.
+        """
 
     def watch_statistics(self, begins: bool) -> None:
         """Such a process begins to watch, or ends."""

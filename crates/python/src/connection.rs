@@ -14,14 +14,11 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::asyncio::waiting::{Schedule, Waiting};
 use crate::asyncio::watched::Watched;
-use crate::calls::aio::AsyncUnary;
 use crate::calls::calling::{ATTEMPTS, Calling, Limits, Way, seconds_of};
 use crate::calls::deadline::Surroundings;
-use crate::calls::oneway::Oneway;
-use crate::calls::opening::begin_stream;
 use crate::calls::outcome::late;
-use crate::calls::stream::Stream;
-use crate::calls::unary::Unary;
+use crate::calls::retry_budget::RetryBudget;
+use crate::calls::service_calls::ServiceCalls;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
@@ -30,7 +27,6 @@ use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, 
 use crate::options::peer::peer;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;
-use crate::values::plan::Method;
 
 /// A client's connection to a server.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -57,7 +53,7 @@ impl Connection {
         clippy::fn_params_excessive_bools,
         reason = "they are keyword arguments in Python"
     )]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, retry, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -75,7 +71,6 @@ impl Connection {
         timeout: Option<f64>,
         wait_for_ready: bool,
         balancing: &str,
-        retry: Option<Retried>,
         proxy: Option<Proxied>,
         oneway: &str,
         on_drop: Py<PyAny>,
@@ -98,7 +93,6 @@ impl Connection {
         let handshake = options.handshake;
         options.proxy = proxy.map(|proxy| Arc::new(proxy_of(proxy)));
         let balancing = if balancing == "round_robin" { Balancing::RoundRobin } else { Balancing::PickFirst };
-        let retries = retry.map(|retry| retry_policy(py, retry)).transpose()?;
         let channel = Arc::new(Channel::new(url, options, balancing, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling {
@@ -111,7 +105,7 @@ impl Connection {
             serves: false,
             make_passage: Arc::new(make_passage),
             explain: explain.map(Arc::new),
-            retries: retries.map(|policy| Arc::new(Retries::new(policy))),
+            retries: None,
             copies: None,
         };
         Ok(Self { channel, calling, handshake })
@@ -183,12 +177,7 @@ impl Connection {
     /// Whether there is a connection now. The next call renews a lost one.
     #[getter]
     fn connected(&self, py: Python<'_>) -> bool {
-        // If no loop watches the connection, nobody may have noticed its end since the last call.
-        let stands = |core: &Arc<Core>| !self.calling.waiting.is_threads() || detach(py, || core.stands());
-        if self.channel.is_balanced() {
-            return self.channel.connections().iter().any(stands);
-        }
-        self.channel.ready().as_ref().is_some_and(stands)
+        self.calling.is_connected(py)
     }
 
     /// Connects anew if the connection was lost, as a call does; for threads.
@@ -233,16 +222,11 @@ impl Connection {
         self.calling.waiting.on_idle(py)
     }
 
-    /// To be called by the event loop when it has sent a one-way call.
-    fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        self.calling.waiting.stirred(py)
-    }
-
     /// Gives the connection to the event loop `running`, whose method `call_soon` is. `on_idle` calls this object's
     /// `on_idle`.
     ///
-    /// `call_again` takes a call, the seconds to wait before it, whether to wait for another server, the seconds left,
-    /// and the exception to raise if no server comes. It returns a coroutine that connects and makes the call.
+    /// `call_again` takes a call, the seconds to wait before it, those to wait for a server that is not there, those
+    /// left, and the exception to raise if no server comes. It returns a coroutine that connects and makes the call.
     /// `send_again` takes a stream and the same values but the exception, and begins to send the stream again. `follow`
     /// makes the loop watch the current connections.
     fn use_loop(
@@ -307,11 +291,6 @@ impl Connection {
         }
     }
 
-    /// Seconds that a call made now may take; `None` if there is no limit.
-    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
-    }
-
     /// Lets the server at the other end call objects that this client gives to it, from now on.
     ///
     /// `callback_server` returns the server of this process that receives for the client's connections, this one and
@@ -322,32 +301,22 @@ impl Connection {
         self.channel.serve_with(Arc::new(Callbacks { server: callback_server, waiting, max_references }));
     }
 
-    /// A callable for a method without streams.
-    fn unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<Unary>> {
-        Unary::new(py, self.calling.clone(), method)
-    }
-
-    /// A callable for a method that sends no reply. With `for_loop` it never waits for a connection.
-    #[pyo3(signature = (method, *, for_loop))]
-    fn oneway(&self, py: Python<'_>, method: Py<Method>, for_loop: bool) -> PyResult<Py<Oneway>> {
-        Oneway::new(py, self.calling.clone(), method, for_loop)
-    }
-
-    /// A callable for a method without streams that returns an awaitable.
-    fn async_unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<AsyncUnary>> {
-        AsyncUnary::new(py, self.calling.clone(), method)
-    }
-
-    /// Begins a call with streams. `arguments` is what the plan's `split` returned.
-    #[pyo3(signature = (method, arguments, *, for_loop))]
-    fn open(
+    /// Makes the callables of methods, each of whose calls may take `timeout` seconds in place of the client's, waits for
+    /// a server or not, and is sent again as `retry` says, as long as `budget` allows it.
+    #[pyo3(signature = (*, timeout, wait_for_ready, retry, budget))]
+    fn calls(
         &self,
         py: Python<'_>,
-        method: &Bound<'_, Method>,
-        arguments: &Bound<'_, PyAny>,
-        for_loop: bool,
-    ) -> PyResult<Stream> {
-        begin_stream(py, &self.calling, method, arguments, for_loop)
+        timeout: Option<f64>,
+        wait_for_ready: bool,
+        retry: Option<Retried>,
+        budget: Option<&Bound<'_, RetryBudget>>,
+    ) -> PyResult<ServiceCalls> {
+        let own = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;
+        let policy = retry.map(|retry| retry_policy(py, retry)).transpose()?;
+        let retries = policy.map(|policy| Arc::new(Retries::new(policy, budget.map(|budget| budget.get().budget()))));
+        let limits = Limits { own, ..self.calling.limits };
+        Ok(ServiceCalls::new(Calling { limits, wait_for_ready, retries, ..self.calling.clone() }))
     }
 }
 

@@ -32,6 +32,10 @@ mod _core {
     #[pymodule_export]
     use super::calls::oneway::Oneway;
     #[pymodule_export]
+    use super::calls::retry_budget::RetryBudget;
+    #[pymodule_export]
+    use super::calls::service_calls::ServiceCalls;
+    #[pymodule_export]
     use super::calls::stream::Stream;
     #[pymodule_export]
     use super::calls::unary::{StartedCall, Unary, wait_for_started};
@@ -103,7 +107,6 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         nearcall_core::lock::set_around_sleep(super::gil::interpreter::detached);
-        module.add("COMEBACK", nearcall_core::client::COMEBACK.as_secs_f64())?;
         module.add("PUSHBACK", nearcall_core::client::Pushback::KEY)?;
         module.add("PROFILED", cfg!(profiled))?;
         module.add("VERSION", nearcall_core::VERSION)

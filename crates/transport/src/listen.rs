@@ -17,6 +17,8 @@ use crate::url::Url;
 #[derive(Debug)]
 pub struct Listener {
     url: Url,
+    /// The same as text, for each of its clients.
+    shown: Arc<str>,
     clients: Box<dyn Clients>,
     memory: SharedMemory,
     tls: Option<Arc<ServerConfig>>,
@@ -32,7 +34,8 @@ impl Listener {
     /// system refuses.
     pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
         let Bound { clients, place, memory, tls, admission, speaks } = url.place().bind(options)?;
-        Ok(Self { url: Url::of(place), clients, memory, tls, admission, speaks })
+        let url = Url::of(place);
+        Ok(Self { shown: url.to_string().into(), url, clients, memory, tls, admission, speaks })
     }
 
     /// A listener for the same URL in another process. The sockets that `self` [accepts](Listener::accept_socket) come
@@ -42,6 +45,7 @@ impl Listener {
     pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Self {
         Self {
             url: self.url.clone(),
+            shown: Arc::clone(&self.shown),
             clients: Box::new(Handed { channel, returned }),
             memory: self.memory,
             tls: self.tls.clone(),
@@ -80,7 +84,8 @@ impl Listener {
         let Some((socket, permit)) = self.next_socket()? else { return Ok(None) };
         let peer = self.memory.peer_of(socket.as_fd());
         let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
-        let accepted = Accepted { socket, permit, peer, stranger, memory: self.memory, speaks: self.speaks };
+        let url = Arc::clone(&self.shown);
+        let accepted = Accepted { socket, url, permit, peer, stranger, memory: self.memory, speaks: self.speaks };
         Handshake::begin(accepted, self.tls.as_ref()).map(Some)
     }
 

@@ -17,19 +17,15 @@ __all__ = ["object_callable"]
 
 
 class _ObjectCaller(Caller):
-    """Calls one object; when its connection is gone, so is the object."""
+    """Calls objects; when their connection is gone, so are they."""
 
-    def __init__(self, target: Target, room: RoomQueue) -> None:
-        self._target = target
+    def __init__(self, room: RoomQueue) -> None:
         self._room = room
-
-    def _opened(self) -> Target:
-        return self._target
 
     def _running(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
+    async def _renew(self, patience: float, left: float | None = None) -> None:
         raise Unavailable("the connection that the reference belongs to is gone")
 
     def _waits_for_room(self) -> bool:
@@ -47,4 +43,4 @@ def object_callable(
         method: The method, for the core.
         room: The queue in which one-way calls of the connection wait for room; a new queue if not given.
     """
-    return _ObjectCaller(target, room or RoomQueue())._callable(plan, method)
+    return _ObjectCaller(room or RoomQueue())._callable(target, plan, method)

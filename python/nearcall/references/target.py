@@ -1,4 +1,4 @@
-"""Calls of one object at the other end. Functions that make callables take it in place of a connection."""
+"""Calls of one object at the other end. Functions that make callables take it in place of a service's calls."""
 
 from __future__ import annotations
 
@@ -26,22 +26,27 @@ class Target:
         self._keeps = keeps
 
     def unary(self, method: _core.Method) -> Any:
-        """See :class:`nearcall._core.Connection`."""
+        """See :class:`nearcall._core.ServiceCalls`."""
         return self._references.unary(method, self._number, keeps=self._keeps)
 
     def oneway(self, method: _core.Method, *, for_loop: bool) -> _core.Oneway:
-        """See :class:`nearcall._core.Connection`."""
+        """See :class:`nearcall._core.ServiceCalls`."""
         return self._references.oneway(method, self._number, for_loop=for_loop, keeps=self._keeps)
 
     def async_unary(self, method: _core.Method) -> Any:
-        """See :class:`nearcall._core.Connection`."""
+        """See :class:`nearcall._core.ServiceCalls`."""
         return self._references.async_unary(method, self._number, keeps=self._keeps)
 
     def open(
         self, method: _core.Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool
     ) -> _core.Stream:
-        """See :class:`nearcall._core.Connection`."""
+        """See :class:`nearcall._core.ServiceCalls`."""
         return self._references.open(method, self._number, arguments, for_loop=for_loop, keeps=self._keeps)
+
+    @property
+    def patience(self) -> float:
+        """``0``: nothing is waited for."""
+        return 0.0
 
     @property
     def connected(self) -> bool:
@@ -66,5 +71,5 @@ class Target:
         self._references.sent()
 
 
-Calls: TypeAlias = "_core.Connection | Target"
+Calls: TypeAlias = "_core.ServiceCalls | Target"
 """Where calls go: to what a server serves, or to one object."""

@@ -15,7 +15,7 @@ pub use connection::{Connection, Expected, NoEvent, StreamAccount};
 pub use receiving::first::wait_for_first;
 pub use receiving::received::{Adopter, WakesBy};
 pub use retries::kept::Kept;
-pub use retries::{Cause, Pushback, Retries, RetryPolicy, Tally};
+pub use retries::{Budget, Cause, Pushback, Retries, RetryPolicy, Tally};
 pub use sending::oneway::Passed;
 pub(crate) use table::awaited::{Awaited, Sleeper};
 pub use table::slots::CallId;

@@ -287,7 +287,8 @@ impl PendingCall {
         let arguments = (args.clone_ref(py), kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py)));
         let next = Py::new(py, Self::new(self.call.clone_ref(py), arguments, tally.sent_once_more()))?;
         let (pause, left) = (pause.as_secs_f64(), left.map(|left| left.as_secs_f64()));
-        let again = schedule.call_again.bind(py).run_with((next, pause, hopeful, left, failure))?;
+        let again =
+            schedule.call_again.bind(py).run_with((next, pause, call.calling.patience(hopeful), left, failure))?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
         again.run_method(intern!(py, "send"), [py.None().bind(py)]).map(Step::Yields)
     }

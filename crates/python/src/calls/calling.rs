@@ -192,6 +192,22 @@ impl Calling {
         }
     }
 
+    /// Whether there will be no connection any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(&self.way, Way::Channel(channel) if channel.is_closed())
+    }
+
+    /// Whether there is a connection now.
+    pub(crate) fn is_connected(&self, py: Python<'_>) -> bool {
+        // If no loop watches the connection, nobody may have noticed its end since the last call.
+        let stands = |core: &Arc<Core>| !self.waiting.is_threads() || detach(py, || core.stands());
+        match &self.way {
+            Way::Channel(channel) if channel.is_balanced() => channel.connections().iter().any(stands),
+            Way::Channel(channel) => channel.ready().as_ref().is_some_and(stands),
+            Way::Object(_) | Way::Nowhere => false,
+        }
+    }
+
     /// Whether a call may go over another connection than the one it was made on.
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
@@ -269,6 +285,18 @@ impl Calling {
         }
     }
 
+    /// Seconds that a call waits for a server that is not there, its deadline aside. A call whose server is gone may be
+    /// [hopeful](is_hopeful).
+    pub(crate) fn patience(&self, hopeful: bool) -> f64 {
+        if self.wait_for_ready {
+            f64::INFINITY
+        } else if hopeful {
+            COMEBACK.as_secs_f64()
+        } else {
+            0.0
+        }
+    }
+
     /// Returns a usable connection, and connects if need be. `until` is the deadline of the call.
     #[cold]
     pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
@@ -301,7 +329,7 @@ impl Calling {
 
     /// The exception for why there is no connection.
     pub(crate) fn failed(&self, py: Python<'_>, failure: &Failure) -> PyErr {
-        let closed = failure.code == Failure::CANCELLED && matches!(&self.way, Way::Channel(way) if way.is_closed());
+        let closed = failure.code == Failure::CANCELLED && self.is_closed();
         let explained = match &self.explain {
             Some(explain) if closed || failure.code == Failure::UNAVAILABLE => explain
                 .bind(py)

@@ -98,7 +98,7 @@ impl Stream {
             return Ok(Err(end));
         };
         let (pause, left) = (again.pause.as_secs_f64(), left.map(|left| left.as_secs_f64()));
-        schedule.send_again.bind(py).run_with((slf, pause, again.hopeful, left))?;
+        schedule.send_again.bind(py).run_with((slf, pause, this.calling.patience(again.hopeful), left))?;
         Ok(Ok(true))
     }
 

@@ -30,6 +30,8 @@ const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 /// A client that has connected.
 pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
+    /// Where the server listens that the client has connected to.
+    pub(crate) url: Arc<str>,
     /// The client's permit, if another process handed it over.
     pub(crate) permit: Option<Arc<ConnectionPermit>>,
     pub(crate) peer: Peer,
@@ -44,6 +46,7 @@ pub(crate) struct Accepted {
 pub struct Handshake {
     carrier: Carrier,
     stage: Stage,
+    url: Arc<str>,
     peer: Peer,
     /// Why the client is rejected, if it is.
     stranger: Option<String>,
@@ -102,7 +105,7 @@ impl Handshake {
     /// # Errors
     /// The error of TLS.
     pub(crate) fn begin(accepted: Accepted, tls: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
-        let Accepted { socket, permit, peer, stranger, memory, speaks } = accepted;
+        let Accepted { socket, url, permit, peer, stranger, memory, speaks } = accepted;
         let (carrier, stage) = match tls {
             Some(config) => {
                 let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
@@ -113,6 +116,7 @@ impl Handshake {
         Ok(Self {
             carrier,
             stage,
+            url,
             peer,
             stranger,
             memory,
@@ -124,6 +128,12 @@ impl Handshake {
             permit,
             welcomed: None,
         })
+    }
+
+    /// The URL that the client has connected to.
+    #[must_use]
+    pub fn url(&self) -> &Arc<str> {
+        &self.url
     }
 
     /// The descriptor to poll for reading.

@@ -175,6 +175,10 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         self.exchange.queued()
     }
 
+    fn kept(&self) -> usize {
+        self.exchange.kept()
+    }
+
     fn is_held_up(&self, call: u32, len: usize) -> bool {
         self.exchange.is_over() && {
             let State { session, role, .. } = &mut *self.state.lock();

@@ -61,6 +61,9 @@ pub trait Link: Send + Sync + Debug {
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
+    /// Bytes kept because of the peer: of what it has sent, and of what waits for it to read. Cheap.
+    fn kept(&self) -> usize;
+
     /// Whether the next item of this call of the peer's, of `len` bytes, must wait although others need not: more is kept than
     /// may be, and the peer is to read first what it was sent of this very call. A frame of credit for the call tells when
     /// it has. Cheap while less is kept than may be.

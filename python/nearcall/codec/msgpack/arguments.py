@@ -13,7 +13,7 @@ from .. import explain, sending, weights
 from ..checks import outer_type
 from ..hashed import together
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsCoding, ParameterType, Parts, ValueType
-from .crossing import Crossing, cross, decoder, encoder
+from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import encode_parts
 
 __all__ = ["UNKNOWN", "arguments_coding"]
@@ -48,18 +48,20 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
 
     encode: Any = encoder(form)
     decode = decoder(annotation, form, references=references, for_loop=for_loop)
-    alone = decode if form == CODED and not references else None
+    decode_named = _named_decoder(parameters, references=references, for_loop=for_loop)
+    # To decode a reference counts it.
+    again = None if references else decoded_again(decode, form, decode_named)
     return ArgumentsCoding(
         names=names,
         forms=forms,
         encode=sending.group_seen_to(encode, coded, [each.sender for _, each in group]),
         decode=decode,
         encode_named=_named_encoder(dict(zip(names, crossings, strict=True))),
-        decode_named=_named_decoder(parameters, references=references, for_loop=for_loop),
+        decode_named=decode_named,
         encode_error=lambda error, values: explain.explain_encode_error(
             method, coded if len(values) == len(coded) else names, error, values, data
         ),
-        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=alone),
+        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=again),
         hashed=together(crossing.hashed for crossing in crossings),
         weights=weights.together(crossing.weights for crossing in crossings),
         references=references,

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 from msgspec import inspect as shapes
 
 from .. import inspection, sending
+from ..explain import Again
 from ..hashed import ANYTHING, HashedKeys, hashed_keys
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ValueType, buffer_form
 from ..senders import Sender
 from ..weights import Weights, weights
 from . import functions
 
-__all__ = ["Crossing", "cross", "decoder", "encoder"]
+__all__ = ["Crossing", "cross", "decoded_again", "decoder", "encoder"]
 
 
 class Crossing(NamedTuple):
@@ -63,3 +64,24 @@ def decoder(annotation: Any, form: str, *, references: bool, for_loop: bool) -> 
     if references:
         return functions.reference_decoder(annotation, for_loop=for_loop)
     return functions.parts_decoder(annotation) if form == PARTS else functions.coded_decoder(annotation)
+
+
+def decoded_again(
+    decode: Callable[..., Any] | None, form: str, decode_named: Callable[..., Any] | None = None
+) -> Again | None:
+    """What decodes a message once more that was refused, to find out why.
+
+    Args:
+        decode: The decoder, in that form.
+        form: The form.
+        decode_named: For arguments, the decoder of those that come by name.
+    """
+    if decode is None:
+        return None
+
+    def again(body: bytes, /, *, buffers: list[memoryview]) -> Any:
+        if decode_named is not None and (body[0] >> 4 == 8 or body[0] in (0xDE, 0xDF)):  # a map
+            return decode_named(body, buffers)
+        return decode(body, buffers) if form == PARTS else decode(body)
+
+    return again

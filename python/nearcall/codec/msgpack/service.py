@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from .. import explain, sending
-from ..protocol import CODED, MethodCoding, MethodTypes, Roles, ValueCoding
+from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
-from .crossing import Crossing, cross, decoder, encoder
+from .crossing import Crossing, cross, decoded_again, decoder, encoder
 
 __all__ = ["Msgpack"]
 
@@ -38,13 +38,14 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     type_, form = crossing.type, crossing.form
     encode = encoder(form)
     decode = decoder(type_.annotation, form, references=bool(type_.services), for_loop=for_loop)
-    alone = decode if form == CODED and not type_.services else None
+    # To decode a reference counts it.
+    again = None if type_.services else decoded_again(decode, form)
     return ValueCoding(
         form=form,
         encode=encode and sending.seen_to(encode, crossing.sender),
         decode=decode,
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
-        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, alone),
+        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, again),
         hashed=crossing.hashed,
         weights=crossing.weights,
         references=bool(type_.services),

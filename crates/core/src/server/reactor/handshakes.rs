@@ -51,6 +51,8 @@ pub(in crate::server) struct NewClient {
     pub(in crate::server) token: u64,
     pub(in crate::server) link: Arc<dyn Link>,
     pub(in crate::server) permit: Option<Arc<ConnectionPermit>>,
+    /// The URL that the client has connected to.
+    pub(in crate::server) url: Arc<str>,
 }
 
 impl Handshakes {
@@ -202,10 +204,11 @@ impl Handshakes {
         let Pending { handshake, .. } = self.pending.remove(&token)?;
         let peer = handshake.peer().clone();
         let permit = handshake.permit();
+        let url = Arc::clone(handshake.url());
         match greeted {
             Ok(_) => {
                 let _ = epoll::delete(&*self.shared.poller, handshake.fd());
-                return handshake.into_link(&self.options).map(|link| NewClient { token, link, permit });
+                return handshake.into_link(&self.options).map(|link| NewClient { token, link, permit, url });
             }
             Err(Some(why)) => {
                 let why = handshake.reject(&why);

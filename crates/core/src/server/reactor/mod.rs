@@ -39,6 +39,7 @@ use crate::server::reactor::routing::StallReason;
 use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
 use crate::server::shared::notice::Notice;
+use crate::server::shared::roster::Listed;
 
 /// At most so many frames are taken in between two looks at the system's poller, however busy the clients are. A long
 /// frame counts as several.
@@ -509,12 +510,12 @@ impl Reactor {
     }
 
     fn add_client(&mut self, client: NewClient) {
-        let NewClient { token, link, permit } = client;
+        let NewClient { token, link, permit, url } = client;
         if let Err(error) = self.watch(&*link, token) {
             self.shared.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let client = Inbound::new(ServerConnection::new(&self.shared, token, link, permit));
+        let client = Inbound::new(ServerConnection::new(&self.shared, token, link, permit, url));
         client.listed.store(true, Ordering::Relaxed);
         if client.connection.session().begin() {
             self.list(Arc::clone(&client));
@@ -526,6 +527,8 @@ impl Reactor {
         if self.said_last {
             say_goodbye(&client, Outgoing::LAST);
         }
+        let listed: Arc<dyn Listed> = Arc::<ServerConnection>::clone(&client.connection);
+        self.shared.roster.add(token, Arc::downgrade(&listed));
         self.connections.insert(token, client);
         if let Some(aging) = &mut self.aging {
             aging.add(token);

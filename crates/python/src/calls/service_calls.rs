@@ -1,0 +1,88 @@
+//! Makes the callables of a service's methods, under the policy that a client has for them.
+
+use pyo3::prelude::*;
+
+use crate::calls::aio::AsyncUnary;
+use crate::calls::calling::Calling;
+use crate::calls::deadline::Surroundings;
+use crate::calls::oneway::Oneway;
+use crate::calls::opening::begin_stream;
+use crate::calls::stream::Stream;
+use crate::calls::unary::Unary;
+use crate::values::plan::Method;
+
+/// Calls of what a server serves, with one policy. Made by the connection.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct ServiceCalls {
+    calling: Calling,
+}
+
+impl ServiceCalls {
+    pub(crate) fn new(calling: Calling) -> Self {
+        Self { calling }
+    }
+}
+
+#[pymethods]
+impl ServiceCalls {
+    /// A callable for a method without streams.
+    fn unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<Unary>> {
+        Unary::new(py, self.calling.clone(), method)
+    }
+
+    /// A callable for a method that sends no reply. With `for_loop` it never waits for a connection.
+    #[pyo3(signature = (method, *, for_loop))]
+    fn oneway(&self, py: Python<'_>, method: Py<Method>, for_loop: bool) -> PyResult<Py<Oneway>> {
+        Oneway::new(py, self.calling.clone(), method, for_loop)
+    }
+
+    /// A callable for a method without streams that returns an awaitable.
+    fn async_unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<AsyncUnary>> {
+        AsyncUnary::new(py, self.calling.clone(), method)
+    }
+
+    /// Begins a call with streams. `arguments` is what the plan's `split` returned.
+    #[pyo3(signature = (method, arguments, *, for_loop))]
+    fn open(
+        &self,
+        py: Python<'_>,
+        method: &Bound<'_, Method>,
+        arguments: &Bound<'_, PyAny>,
+        for_loop: bool,
+    ) -> PyResult<Stream> {
+        begin_stream(py, &self.calling, method, arguments, for_loop)
+    }
+
+    /// Whether the connection was closed for good.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.calling.is_closed()
+    }
+
+    /// Whether there is a connection now. The next call renews a lost one.
+    #[getter]
+    fn connected(&self, py: Python<'_>) -> bool {
+        self.calling.is_connected(py)
+    }
+
+    /// Seconds that a call waits for a server that is not there, its deadline aside.
+    #[getter]
+    fn patience(&self) -> f64 {
+        self.calling.patience(false)
+    }
+
+    /// Seconds that a call made now may take; `None` if there is no limit.
+    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(Surroundings::look(py, self.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
+    }
+
+    /// Raises unless the running event loop is the one that the connection was given to.
+    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
+        self.calling.waiting.check_loop(py)
+    }
+
+    /// To be called by the event loop when it has sent a one-way call.
+    fn sent(&self, py: Python<'_>) -> PyResult<()> {
+        self.calling.waiting.stirred(py)
+    }
+}
