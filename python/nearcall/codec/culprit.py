@@ -19,7 +19,7 @@ from .hashed import ANYTHING
 
 __all__ = ["LONGEST_KEY", "Culprit", "Decode", "find_culprit", "kind_of_text"]
 
-_LONGEST = 256 * 1024
+_LONGEST = 128 * 1024
 """Bytes of a message in which this looks. It holds up the whole process for as long as it looks."""
 _MOST_DECODED = 16
 """How often as many bytes as the message has are decoded again at the most. A peer may send such messages to keep this

@@ -48,16 +48,20 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
 
     encode: Any = encoder(form)
     decode = decoder(annotation, form, references=references, for_loop=for_loop)
-    decode_named = _named_decoder(parameters, references=references, for_loop=for_loop)
-    # To decode a reference counts it.
-    again = None if references else decoded_again(decode, form, decode_named)
+    uncounted: Any = functools.partial(decoder, annotation, form, references=True, for_loop=for_loop, counted=False)
+    again = decoded_again(
+        decode,
+        form,
+        _named_decoder(parameters, references=references, for_loop=for_loop, counted=False),
+        uncounted=uncounted if references else None,
+    )
     return ArgumentsCoding(
         names=names,
         forms=forms,
         encode=sending.group_seen_to(encode, coded, [each.sender for _, each in group]),
         decode=decode,
         encode_named=_named_encoder(dict(zip(names, crossings, strict=True))),
-        decode_named=decode_named,
+        decode_named=_named_decoder(parameters, references=references, for_loop=for_loop),
         encode_error=lambda error, values: explain.explain_encode_error(
             method, coded if len(values) == len(coded) else names, error, values, data
         ),
@@ -92,7 +96,7 @@ def _named_encoder(crossings: dict[str, Crossing]) -> Callable[[dict[str, Any]],
 
 
 def _named_decoder(
-    parameters: Sequence[ParameterType], *, references: bool, for_loop: bool
+    parameters: Sequence[ParameterType], *, references: bool, for_loop: bool, counted: bool = True
 ) -> Callable[..., tuple[Any, ...]]:
     """A decoder from a map to the tuple of all parameters, which knows their defaults."""
 
@@ -108,7 +112,7 @@ def _named_decoder(
             field = msgspec.field(name=parameter.name, **default)
             fields.append((f"p{number}", parameter.type.annotation, field))
         shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        found: Any = decoder(shape, PARTS, references=references, for_loop=for_loop)
+        found: Any = decoder(shape, PARTS, references=references, for_loop=for_loop, counted=counted)
         return found  # type: ignore[no-any-return]
 
     def decode_named(body: Any, buffers: list[memoryview]) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from .. import explain, sending
 from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
@@ -38,8 +39,8 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     type_, form = crossing.type, crossing.form
     encode = encoder(form)
     decode = decoder(type_.annotation, form, references=bool(type_.services), for_loop=for_loop)
-    # To decode a reference counts it.
-    again = None if type_.services else decoded_again(decode, form)
+    make_uncounted: Any = partial(decoder, type_.annotation, form, references=True, for_loop=for_loop, counted=False)
+    again = decoded_again(decode, form, uncounted=make_uncounted if type_.services else None)
     return ValueCoding(
         form=form,
         encode=encode and sending.seen_to(encode, crossing.sender),
