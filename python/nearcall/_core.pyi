@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from contextvars import ContextVar
 from inspect import Signature
 from types import FrameType
-from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
 
 from typing_extensions import Self, disjoint_base
 
@@ -20,7 +20,6 @@ from .server.entries import PathEntry
 from .service.plan import MethodPlan
 
 __all__ = [
-    "COMEBACK",
     "PROFILED",
     "PUSHBACK",
     "VERSION",
@@ -50,6 +49,7 @@ __all__ = [
     "ProtobufMessages",
     "References",
     "RequestStream",
+    "RetryBudget",
     "RouteCodec",
     "RouteDispatch",
     "RouteEndpoint",
@@ -63,7 +63,6 @@ __all__ = [
     "StartedCall",
     "Stream",
     "Subscription",
-    "Target",
     "Tls",
     "Topic",
     "Unary",
@@ -100,8 +99,6 @@ _D = TypeVar("_D")
 _R = TypeVar("_R")
 _M = TypeVar("_M")
 
-COMEBACK: Final[float]
-"""Seconds that a call waits for the successor of its server, if that is expected or the call may be repeated."""
 PROFILED: Final[bool]
 PUSHBACK: Final[str]
 """Whether the compiler knew what usual work runs (``make profiled``). Other builds are slower."""
@@ -348,8 +345,10 @@ class Call:
         call.
         """
 
-    def introspect(self, method: IntrospectionMethod) -> bytes:
-        """The answer of that method of the server's own service to the caller, encoded."""
+    def introspect(self, method: IntrospectionMethod, after: int = 0, limit: int = 100) -> bytes:
+        """The answer of that method of the server's own service to the caller, encoded; of connections, those whose
+        numbers are greater than ``after``, at most ``limit``.
+        """
 
     def send_initial(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Sends metadata ahead of the result or the first item."""
@@ -379,6 +378,7 @@ class IntrospectionMethod:
     """A method of the server's own service: a handler that needs no thread of Python, nor the interpreter."""
 
     READ: Final[IntrospectionMethod]
+    CONNECTIONS: Final[IntrospectionMethod]
     STOP: Final[IntrospectionMethod]
 
     def __int__(self) -> int: ...
@@ -476,7 +476,23 @@ class Watched:
 
 @disjoint_base
 class Calls:
-    """Where calls go; makes the callables of methods."""
+    """Where calls go: to what a server serves, under one policy, or to one object. Makes the callables of methods."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether no call can be made any more: the connection was closed, or that of the object is
+        gone.
+        """
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now. A lost one is renewed by the next call; ``True`` for an object, whose calls
+        fail by themselves.
+        """
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a call waits for a server that is not there, its deadline aside; ``inf`` for ever."""
 
     def time_left(self) -> float | None:
         """Seconds that a call made now may take; ``None`` for ever."""
@@ -500,17 +516,6 @@ class Calls:
         """The event loop calls it when it has sent a one-way call."""
 
 @final
-class Target(Calls):
-    """One object at the other end of a connection."""
-
-    connected: ClassVar[bool]
-    """``True``: a call on a lost connection fails by itself, and no new connection would have the object."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the connection is gone, for good."""
-
-@final
 class Connection(Calls):
     """A connection to a server. Any number of threads, or one event loop, may use it at once."""
 
@@ -532,7 +537,6 @@ class Connection(Calls):
         timeout: float | None,
         wait_for_ready: bool,
         balancing: Literal["pick_first", "round_robin"],
-        retry: tuple[int, float, float, float, Sequence[int], float, float] | None,
         proxy: tuple[str, int, str | None, Sequence[str] | None] | None,
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
@@ -546,9 +550,6 @@ class Connection(Calls):
 
         ``timeout`` is for a call, also for a call with streams; with ``by_item``, a call with streams has it until its
         next item.
-
-        ``retry`` says which failed calls are sent again: attempts, first and longest pause in seconds, the factor by
-        which pauses grow, statuses, tokens of the budget, and tokens for a success.
 
         ``proxy`` is the proxy to connect through: host, port, the value of ``proxy-authorization``, and the hosts that
         are reached directly; ``None`` in place of these hosts if the proxy is for all, even for this machine.
@@ -582,14 +583,6 @@ class Connection(Calls):
         """The same for all servers that are connected now."""
 
     @property
-    def closed(self) -> bool:
-        """Whether ``close`` was called."""
-
-    @property
-    def connected(self) -> bool:
-        """Whether there is a connection now. A lost one is renewed by the next call."""
-
-    @property
     def dropped(self) -> dict[str, int]:
         """Numbers of one-way calls that were dropped, by method."""
 
@@ -608,15 +601,15 @@ class Connection(Calls):
         running: object,
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
-        connect_again: Callable[[float, bool, float | None, BaseException | None], Coroutine[Any, Any, None]],
-        send_again: Callable[[Stream, float, bool, float | None], object],
+        connect_again: Callable[[float, float, float | None, BaseException | None], Coroutine[Any, Any, None]],
+        send_again: Callable[[Stream, float, float, float | None], object],
         follow: Callable[[], object],
     ) -> None:
         """Gives the connection to an event loop.
 
         ``running`` is the loop, ``call_soon`` is its method, and ``on_idle`` calls the method of that name.
-        ``connect_again`` takes the seconds to wait first, whether to wait for a server that is not there yet, the
-        seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
+        ``connect_again`` takes the seconds to wait first, those to wait for a server that is not there yet,
+        those left for the call, and the exception to raise if there is no server; it returns a coroutine that
         connects. ``send_again`` takes a stream and the first three of these, and begins to send the stream again.
         ``follow`` makes the loop watch the present connections.
         """
@@ -653,6 +646,37 @@ class Connection(Calls):
 
     def ping(self, timeout: float | None = None) -> float:
         """Seconds that a round trip takes which no handler sees."""
+
+    def calls(
+        self,
+        *,
+        timeout: float | None,
+        wait_for_ready: bool,
+        retry: tuple[int, float, float, float, Sequence[int]] | None,
+        budget: RetryBudget | None,
+    ) -> Calls:
+        """Makes the callables of methods, under one policy.
+
+        ``timeout`` is for each call, in seconds, in place of the client's. ``retry`` says which failed calls are sent
+        again, as long as ``budget`` allows it: attempts, first and longest pause in seconds, the factor by which pauses
+        grow, and statuses.
+        """
+
+@final
+class RetryBudget:
+    """What bounds the calls that a channel sends again, or more than once, while servers fail. It begins with
+    ``max_tokens``; a failure takes one, and a success brings ``token_ratio`` back.
+    """
+
+    def __new__(cls, max_tokens: float, token_ratio: float) -> RetryBudget: ...
+    def allows(self) -> bool:
+        """Whether calls may be sent again: more than half of the tokens are left."""
+
+    def succeeded(self) -> None:
+        """A call has succeeded."""
+
+    def failed(self) -> None:
+        """A call has failed in a way that its policy covers."""
 
 @disjoint_base
 class ServedObject:
@@ -709,7 +733,7 @@ class References:
         for.
         """
 
-    def target(self, id: int, keeps: object) -> Target:
+    def target(self, id: int, keeps: object) -> Calls:
         """The other side's object of that number, to be called. Its callables and their calls keep ``keeps`` alive."""
 
     def __eq__(self, other: object, /) -> bool: ...
@@ -1017,6 +1041,11 @@ class Server:
 
     def statistics(self) -> bytes:
         """What ``nearcall.introspection.Statistics`` is made of, in msgpack: for processes that serve with this one."""
+
+    def connections(self, after: int) -> bytes:
+        """What lists of ``nearcall.introspection.ConnectionStatistics`` are made of, in msgpack: of the first
+        connections whose numbers are greater than ``after``, as many as are shown at once.
+        """
 
     def watch_statistics(self, begins: bool) -> None:
         """Such a process begins to watch, or ends."""

@@ -9,7 +9,7 @@ interceptors, which run in Python, they are around this service as around any ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -19,11 +19,13 @@ from .codec.decoders import make_decoder
 from .errors import InvalidArgument
 from .service.service import service
 
-__all__ = ["Introspection", "MethodStatistics", "Statistics", "introspection_of"]
+__all__ = ["ConnectionStatistics", "Introspection", "MethodStatistics", "Statistics", "introspection_of"]
 
 NAME = "nearcall.Introspection"
 _LONGEST_LEASE = 86_400
 """Seconds."""
+_MOST_CONNECTIONS = 1_000
+"""Connections that one call tells of."""
 
 
 class MethodStatistics(msgspec.Struct, frozen=True):
@@ -109,7 +111,49 @@ class Statistics(msgspec.Struct, frozen=True):
     """How many processes serve together."""
 
 
+class ConnectionStatistics(msgspec.Struct, frozen=True):
+    """What is known of one connection of a server. Fields are only ever added, each with a default for servers that do
+    not tell it.
+    """
+
+    __nearcall_open__: ClassVar[bool] = True
+
+    number: int
+    """Numbers grow with the time at which connections came; no two of them are the same, of workers neither."""
+    url: str
+    """The URL that the client has connected to."""
+    peer: dict[str, Any]
+    """Who the client is, as :attr:`nearcall.context().peer <nearcall.Context.peer>` says it."""
+    age: float
+    """Seconds since it was connected."""
+    started: int
+    """Calls that have arrived."""
+    ended: int
+    """Calls that are over."""
+    queued: int
+    """Bytes that wait for the client to read them."""
+    memory: int
+    """Bytes kept because of the client, those that wait included; of what counts towards ``max_memory``."""
+    watches: bool
+    """Whether the client watches the server."""
+    pid: int
+    """The process that serves it."""
+    worker: int | None = None
+    """Which of the workers of :func:`nearcall.serve` that is, from 0; ``None`` without workers."""
+
+    @property
+    def transport(self) -> str:
+        """How it is connected: ``"shm"``, ``"unix"``, ``"tls"``, ``"grpc"``, ... , as the URL begins."""
+        return self.url.partition(":")[0]
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have arrived and are not over."""
+        return self.started - self.ended
+
+
 _decode: Callable[[bytes], Statistics] = make_decoder(Statistics).decode
+_decode_connections: Callable[[bytes], list[ConnectionStatistics]] = make_decoder(list[ConnectionStatistics]).decode
 
 
 @service(name=NAME)
@@ -135,13 +179,35 @@ class Introspection:
         """
         raise NotImplementedError
 
+    def read_connections(self, after: int = 0, limit: int = 100) -> list[ConnectionStatistics]:
+        """The server's connections, in the order in which they came. Nothing is measured for it.
+
+        Args:
+            after: Those whose ``number`` is greater than this: of a server with more connections than one answer has,
+                the last number of the answer before.
+            limit: The most that are told of, from 1 to 1000.
+        """
+        raise NotImplementedError
+
+    def read_all_connections(self, after: int = 0, limit: int = 100) -> list[ConnectionStatistics]:
+        """The same of all workers that serve together. Workers that do not answer within a second are left out. It
+        takes a thread, and the interpreter, of each worker.
+        """
+        raise NotImplementedError
+
     def stop(self) -> None:
         """The caller watches no longer. Harmless when repeated."""
         raise NotImplementedError
 
 
-Others: TypeAlias = "Callable[[], Callable[[float], Iterable[bytes]] | None]"
+Ask: TypeAlias = "Callable[[str, float], Iterable[bytes]]"
+"""Asks the other workers for what the first argument names."""
+Others: TypeAlias = "Callable[[], Ask | None]"
 """A weak reference to what asks the other workers."""
+STATISTICS = "statistics"
+"""What the other workers are asked for, with a lease."""
+CONNECTIONS = "connections"
+"""The same, with the number after which connections are told of."""
 
 
 class _Own(Introspection):
@@ -154,9 +220,17 @@ class _Own(Introspection):
         if not 0 <= lease <= _LONGEST_LEASE:
             raise InvalidArgument(f"lease must be from 0 to {_LONGEST_LEASE} seconds, not {lease}")
         ask = self._others()
-        others = () if ask is None else ask(lease)
+        others = () if ask is None else ask(STATISTICS, lease)
         seen = [own, *map(_decode, others)]
         return sorted(seen, key=lambda each: each.worker or 0)
+
+    def _read_all_connections(
+        self, own: list[ConnectionStatistics], after: int, limit: int
+    ) -> list[ConnectionStatistics]:
+        ask = self._others()
+        others = () if ask is None else ask(CONNECTIONS, after)
+        seen = own + [each for other in others for each in _decode_connections(other)]
+        return sorted(seen, key=lambda each: each.number)[:limit]
 
 
 class _Native(_Own):
@@ -164,10 +238,17 @@ class _Native(_Own):
 
     def __init__(self, others: Others) -> None:
         super().__init__(others)
-        vars(self).update(read=IntrospectionMethod.READ, stop=IntrospectionMethod.STOP)
+        vars(self).update(
+            read=IntrospectionMethod.READ,
+            read_connections=IntrospectionMethod.CONNECTIONS,
+            stop=IntrospectionMethod.STOP,
+        )
 
     def read_all(self, lease: float = 10.0) -> list[Statistics]:
         return self._read_all(_read(), lease)
+
+    def read_all_connections(self, after: int = 0, limit: int = 100) -> list[ConnectionStatistics]:
+        return self._read_all_connections(_read_connections(after, limit), after, limit)
 
 
 class _InThread(_Own):
@@ -178,6 +259,12 @@ class _InThread(_Own):
 
     def read_all(self, lease: float = 10.0) -> list[Statistics]:
         return self._read_all(_read(), lease)
+
+    def read_connections(self, after: int = 0, limit: int = 100) -> list[ConnectionStatistics]:
+        return _read_connections(after, limit)
+
+    def read_all_connections(self, after: int = 0, limit: int = 100) -> list[ConnectionStatistics]:
+        return self._read_all_connections(_read_connections(after, limit), after, limit)
 
     def stop(self) -> None:
         context()._call.introspect(IntrospectionMethod.STOP)
@@ -194,6 +281,14 @@ class _InLoop(_Own):
 
         return await asyncio.to_thread(self._read_all, _read(), lease)
 
+    async def read_connections(self, after: int = 0, limit: int = 100) -> list[ConnectionStatistics]:  # type: ignore[override]
+        return _read_connections(after, limit)
+
+    async def read_all_connections(self, after: int = 0, limit: int = 100) -> list[ConnectionStatistics]:  # type: ignore[override]
+        import asyncio
+
+        return await asyncio.to_thread(self._read_all_connections, _read_connections(after, limit), after, limit)
+
     async def stop(self) -> None:  # type: ignore[override]
         context()._call.introspect(IntrospectionMethod.STOP)
 
@@ -202,11 +297,19 @@ def _read() -> Statistics:
     return _decode(context()._call.introspect(IntrospectionMethod.READ))
 
 
+def _read_connections(after: int, limit: int) -> list[ConnectionStatistics]:
+    if after < 0 or not 1 <= limit <= _MOST_CONNECTIONS:
+        raise InvalidArgument(
+            f"after must be a number from 0, and limit one from 1 to {_MOST_CONNECTIONS}, not {after} and {limit}"
+        )
+    return _decode_connections(context()._call.introspect(IntrospectionMethod.CONNECTIONS, after, limit))
+
+
 def introspection_of(others: Others, *, intercepted: bool, in_loop: bool) -> Introspection:
     """The introspection service for a server.
 
     Args:
-        others: A weak reference to what asks the other workers for their statistics, in msgpack.
+        others: A weak reference to what asks the other workers for theirs, in msgpack.
         intercepted: Whether the server has interceptors.
         in_loop: Whether all handlers of the server are coroutines.
     """

@@ -7,6 +7,7 @@ import copy
 import inspect
 import pickle
 import pydoc
+import rlcompleter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
@@ -109,6 +110,46 @@ def test_tab_offers_the_methods_that_are_served(url: str, connected: Any, cls: t
         assert sorted(name for name in dir(calc) if name != "Calc") == METHODS
 
     connected(url, cls, look)
+
+
+def tab(what: Any, begun: str = "") -> list[str]:
+    """What Python's own Tab offers."""
+    found = rlcompleter.Completer({"it": what}).attr_matches(f"it.{begun}")
+    return sorted({each.removeprefix("it.").rstrip("()") for each in found})
+
+
+@SIDES
+@CLASSES
+def test_pythons_own_tab_offers_the_same(url: str, connected: Any, cls: type | None) -> None:
+    """It walks through an object's class as well, and there are properties and private functions."""
+
+    def look(calc: Any) -> None:
+        assert [name for name in tab(calc) if name != "Calc"] == METHODS
+        assert tab(calc, "co") == ["countdown", "counter"]
+        for begun in ("s", "h", "_p", "_n"):
+            assert tab(calc, begun) == []
+        assert set(tab(calc, "__")) <= set(dir(object))
+        if cls is not None:
+            assert isinstance(calc, Calc)
+            assert calc.__class__ is Calc
+
+    connected(url, cls, look)
+
+
+def test_pythons_own_tab_at_an_object_and_at_a_client_that_was_kept(url: str) -> None:
+    with nearcall.connect(url, Calc) as calc:
+        counter = calc.counter()
+        assert tab(counter) == sorted(dir(counter)) == ["all", "count"]
+        assert isinstance(counter, Counter)
+    client = nearcall.connect(url, Calc)
+    assert tab(client) == sorted(name for name in dir(client) if not name.startswith("_"))
+    client.close()
+
+    async def look() -> None:
+        async with nearcall.aio.connect(url, Calc) as calc:
+            assert tab(await calc.counter()) == ["all", "count"]
+
+    asyncio.run(look())
 
 
 def test_tab_at_a_client_that_was_kept(url: str) -> None:

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 import nearcall
-from nearcall.introspection import Introspection, MethodStatistics, Statistics
+from nearcall.introspection import ConnectionStatistics, Introspection, MethodStatistics, Statistics
 from nearcall.service.reading import read_description
 
 from ..test_protocol import CALL, ERROR, NAMED, PARTS, shake_hands
@@ -242,6 +242,102 @@ def test_measuring_begins_anew(own_url: str) -> None:
         assert second.measurement > first.measurement
         assert counted(second, "Basics.add").started == 0
         assert (second.watchers, second.connections) == (1, 2)
+
+
+def row_of(watcher: Introspection, look: Callable[[ConnectionStatistics], bool]) -> ConnectionStatistics:
+    """The connection of which that holds, once it does."""
+    found: ConnectionStatistics = until(lambda: next(filter(look, watcher.read_connections()), None))
+    return found
+
+
+def test_connections(own_url: str, key: str) -> None:
+    """Who is connected, since when, and what became of the calls."""
+    begun = time.monotonic()
+    with nearcall.connect(own_url, Introspection) as watcher:
+        (own,) = watcher.read_connections()
+        assert not own.watches, "nothing is measured for it"
+        with nearcall.connect(own_url, Waiting) as waiting, nearcall.connect(own_url, Basics) as basics:
+            for number in range(7):
+                basics.add(number)
+            second, third = until(lambda: watcher.read_connections(own.number))[:2]
+            assert own.number < second.number < third.number
+            done = row_of(watcher, lambda row: row.number == third.number and row.ended == 7)
+            assert (done.started, done.in_flight, done.queued) == (7, 0, 0)
+            held = nearcall.start(waiting.hold, key)
+            busy = row_of(watcher, lambda row: row.number == second.number and row.in_flight == 1)
+            waiting.release(key)
+            assert 0 < busy.age < time.monotonic() - begun
+            assert busy.url == own_url
+            assert busy.transport == own_url.partition(":")[0]
+            assert busy.pid == watcher.read().pid
+            assert busy.worker is None
+            if "address" in busy.peer:
+                assert busy.peer["address"].startswith("127.0.0.1:")
+            else:
+                assert busy.peer["uid"] == os.getuid()
+                assert busy.peer.get("pid", os.getpid()) == os.getpid()
+            basics_again = watcher.read_connections(second.number, 1)
+            assert [row.number for row in basics_again] == [third.number]
+            assert held.result() == key
+        assert [row.number for row in until(lambda: alone(watcher))] == [own.number]
+        assert watcher.read_connections()[0].watches
+
+
+def alone(watcher: Introspection) -> list[ConnectionStatistics] | None:
+    rows = watcher.read_connections()
+    return rows if len(rows) == 1 else None
+
+
+def test_what_a_connection_keeps(runtime_dir: Path, key: str) -> None:
+    """A client that does not read: what waits for it is counted."""
+    url = f"unix://{runtime_dir}/kept{key}"
+    with (
+        nearcall.Server(Streams(), url) as server,
+        nearcall.connect(server.urls[0], Introspection) as watcher,
+        nearcall.connect(server.urls[0], Streams) as streams,
+    ):
+        before = watcher.read_connections()[-1]
+        assert (before.queued, before.memory < 1 << 16) == (0, True)
+        items = streams.count(1 << 20)
+        assert next(items) == 0
+        row = row_of(watcher, lambda row: row.number == before.number and row.in_flight == 1)
+        assert row.memory >= row.queued
+        items.close()
+
+
+@pytest.mark.parametrize("intercepted", ["not", "thread", "loop"])
+def test_pages_of_connections_are_bounded(key: str, intercepted: str) -> None:
+    class InLoop:
+        async def go(self) -> None: ...
+
+    async def pass_on(call: nearcall.ServerCall, proceed: Any) -> Any:
+        return await proceed(call)
+
+    def pass_on_in_thread(call: nearcall.ServerCall, proceed: Any) -> Any:
+        return proceed(call)
+
+    chain: list[Any] = {"not": [], "thread": [pass_on_in_thread], "loop": [pass_on]}[intercepted]
+    service = nearcall.service(InLoop)() if intercepted == "loop" else Basics()
+    with ExitStack() as stack:
+        server = stack.enter_context(nearcall.Server(service, f"shm://pages{key}", interceptors=chain))
+        watcher = stack.enter_context(nearcall.connect(server.urls[0], Introspection))
+        for _ in range(5):
+            stack.enter_context(nearcall.Channel(server.urls[0]))
+        until(lambda: len(watcher.read_connections()) == 6)
+        numbers = [row.number for row in watcher.read_connections()]
+        assert numbers == sorted(numbers)
+        found: list[int] = []
+        while page := watcher.read_connections(found[-1] if found else 0, 4):
+            assert len(page) <= 4
+            found += [row.number for row in page]
+        assert found == numbers
+        assert [row.number for row in watcher.read_all_connections(numbers[1], 2)] == numbers[2:4]
+        assert [row.number for row in watcher.read_connections(limit=2)] == numbers[:2]
+        for wrong in ({"limit": 0}, {"limit": 1001}, {"limit": -1}, {"after": -1}):
+            with pytest.raises(nearcall.InvalidArgument):
+                watcher.read_connections(**wrong)
+            with pytest.raises(nearcall.InvalidArgument):
+                watcher.read_all_connections(**wrong)
 
 
 def test_a_hundred_watchers(own_url: str) -> None:

@@ -17,8 +17,10 @@ import sys
 import types
 import zoneinfo
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
+import msgspec
+import numpy as np
 import pytest
 
 import nearcall
@@ -49,6 +51,14 @@ class Listener:
     def said(self, text: str) -> None: ...
 
 
+@dataclasses.dataclass(frozen=True)
+class Spot:
+    x: tuple[int, ...]
+
+
+Dotted = TypedDict("Dotted", {"a.b": dict[str, int], "a[b": dict[str, int]})
+
+
 @nearcall.service
 class Values:
     def point(self, point: Point) -> None: ...
@@ -65,6 +75,14 @@ class Values:
     def moments(self, moments: list[datetime.datetime]) -> None: ...
     def times(self, times: list[datetime.time], spans: list[datetime.timedelta]) -> None: ...
     def anything(self, what: Any) -> None: ...
+    def limited(self, counts: dict[str, int], limit: int = 1) -> None: ...
+    def mixed(self, data: bytes, counts: dict[str, int]) -> None: ...
+    def beside(self, pixels: dict[str, np.ndarray], counts: dict[str, int]) -> None: ...
+    def heard(self, listener: Listener, counts: dict[str, int], limit: int = 1) -> None: ...
+    def told(self, listeners: dict[str, Listener], counts: dict[str, int]) -> None: ...
+    def spots(self, spots: set[Spot]) -> None: ...
+    def dotted(self, dotted: Dotted) -> None: ...
+    def nested(self, nested: dict[str, dict[str, list[Point]]]) -> None: ...
     def listen(self, listener: Listener) -> None: ...
     def wrong(self, how: str) -> dict[str, list[int]]:
         result: Any = {"a": [1], "b": [1, how]}
@@ -177,12 +195,96 @@ def test_where_it_is_in_a_result(values: Any) -> None:
         values.wrong("x")
 
 
+class Heard(Listener):
+    def said(self, text: str) -> None: ...
+
+
+EMPTY: dict[str, list[Point]] = {f"k{n}": [] for n in range(3000)}
+MANY = {f"k{n}": n for n in range(12_000)}
+PIXELS = {"sky": np.zeros(3), "sea": np.ones(3)}
+WRONG = {"a": 1, "bad": "x"}
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda values: values.limited(WRONG), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.limited(counts=WRONG, limit=2), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.limited({1: 1}), "'counts': the key 1: expected str, got int"),
+        (lambda values: values.mixed(b"12", WRONG), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.mixed(counts=WRONG, data=b"12"), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.beside(PIXELS, WRONG), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.beside(counts=WRONG, pixels=PIXELS), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.heard(Heard(), WRONG), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.heard(Heard(), WRONG, 3), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.told({"me": Heard()}, WRONG), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.dotted({"a.b": WRONG, "a[b": {}}), "'dotted' at .a.b['bad']: expected int, got str"),
+        (lambda values: values.dotted({"a.b": {}, "a[b": WRONG}), "'dotted' at .a[b['bad']: expected int, got str"),
+        (lambda values: values.counts({**MANY, "bad": "x"}), "'counts' at ['bad']: expected int, got str"),
+        (lambda values: values.counts({"bad": "x", **MANY}), "'counts' at ['bad']: expected int, got str"),
+        (
+            lambda values: values.nested({**{key: {} for key in MANY}, "bad": {**EMPTY, "y": [Point("x")]}}),  # type: ignore[arg-type]
+            "'nested' at ['bad']['y'][0].x: expected int, got str",
+        ),
+        (
+            lambda values: values.counts({"\x1b[31m\n\u202e" + "long" * 1000: "x"}),
+            rf"'counts' at ['\x1b[31m\n\u202e{('long' * 16)[:63]}... (3938 characters more)]: expected int, got str",
+        ),
+    ],
+)
+def test_the_key_is_told_in_each_form(values: Any, call: Callable[[Any], Any], where: str) -> None:
+    with pytest.raises(nearcall.InvalidArgument) as caught:
+        call(values)
+    assert caught.value.message.partition("(): argument ")[2] == where
+
+
+class Marked(Spot):
+    """A subclass, which would arrive as a Spot."""
+
+
+def test_an_item_of_a_set_is_told_by_what_it_is(values: Any) -> None:
+    with pytest.raises(nearcall.InvalidArgument, match=r"'spots' at \{Marked\(x=\(2,\)\)\}: expected Spot"):
+        values.spots({Spot((1,)), Marked((2,))})
+
+
 def test_a_long_message_is_not_searched(values: Any) -> None:
     """That could be made to cost too much."""
     with pytest.raises(nearcall.InvalidArgument, match=r"argument 'counts' at \[\.\.\.\]: expected int, got str$"):
-        values.counts({**{f"k{n}": n for n in range(2_000)}, "bad": "x"})
-    with pytest.raises(nearcall.InvalidArgument, match=r"at \[20000\]: expected date, got another text"):
-        values.dates([TODAY] * 20_000 + [NOW])
+        values.counts({**{f"k{n}": n for n in range(40_000)}, "bad": "x"})
+    with pytest.raises(nearcall.InvalidArgument, match=r"at \[30000\]: expected date, got another text"):
+        values.dates([TODAY] * 30_000 + [NOW])
+
+
+def test_looking_for_a_key_costs_no_more_than_so_many_bytes() -> None:
+    """Each time half of what is left is left out, and what is beside the dict is copied."""
+    from nearcall.codec.culprit import find_culprit
+
+    decoder = msgspec.msgpack.Decoder(tuple[bytes, dict[str, dict[str, int]]])
+    looked: list[int] = []
+
+    def decode(body: bytes) -> Any:
+        looked.append(len(body))
+        return decoder.decode(body)
+
+    inner = {f"k{n}": n for n in range(4000)}
+    for before in (b"", bytes(50_000)):
+        for bad in (inner | {"bad": "x"}, {"bad": "x"} | inner):
+            body = msgspec.msgpack.encode((before, {**{key: {} for key in inner}, "here": bad}))
+            try:
+                decoder.decode(body)
+            except msgspec.ValidationError as error:
+                words = str(error)
+            looked.clear()
+            found = find_culprit(body, "[1][...][...]", words=words, is_key=False, decode=decode)
+            assert found == ("[1]['here']['bad']", "x")
+            assert sum(looked) <= 16 * len(body)
+            assert before or sum(looked) <= 6 * len(body)
+    few = {f"k{n}": n for n in range(1000)}
+    beside = (bytes(100_000), {**{key: {} for key in few}, "here": {**few, "bad": "x"}})
+    body = msgspec.msgpack.encode(beside)
+    looked.clear()
+    assert find_culprit(body, "[1][...][...]", words=words, is_key=False, decode=decode) is None
+    assert sum(looked) <= 16 * len(body)
 
 
 def test_dates_and_times(values: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -13,11 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import nearcall
 from nearcall import cli
-from nearcall.introspection import Introspection
+from nearcall.cli.top_table import rich_table
+from nearcall.cli.top_view import ClientRow, compare
+from nearcall.introspection import Introspection, Statistics
 
 from .process import ROOT, ServerProcess
 from .services import PATIENCE, Basics, Errors, Lines, Streams
@@ -124,6 +128,51 @@ def test_plain_lines(server: ServerProcess) -> None:
     assert by_name["Basics.add"][-2:] == ["10", "-"]
     assert by_name["Errors.status"][-2:] == ["1", "NOT_FOUND:1"]
     assert rows.index(next(row for row in rows if "Basics.add" in row)) < len(by_name) / 2, "used methods come first"
+
+
+def test_connections(server: ServerProcess) -> None:
+    with nearcall.connect(server.url, Basics) as basics:
+        for number in range(25):
+            basics.add(number)
+        with nearcall.connect(server.url, Introspection) as watcher:
+            until(lambda: any(row.ended == 25 for row in watcher.read_connections()))
+        command = [*TOP, server.url, "--once", "--connections", "-i", "0.05"]
+        plain = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=True).stdout
+        told = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=50, check=True)
+        peer = next(row["peer"] for row in json.loads(told.stdout)["clients"] if row["ended"] == 25)
+    _, head, *rows = plain.splitlines()
+    assert head.split() == ["client", "over", "connected", "calls/s", "in", "flight", "calls", "unread", "kept"]
+    assert rows[2] == "", "two connections, and then the methods"
+    transport = server.url.partition(":")[0]
+    (line,) = [row for row in rows[:2] if f" {transport} " in row and " 25 " in row]
+    if "address" in peer:
+        assert line.startswith(peer["address"])
+    else:
+        pid, uid = peer.get("pid"), os.getuid()
+        assert line.startswith(f"process {pid} of user {uid}" if pid else f"a process of user {uid}")
+    assert rows[3].startswith("method")
+    (row,) = [row for row in json.loads(told.stdout)["clients"] if row["ended"] == 25]
+    assert (row["started"], row["in_flight"], row["transport"], row["url"]) == (25, 0, transport, server.url)
+    assert (row["pid"], row["calls_per_second"]) == (server.pid, 0)
+
+
+def test_many_connections_are_counted_and_not_all_shown() -> None:
+    pytest.importorskip("rich")
+    from rich.console import Console
+
+    url, written = "tcp://a:1", io.StringIO()
+
+    def row(number: int) -> ClientRow:
+        peer = {"address": f"\x1b[31m{number}"}
+        return ClientRow(number, peer, url, "tcp", 5.0, 9, 9, 0, float(number), 0, 10, False, 1, None)
+
+    now = Statistics(1, "1", 0.5, 2.0, 1, 10_000, 2, 1, 0, 1, [], 3, 4)
+    view = msgspec.structs.replace(compare(url, [now], [now], 1), clients=[row(number) for number in range(1000)])
+    Console(width=120, file=written).print(rich_table(view, height=40))
+    lines = written.getvalue().splitlines()
+    busiest = [f"\\x1b[31m{number}" for number in range(999, 989, -1)]
+    assert [line.split()[0] for line in lines if " tcp " in line] == busiest
+    assert any(line.startswith("and 9,990 more connections") for line in lines)
 
 
 def test_in_a_terminal(server: ServerProcess) -> None:

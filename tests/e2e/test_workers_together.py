@@ -55,6 +55,31 @@ def calls(seen: list[Statistics]) -> list[int]:
     return [sum(method.calls for method in each.methods if method.method == "Counted.pid") for each in seen]
 
 
+def test_one_connection_tells_of_all_connections(outside_url: str) -> None:
+    with (
+        WorkersProcess(outside_url, workers=WORKERS, maker="tests.e2e.test_workers_together:Counted") as served,
+        ExitStack() as stack,
+    ):
+        clients = one_each(served.url, served, stack)
+        with nearcall.connect(served.url, Introspection) as watcher:
+
+            def all_connected() -> bool:
+                return len(watcher.read_all_connections()) == len(clients) + 1
+
+            until(all_connected, "the connections")
+            rows = watcher.read_all_connections()
+            numbers = [row.number for row in rows]
+            assert numbers == sorted(set(numbers))
+            assert {row.pid for row in rows} == set(served.pids)
+            assert all(row.pid == served.pids[row.worker or 0] for row in rows)
+            pages: list[int] = []
+            while page := watcher.read_all_connections(pages[-1] if pages else 0, 2):
+                pages += [row.number for row in page]
+            assert pages == numbers
+            own = watcher.read_connections()
+            assert {row.pid for row in own} == {watcher.read().pid}
+
+
 def test_one_connection_reads_the_statistics_of_all(outside_url: str) -> None:
     with (
         WorkersProcess(outside_url, workers=WORKERS, maker="tests.e2e.test_workers_together:Counted") as served,

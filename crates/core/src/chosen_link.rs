@@ -119,6 +119,10 @@ impl Link for Chosen {
         *self.queued.lock()
     }
 
+    fn kept(&self) -> usize {
+        0
+    }
+
     fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
         self.may_fail(Faulty::Reading);
         *place = self.frames.lock().pop_front();

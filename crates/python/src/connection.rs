@@ -20,6 +20,7 @@ use crate::calls::callees::Calls;
 use crate::calls::calling::{Calling, Limits, Way, seconds_of};
 use crate::calls::deadline::Surroundings;
 use crate::calls::outcome::late;
+use crate::calls::retry_budget::RetryBudget;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
@@ -54,7 +55,7 @@ impl Connection {
         clippy::fn_params_excessive_bools,
         reason = "they are keyword arguments in Python"
     )]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, retry, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -72,7 +73,6 @@ impl Connection {
         timeout: Option<f64>,
         wait_for_ready: bool,
         balancing: &str,
-        retry: Option<Retried>,
         proxy: Option<Proxied>,
         oneway: &str,
         on_drop: Py<PyAny>,
@@ -95,7 +95,6 @@ impl Connection {
         let handshake = options.handshake;
         options.proxy = proxy.map(|proxy| Arc::new(proxy_of(proxy)));
         let balancing = if balancing == "round_robin" { Balancing::RoundRobin } else { Balancing::PickFirst };
-        let retries = retry.map(|retry| retry_policy(py, retry)).transpose()?;
         let channel = Arc::new(Channel::new(url, options, balancing, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling {
@@ -108,7 +107,7 @@ impl Connection {
             serves: false,
             make_passage: Arc::new(make_passage),
             explain: explain.map(Arc::new),
-            retries: retries.map(|policy| Arc::new(Retries::new(policy))),
+            retries: None,
             copies: None,
         };
         let this = Self { channel, calling: calling.clone(), handshake };
@@ -172,23 +171,6 @@ impl Connection {
         self.channel.connections().iter().map(|core| peer(py, core.peer())).collect()
     }
 
-    /// Whether `close` was called.
-    #[getter]
-    fn closed(&self) -> bool {
-        self.channel.is_closed()
-    }
-
-    /// Whether there is a connection now. The next call renews a lost one.
-    #[getter]
-    fn connected(&self, py: Python<'_>) -> bool {
-        // If no loop watches the connection, nobody may have noticed its end since the last call.
-        let stands = |core: &Arc<Core>| !self.calling.waiting.is_threads() || detach(py, || core.stands());
-        if self.channel.is_balanced() {
-            return self.channel.connections().iter().any(stands);
-        }
-        self.channel.ready().as_ref().is_some_and(stands)
-    }
-
     /// Connects anew if the connection was lost, as a call does; for threads.
     fn renew(&self, py: Python<'_>) -> PyResult<()> {
         let until = Surroundings::look(py, self.calling.limits.of_call())?.until();
@@ -234,7 +216,7 @@ impl Connection {
     /// Gives the connection to the event loop `running`, whose method `call_soon` is. `on_idle` calls this object's
     /// `on_idle`.
     ///
-    /// `connect_again` takes the seconds to wait first, whether to wait for another server, the seconds left, and the
+    /// `connect_again` takes the seconds to wait first, those to wait for a server that is not there, those left, and the
     /// exception to raise if no server comes. It returns a coroutine that connects.
     /// `send_again` takes a stream and the same values but the exception, and begins to send the stream again. `follow`
     /// makes the loop watch the current connections.
@@ -300,6 +282,24 @@ impl Connection {
     fn serve_with(&self, callback_server: Py<PyAny>, max_references: usize) {
         let waiting = Arc::clone(&self.calling.of_callbacks);
         self.channel.serve_with(Arc::new(Callbacks { server: callback_server, waiting, max_references }));
+    }
+
+    /// Makes the callables of methods, each of whose calls may take `timeout` seconds in place of the client's, waits for
+    /// a server or not, and is sent again as `retry` says, as long as `budget` allows it.
+    #[pyo3(signature = (*, timeout, wait_for_ready, retry, budget))]
+    fn calls(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        wait_for_ready: bool,
+        retry: Option<Retried>,
+        budget: Option<&Bound<'_, RetryBudget>>,
+    ) -> PyResult<Calls> {
+        let own = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;
+        let policy = retry.map(|retry| retry_policy(py, retry)).transpose()?;
+        let retries = policy.map(|policy| Arc::new(Retries::new(policy, budget.map(|budget| budget.get().budget()))));
+        let limits = Limits { own, ..self.calling.limits };
+        Ok(Calls { calling: Calling { limits, wait_for_ready, retries, ..self.calling.clone() } })
     }
 }
 

@@ -28,11 +28,13 @@ mod _core {
     #[pymodule_export]
     use super::calls::bound::BoundMethod;
     #[pymodule_export]
-    use super::calls::callees::{CalledObject, Calls};
+    use super::calls::callees::Calls;
     #[pymodule_export]
     use super::calls::deadline::{note_block, set_call_variables};
     #[pymodule_export]
     use super::calls::oneway::Oneway;
+    #[pymodule_export]
+    use super::calls::retry_budget::RetryBudget;
     #[pymodule_export]
     use super::calls::started::{StartedCall, wait_for_started};
     #[pymodule_export]
@@ -107,7 +109,6 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         nearcall_core::lock::set_around_sleep(super::gil::interpreter::detached);
-        module.add("COMEBACK", nearcall_core::client::COMEBACK.as_secs_f64())?;
         module.add("PUSHBACK", nearcall_core::client::Pushback::KEY)?;
         module.add("PROFILED", cfg!(profiled))?;
         module.add("VERSION", nearcall_core::VERSION)

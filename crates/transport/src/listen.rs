@@ -14,6 +14,8 @@ use crate::url::Url;
 #[derive(Debug)]
 pub struct Listener {
     url: Url,
+    /// The same as text, for each of its clients.
+    shown: Arc<str>,
     acceptor: Box<dyn Acceptor>,
 }
 
@@ -25,7 +27,8 @@ impl Listener {
     /// system refuses.
     pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
         let Bound { acceptor, place } = url.place().bind(options)?;
-        Ok(Self { url: Url::of(place), acceptor })
+        let url = Url::of(place);
+        Ok(Self { shown: url.to_string().into(), url, acceptor })
     }
 
     /// A listener for the same URL in another process. The sockets that `self` [accepts](Listener::accept_socket) come
@@ -36,13 +39,19 @@ impl Listener {
     /// Clients of this URL do not come by sockets.
     pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> io::Result<Self> {
         let acceptor = self.by_sockets()?.through(channel, returned);
-        Ok(Self { url: self.url.clone(), acceptor })
+        Ok(Self { url: self.url.clone(), shown: Arc::clone(&self.shown), acceptor })
     }
 
     /// The URL that this listens at, with the real port in place of 0.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// The same as text.
+    #[must_use]
+    pub fn shown(&self) -> &Arc<str> {
+        &self.shown
     }
 
     /// What tells of clients.

@@ -331,6 +331,10 @@ impl<W: Wire> Link for StreamLink<W> {
         self.outbox.queued()
     }
 
+    fn kept(&self) -> usize {
+        self.outbox.kept()
+    }
+
     fn stop_sending(&self) {
         self.outbox.close();
     }

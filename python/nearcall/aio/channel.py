@@ -21,7 +21,6 @@ from ..client.references import Passages
 from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..loops.home import HomeLoop
 from ..options.checked import check_url
-from ..references.target import Target
 from ..service.for_loops import Interface
 from ..service.plan import MethodPlan
 from .client import AsyncClient
@@ -120,7 +119,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         connection = self._opened()
         connection.check_loop()
         if not connection.connected:
-            await self._renew()
+            await self._renew(self._patience())
         return self
 
     def _reconnect(self) -> None:
@@ -229,20 +228,19 @@ class Channel(Caller, ChannelBase, ForLoops):
             # The next calls find a connection, so it must be watched already.
             self._follow()
 
-    async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
-        """Makes sure that there is a connection, within the seconds that are ``left``. ``hopeful``: a server is
-        expected soon.
-        """
+    def _patience(self) -> float:
+        """Seconds for which awaiting the channel waits for a server that is not there."""
+        return inf if self._settings.of_connection["wait_for_ready"] else 0.0
+
+    async def _renew(self, patience: float, left: float | None = None) -> None:
         now = self._running().time()
         until = None if left is None else now + left
-        patient_until = now + _core.COMEBACK if hopeful else None
-        if self._settings.of_connection["wait_for_ready"]:
-            patient_until = inf if until is None else until
+        patient_until = min(now + patience, inf if until is None else until) if patience else None
         await self._connect(self._opened(), patient_until, until)
         self._follow()
 
     async def _connect_again(
-        self, pause: float, hopeful: bool, left: float | None, failure: BaseException | None = None
+        self, pause: float, patience: float, left: float | None, failure: BaseException | None = None
     ) -> None:
         """Makes sure that there is a connection for a call: the one before was lost, or the server has refused the call
         or failed. If there is no server, this raises ``failure``, the error of the attempt before.
@@ -251,25 +249,25 @@ class Channel(Caller, ChannelBase, ForLoops):
         if pause:
             await asyncio.sleep(pause)
         try:
-            await self._renew(hopeful, None if until is None else until - self._running().time())
+            await self._renew(patience, None if until is None else until - self._running().time())
         except (Unavailable, DeadlineExceeded):
             if failure is None:
                 raise
             raise failure from None
 
-    def _send_again(self, stream: _core.Stream, pause: float, hopeful: bool, left: float | None) -> None:
+    def _send_again(self, stream: _core.Stream, pause: float, patience: float, left: float | None) -> None:
         """Sends a stream again that the server has refused before it began."""
-        task = self._running().create_task(self._connect_and_send(stream, pause, hopeful, left))
+        task = self._running().create_task(self._connect_and_send(stream, pause, patience, left))
         self._sending_again.add(task)
         task.add_done_callback(self._sending_again.discard)
 
-    async def _connect_and_send(self, stream: _core.Stream, pause: float, hopeful: bool, left: float | None) -> None:
+    async def _connect_and_send(self, stream: _core.Stream, pause: float, patience: float, left: float | None) -> None:
         now = self._running().time()
         until = None if left is None else now + left
         try:
-            await self._connect_again(pause, hopeful, left)
+            await self._connect_again(pause, patience, left)
             while not stream.send_again():
-                await self._renew(hopeful, None if until is None else until - self._running().time())
+                await self._renew(patience, None if until is None else until - self._running().time())
         except Exception as failure:  # the task that waits for the stream raises it
             stream.fail(failure)
         except BaseException:
@@ -300,7 +298,7 @@ class Channel(Caller, ChannelBase, ForLoops):
 def _object_callable(
     interceptors: tuple[ClientInterceptor, ...],
     room: RoomQueue,
-    target: Target,
+    target: _core.Calls,
     plan: MethodPlan,
     method: _core.Method,
     for_loop: bool,

@@ -8,7 +8,6 @@ from typing import Any
 
 from .. import _core
 from ..errors import Unavailable
-from ..references.target import Target
 from ..service.plan import MethodPlan
 from .methods import Caller
 from .room import RoomQueue
@@ -17,19 +16,15 @@ __all__ = ["object_callable"]
 
 
 class _ObjectCaller(Caller):
-    """Calls one object; when its connection is gone, so is the object."""
+    """Calls objects; when their connection is gone, so are they."""
 
-    def __init__(self, target: Target, room: RoomQueue) -> None:
-        self._target = target
+    def __init__(self, room: RoomQueue) -> None:
         self._room = room
-
-    def _opened(self) -> Target:
-        return self._target
 
     def _running(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
+    async def _renew(self, patience: float, left: float | None = None) -> None:
         raise Unavailable("the connection that the reference belongs to is gone")
 
     def _waits_for_room(self) -> bool:
@@ -37,7 +32,7 @@ class _ObjectCaller(Caller):
 
 
 def object_callable(
-    target: Target, plan: MethodPlan, method: _core.Method, room: RoomQueue | None = None
+    target: _core.Calls, plan: MethodPlan, method: _core.Method, room: RoomQueue | None = None
 ) -> Callable[..., Any]:
     """The callable for a method of an object, to be awaited.
 
@@ -47,4 +42,4 @@ def object_callable(
         method: The method, for the core.
         room: The queue in which one-way calls of the connection wait for room; a new queue if not given.
     """
-    return _ObjectCaller(target, room or RoomQueue())._callable(plan, method)
+    return _ObjectCaller(room or RoomQueue())._callable(target, plan, method)

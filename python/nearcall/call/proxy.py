@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
 
@@ -15,6 +16,7 @@ __all__ = [
     "no_context_manager",
     "no_such_attribute",
     "no_such_method",
+    "refuse_to_list",
     "with_own_text",
 ]
 
@@ -49,6 +51,19 @@ def with_own_text(tell: Callable[[Any], str | None]) -> Callable[[type[T]], type
         return cls
 
     return decorate
+
+
+def refuse_to_list() -> None:
+    """For the property ``__class__`` of what stands for an object elsewhere. Python's Tab lists the attributes of an
+    object, and then those of its class, unless it has none. Of a service's class only the methods are served: they are
+    among the object's own.
+
+    Raises:
+        AttributeError: Tab asks.
+    """
+    asks = sys._getframe(1).f_back
+    if asks is not None and asks.f_globals.get("__name__") == "rlcompleter":
+        raise AttributeError("__class__")
 
 
 @with_own_text(lambda proxy: proxy._nearcall_tell())
@@ -87,6 +102,7 @@ class Proxy:
 
     @property
     def __class__(self) -> Any:
+        refuse_to_list()
         return self._nearcall_cls or Proxy
 
     @__class__.setter

@@ -16,14 +16,14 @@ import msgspec
 import nearcall
 
 from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
-from ..introspection import Introspection, Statistics
+from ..introspection import ConnectionStatistics, Introspection, Statistics
 from ..route.service import Route
 from ..types.shown import shown, shown_json
 from . import UsageError
 from .flags import add_client_options, client_options
 from .remote import connected, refuse_undescribed
 from .top_table import plain_lines, rich_table
-from .top_view import View, compare
+from .top_view import MOST_CONNECTIONS, View, compare
 
 __all__ = ["add_to", "run"]
 
@@ -44,6 +44,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--once", action="store_true", help="look for one interval, print that, and end")
     parser.add_argument("--workers", action="store_true", help="show a row for each worker, too")
+    parser.add_argument("--connections", action="store_true", help="show the connections, too, the busiest first")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each look")
     add_client_options(parser)
     parser.set_defaults(run=run)
@@ -54,7 +55,9 @@ def run(options: argparse.Namespace) -> None:
     if not 0.05 <= options.interval <= 86_400:
         raise UsageError(f"-i {options.interval}: it must be from 0.05 to 86400 seconds")
     with _client(options) as server, _node(options) as node:
-        looks = _looks(options.url, server, node, options.interval, give_up=options.once)
+        looks = _looks(
+            options.url, server, node, options.interval, give_up=options.once, connections=options.connections
+        )
         lines = partial(plain_lines, workers=options.workers)
         if options.once:
             view = cast(View, next(looks))
@@ -103,24 +106,26 @@ def _node(options: argparse.Namespace) -> Generator[Route | None, None, None]:
 
 
 def _looks(
-    url: str, server: Introspection, node: Route | None, interval: float, *, give_up: bool
+    url: str, server: Introspection, node: Route | None, interval: float, *, give_up: bool, connections: bool
 ) -> Iterator[View | str]:
     """Yields a view after each interval, or a sentence while the server is gone or has too many calls under way."""
     last, pid = _read(server, interval)
+    last_open = _open(server, last, wanted=connections)
     due = time.monotonic() + interval
     while True:
         time.sleep(max(due - time.monotonic(), 0))
         due = max(due + interval, time.monotonic())
         try:
             now, pid = _read(server, interval)
+            now_open = _open(server, now, wanted=connections)
             endpoints = [] if node is None else node.status().endpoints
         except (ResourceExhausted, Unavailable) as gone:
             if give_up:
                 raise
             yield f"{url}: {shown(gone.message)}"
             continue
-        yield msgspec.structs.replace(compare(url, last, now, pid), endpoints=endpoints)
-        last = now
+        yield msgspec.structs.replace(compare(url, last, now, pid, (last_open, now_open)), endpoints=endpoints)
+        last, last_open = now, now_open
 
 
 def _read(server: Introspection, interval: float) -> tuple[list[Statistics], int]:
@@ -130,6 +135,14 @@ def _read(server: Introspection, interval: float) -> tuple[list[Statistics], int
         return [own], own.pid
     # The others measure on until the next look, even if it comes late.
     return server.read_all(min(3 * interval + 10, 86_400)), own.pid
+
+
+def _open(server: Introspection, seen: list[Statistics], *, wanted: bool) -> list[ConnectionStatistics]:
+    """The first connections of all workers."""
+    if not wanted:
+        return []
+    read = server.read_connections if len(seen) == 1 else server.read_all_connections
+    return read(0, MOST_CONNECTIONS)
 
 
 def _json(view: View) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ..route.service import EndpointStatus
 from ..types.shown import shown
 from .ping import duration
-from .top_view import Row, View, WorkerRow
+from .top_view import ClientRow, Row, View, WorkerRow
 
 __all__ = ["plain_lines", "rich_table"]
 
@@ -25,6 +25,9 @@ OF_ENDPOINTS = (
     "impossible",
     "connection",
 )
+OF_CLIENTS = ("client", "over", "connected", "calls/s", "in flight", "calls", "unread", "kept")
+MOST_IN_TERMINAL = 10
+"""Connections in a terminal's table; the others are counted."""
 NOTHING = "-"
 
 
@@ -33,8 +36,18 @@ def plain_lines(view: View, *, workers: bool = False) -> list[str]:
     lines = [" · ".join(_summary(view))]
     if workers:
         lines += [*_table([OF_WORKERS, *map(_of_worker, view.workers)]), ""]
+    if view.clients:
+        lines += [*_client_lines(view, len(view.clients)), ""]
     lines += _table([COLUMNS, *(_cells(row) for row in _ordered(view))])
     return [*lines, "", *_endpoints(view)] if view.endpoints else lines
+
+
+def _client_lines(view: View, most: int) -> list[str]:
+    """The table of connections, the busiest first."""
+    ordered = sorted(view.clients, key=lambda row: (-row.calls_per_second, -row.in_flight, -row.ended, row.number))
+    lines = _table([OF_CLIENTS, *map(_of_client, ordered[:most])])
+    more = view.connections - min(most, len(ordered))
+    return [*lines, f"and {more:,} more connections"] if more > 0 else lines
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -60,7 +73,9 @@ def rich_table(view: View, height: int | None = None, *, workers: bool = False) 
         text = number in (0, len(COLUMNS) - 1)
         table.add_column(name, justify="left" if text else "right", no_wrap=number != len(COLUMNS) - 1)
     rows = _ordered(view)
-    taken = 5 + (len(view.workers) + 2 if workers else 0) + (len(view.endpoints) + 2 if view.endpoints else 0)
+    clients = _client_lines(view, MOST_IN_TERMINAL) if view.clients else []
+    taken = 5 + (len(view.workers) + 2 if workers else 0) + (len(clients) + 1 if clients else 0)
+    taken += len(view.endpoints) + 2 if view.endpoints else 0
     seen = rows if height is None else rows[: max(height - taken, 1)]
     for row in seen:
         # As Text, so that markup in a server's names has no effect.
@@ -72,6 +87,8 @@ def rich_table(view: View, height: int | None = None, *, workers: bool = False) 
     parts: list[Any] = [Text(first, style="bold"), Text(" · ".join(rest)), ""]
     if workers:
         parts += [Text(line) for line in _table([OF_WORKERS, *map(_of_worker, view.workers)])] + [""]
+    if clients:
+        parts += [*map(Text, clients), ""]
     parts.append(table)
     if len(seen) < len(rows):
         parts.append(Text(f"and {len(rows) - len(seen)} more", style="dim"))
@@ -137,6 +154,28 @@ def _of_endpoint(row: EndpointStatus) -> tuple[str, ...]:
         f"{row.failed_hard:,}",
         "yes" if row.connected else shown(row.failure or "none yet", 200),
     )
+
+
+def _of_client(row: ClientRow) -> tuple[str, ...]:
+    return (
+        _peer(row.peer),
+        shown(row.transport, 20),
+        duration(row.age),
+        f"{row.calls_per_second:,.0f}",
+        f"{row.in_flight:,}",
+        f"{row.ended:,}",
+        _size(row.queued),
+        _size(row.memory),
+    )
+
+
+def _peer(peer: dict[str, Any]) -> str:
+    """Who that is, in a few words."""
+    if "address" not in peer:
+        who = f"process {peer['pid']}" if "pid" in peer else "a process"
+        return shown(f"{who} of user {peer.get('uid', '?')}", 60)
+    subject = peer.get("subject")
+    return shown(f"{peer['address']} ({subject})" if subject else str(peer["address"]), 80)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -7,13 +7,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
-from ..introspection import MethodStatistics, Statistics
+from ..introspection import ConnectionStatistics, MethodStatistics, Statistics
 from ..route.service import EndpointStatus
 
-__all__ = ["Row", "View", "WorkerRow", "compare"]
+__all__ = ["MOST_CONNECTIONS", "ClientRow", "Row", "View", "WorkerRow", "compare"]
+
+MOST_CONNECTIONS = 1_000
+"""Connections of which one view tells."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -53,6 +57,31 @@ class WorkerRow(msgspec.Struct, frozen=True):
     """Seconds for which its event loop of coroutine handlers has not turned; 0 if it turns."""
 
 
+class ClientRow(msgspec.Struct, frozen=True):
+    """One connection: its counts since it was connected, and its rate since the last reading."""
+
+    number: int
+    peer: dict[str, Any]
+    """Who the client is: ``pid`` and ``uid``, or ``address``, and what its certificate says."""
+    url: str
+    """The URL that it has connected to."""
+    transport: str
+    age: float
+    """Seconds since it was connected."""
+    started: int
+    ended: int
+    in_flight: int
+    calls_per_second: float
+    queued: int
+    """Bytes that wait for the client to read them."""
+    memory: int
+    """Bytes kept because of the client."""
+    watches: bool
+    pid: int
+    """The process that serves it."""
+    worker: int | None
+
+
 class View(msgspec.Struct, frozen=True):
     """The state of a server at one moment; with ``--json``, one line. Of a server with workers, numbers are sums."""
 
@@ -79,6 +108,8 @@ class View(msgspec.Struct, frozen=True):
     workers: list[WorkerRow]
     endpoints: list[EndpointStatus] = []
     """To whom it sends messages, if it is a node of the router; the counts are of all its time."""
+    clients: list[ClientRow] = []
+    """The first 1000 connections, if they were asked for."""
 
 
 class _Step:
@@ -102,7 +133,16 @@ class _Step:
         return Counter({upper: count - before.get(upper, 0) for upper, count in method.latency})
 
 
-def compare(url: str, last: Sequence[Statistics], now: Sequence[Statistics], pid: int) -> View:
+Clients: TypeAlias = "Sequence[ConnectionStatistics]"
+
+
+def compare(
+    url: str,
+    last: Sequence[Statistics],
+    now: Sequence[Statistics],
+    pid: int,
+    clients: tuple[Clients, Clients] = ((), ()),
+) -> View:
     """The view for two readings of all workers, or of the server if it has none.
 
     Args:
@@ -110,6 +150,7 @@ def compare(url: str, last: Sequence[Statistics], now: Sequence[Statistics], pid
         last: The reading before.
         now: This reading.
         pid: The process that answers.
+        clients: The connections of both readings.
     """
     begun = {each.pid: each for each in last}
     steps = [_Step(begun.get(each.pid), each) for each in now]
@@ -138,7 +179,36 @@ def compare(url: str, last: Sequence[Statistics], now: Sequence[Statistics], pid
         methods=[_row(parts) for parts in methods.values()],
         missing=max(max(each.workers for each in now) - len(now), 0),
         workers=[_worker(step) for step in steps],
+        clients=_client_rows(*clients),
     )
+
+
+def _client_rows(last: Clients, now: Clients) -> list[ClientRow]:
+    before = {(each.pid, each.number): each for each in last}
+    rows: list[ClientRow] = []
+    for each in now:
+        then = before.get((each.pid, each.number))
+        # One that is new since has made its calls since.
+        done, seconds = (each.ended, each.age) if then is None else (each.ended - then.ended, each.age - then.age)
+        rows.append(
+            ClientRow(
+                number=each.number,
+                peer=each.peer,
+                url=each.url,
+                transport=each.transport,
+                age=each.age,
+                started=each.started,
+                ended=each.ended,
+                in_flight=each.in_flight,
+                calls_per_second=done / seconds if seconds > 0 else 0.0,
+                queued=each.queued,
+                memory=each.memory,
+                watches=each.watches,
+                pid=each.pid,
+                worker=each.worker,
+            )
+        )
+    return rows
 
 
 def _worker(step: _Step) -> WorkerRow:

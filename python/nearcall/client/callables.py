@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from ..references.target import Calls
 from ..service.outward import dressed
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .streams import call_bidi_stream, call_client_stream, call_server_stream
@@ -13,7 +12,7 @@ from .streams import call_bidi_stream, call_client_stream, call_server_stream
 __all__ = ["make_callable"]
 
 
-def make_callable(calls: Calls, plan: MethodPlan, method: _core.Method) -> Any:
+def make_callable(calls: _core.Calls, plan: MethodPlan, method: _core.Method) -> Any:
     """The callable for a method of a service, or of one object."""
     if plan.kind == ONEWAY:
         return calls.oneway(method, for_loop=False)

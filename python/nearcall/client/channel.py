@@ -14,16 +14,15 @@ from ..call.interceptors import ClientInterceptor, intercept_client
 from ..call.proxy import Around
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_url
-from ..references.target import Target
 from ..service.for_loops import only_for_loops
-from ..service.plan import UNARY, MethodPlan
+from ..service.plan import MethodPlan
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
 from .callables import make_callable
 from .callbacks import callback_server
 from .client import Client
 from .connected import Connected, ForThreads
-from .hedge import Budget, hedged
+from .hedge import hedged
 from .options import ChannelOptions, check_options
 from .references import Passages
 
@@ -59,8 +58,6 @@ class ChannelBase(Connected):
         self._url = url
         self._shown = self._shown or url
         self._settings = check_options(url, sync, **options)
-        hedge = self._settings.hedge
-        self._hedges = None if hedge is None else Budget(hedge)
         codec = self._settings.of_connection["codec"]
         self._agreements = Agreements(self._shown, self._settings.max_values, codec, for_loop=for_loop)
         self._passages = self._make_passages()
@@ -109,16 +106,20 @@ class ChannelBase(Connected):
         self._opened().serve_with(callback_server, self._settings.max_references)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-        called, config = self._callable(plan, method), self._settings.service_config
-        if config is not None and plan.kind == UNARY and (seconds := config.timeout_of(plan)) is not None:
-            # Of gRPC's two timeouts the smaller counts.
-            usual = self._settings.of_connection["timeout"]
-            called = cast(Any, called).within(seconds if usual is None else min(seconds, usual))
-        called = hedged(called, plan, self._settings.hedge, self._hedges, for_loop=self._for_loop)
+        policies = self._settings.policies
+        policy = policies.of(plan)
+        calls = self._opened().calls(
+            timeout=policy.timeout,
+            wait_for_ready=policy.wait_for_ready,
+            retry=None if policy.retry is None else policy.retry._plain(),
+            budget=policies.budget,
+        )
+        called = self._callable(calls, plan, method)
+        called = hedged(called, plan, policy.hedge, policies.budget, for_loop=self._for_loop)
         return intercept_client(self._settings.interceptors, plan, called, for_loop=self._for_loop)
 
     @abstractmethod
-    def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+    def _callable(self, calls: _core.Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         """The callable of a method, without interceptors."""
 
     @abstractmethod
@@ -271,15 +272,19 @@ class Channel(ChannelBase, ForThreads):
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}channel to {self._shown}>"
 
-    def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-        return cast("Callable[..., Any]", make_callable(self._connection, plan, method))
+    def _callable(self, calls: _core.Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        return cast("Callable[..., Any]", make_callable(calls, plan, method))
 
     def _make_passages(self) -> Passages:
         return Passages(partial(_object_callable, self._settings.interceptors), self._settings.max_values)
 
 
 def _object_callable(
-    interceptors: tuple[ClientInterceptor, ...], target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool
+    interceptors: tuple[ClientInterceptor, ...],
+    target: _core.Calls,
+    plan: MethodPlan,
+    method: _core.Method,
+    for_loop: bool,
 ) -> Any:
     if for_loop:
         raise FailedPrecondition(

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _core
@@ -21,7 +20,7 @@ from .retry import Retry, check_attempts, check_codes, check_number
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Budget", "Hedge", "check_hedge", "hedged"]
+__all__ = ["Hedge", "check_hedge", "hedged"]
 
 _MOST_ATTEMPTS = 5
 """As many as gRPC allows."""
@@ -66,24 +65,6 @@ class Hedge:
         object.__setattr__(self, "codes", check_codes(self.codes))
 
 
-class Budget:
-    """What bounds the copies that a channel sends while servers fail."""
-
-    def __init__(self, hedge: Hedge) -> None:
-        self._most = self._left = float(hedge.max_tokens)
-        self._ratio = float(hedge.token_ratio)
-        self._lock = Lock()
-
-    def allows(self) -> bool:
-        """Whether copies may be sent."""
-        return self._most == 0 or self._left > self._most / 2
-
-    def note(self, *, failed: bool) -> None:
-        """A copy has ended."""
-        with self._lock:
-            self._left = max(0.0, self._left - 1) if failed else min(self._most, self._left + self._ratio)
-
-
 def check_hedge(hedge: object, retry: Retry | None) -> Hedge | None:
     """The option ``hedge``.
 
@@ -110,7 +91,7 @@ _M = TypeVar("_M", _core.Unary, _core.AsyncUnary)
 class _Copies(Generic[_M]):
     """Decides, for threads and event loops alike, when the next copy of one call is sent, and how the call ends."""
 
-    def __init__(self, method: _M, hedge: Hedge, budget: Budget, now: float) -> None:
+    def __init__(self, method: _M, hedge: Hedge, budget: _core.RetryBudget | None, now: float) -> None:
         self._method: _M = method.for_copies()
         self._hedge, self._budget = hedge, budget
         self._sent = 0
@@ -131,7 +112,9 @@ class _Copies(Generic[_M]):
         """Seconds until the next copy is to be sent; ``None`` if there will be none."""
         if self._sent == 0:
             return 0.0
-        if self._sent >= self._hedge.attempts or self._next == math.inf or not self._budget.allows():
+        if self._sent >= self._hedge.attempts or self._next == math.inf:
+            return None
+        if self._budget is not None and not self._budget.allows():
             return None
         # As with retries, what a call has failed with says more than that its deadline passes during a pause.
         return max(0.0, self._next - now) if self._next < self._end else None
@@ -139,15 +122,16 @@ class _Copies(Generic[_M]):
     def ended(self, error: BaseException | None, now: float) -> bool:
         """A copy has ended. Returns whether the call has ended with it."""
         if error is None:
-            self._budget.note(failed=False)
+            if self._budget is not None:
+                self._budget.succeeded()
             return True
         if not isinstance(error, RpcError):
             return True
         said = error.trailing_metadata.get(_core.PUSHBACK)
         pause = 0.0 if said is None else _core.pushback(str(said))
         goes_on = error.code in self._hedge.codes
-        if goes_on or pause == math.inf:
-            self._budget.note(failed=True)
+        if self._budget is not None and (goes_on or pause == math.inf):
+            self._budget.failed()
         # What a server has said against more copies stands, whatever another one says.
         if self._next != math.inf:
             self._next = now + pause
@@ -155,10 +139,15 @@ class _Copies(Generic[_M]):
 
 
 def hedged(
-    method: Callable[..., Any], plan: MethodPlan, hedge: Hedge | None, budget: Budget | None, *, for_loop: bool
+    method: Callable[..., Any],
+    plan: MethodPlan,
+    hedge: Hedge | None,
+    budget: _core.RetryBudget | None,
+    *,
+    for_loop: bool,
 ) -> Callable[..., Any]:
     """The method, whose calls are sent once more if that is asked for, and may be."""
-    if hedge is None or budget is None or not plan.idempotent or plan.kind != UNARY:
+    if hedge is None or not plan.idempotent or plan.kind != UNARY:
         return method
     if not for_loop:
         assert isinstance(method, _core.Unary)
@@ -175,7 +164,7 @@ def hedged(
 class _Hedged:
     """A method for threads."""
 
-    def __init__(self, method: _core.Unary, hedge: Hedge, budget: Budget) -> None:
+    def __init__(self, method: _core.Unary, hedge: Hedge, budget: _core.RetryBudget | None) -> None:
         self._method, self._hedge, self._budget = method, hedge, budget
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -226,7 +215,11 @@ class _Hedged:
 
 
 async def _in_loop(
-    method: _core.AsyncUnary, hedge: Hedge, budget: Budget, args: tuple[Any, ...], kwargs: dict[str, Any]
+    method: _core.AsyncUnary,
+    hedge: Hedge,
+    budget: _core.RetryBudget | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     import asyncio
 

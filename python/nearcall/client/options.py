@@ -25,6 +25,7 @@ from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 from .hedge import Hedge, check_hedge
+from .policies import MethodPolicy, Policies
 from .retry import Retry, check_retry
 from .service_config import ServiceConfig, read_service_config
 
@@ -83,10 +84,8 @@ class Settings(NamedTuple):
     """How many objects of this client the server may hold references to."""
     interceptors: tuple[ClientInterceptor, ...]
     """Functions around each call."""
-    hedge: Hedge | None
-    """When calls are sent once more while the first is under way."""
-    service_config: ServiceConfig | None = None
-    """What gRPC's service config says of single methods."""
+    policies: Policies
+    """What holds for the calls of each method."""
 
 
 def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:
@@ -107,15 +106,16 @@ def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions])
     given = options.pop("service_config", None)
     config = None if given is None else read_service_config(given, url)
     if config is not None:
-        for name in config.options.keys() & options.keys():
+        for name in config.said & options.keys():
             raise with_option(ValueError(f"{name} is said by service_config, too: leave one of them out"), name)
         options = cast("ChannelOptions", {**options, **config.options})
-    return _checked(url, sync, **options)._replace(service_config=config)
+    return _checked(url, sync, config, **options)
 
 
 def _checked(  # noqa: PLR0913 - options have names
     url: str,
     sync: str | None,
+    config: ServiceConfig | None,
     *,
     timeout: float | None = None,
     spin: float | Literal["auto"] = "auto",
@@ -152,9 +152,8 @@ def _checked(  # noqa: PLR0913 - options have names
         "codec": check_codec(url, codec),
         "use_get": _check_use_get(url, use_get),
         "compression": check_compression([url], compression),
-        "wait_for_ready": check_flag("wait_for_ready", wait_for_ready),
+        "wait_for_ready": check_flag("wait_for_ready", wait_for_ready) or (config is not None and config.waits),
         "balancing": check_balancing(url, balancing),
-        "retry": check_retry(retry),
         "proxy": check_proxy(url, proxy),
     }
     users, groups = check_users([url], allow_users, allow_groups)
@@ -166,7 +165,8 @@ def _checked(  # noqa: PLR0913 - options have names
         "oneway": check_oneway(oneway),
         "on_drop": drop_reporter(url),
     }
-    return Settings(of_connection, values, references, chain, check_hedge(hedge, retry))
+    usual = MethodPolicy(of_connection["timeout"], wait_for_ready, check_retry(retry), check_hedge(hedge, retry))
+    return Settings(of_connection, values, references, chain, Policies(url, usual, config))
 
 
 def _check_use_get(url: str, use_get: bool) -> bool:

@@ -16,8 +16,8 @@ __all__ = ["Retried", "Retry", "check_attempts", "check_codes", "check_number", 
 _MOST_ATTEMPTS = 100
 _MOST_TOKENS = 1_000_000.0
 
-Retried: TypeAlias = tuple[int, float, float, float, list[int], float, float]
-"""A :class:`Retry` as :class:`nearcall._core.Connection` takes it: its fields, in their order here."""
+Retried: TypeAlias = tuple[int, float, float, float, list[int]]
+"""A :class:`Retry` as :class:`nearcall._core.Connection` takes it: its fields but for the budget, in their order."""
 
 
 @with_checked_names
@@ -73,8 +73,6 @@ class Retry:
             float(self.max_backoff),
             float(self.multiplier),
             codes,
-            float(self.max_tokens),
-            float(self.token_ratio),
         )
 
 
@@ -118,17 +116,15 @@ def check_codes(codes: Any) -> tuple[StatusCode, ...]:
     return read
 
 
-def check_retry(retry: object) -> Retried | None:
+def check_retry(retry: object) -> Retry | None:
     """The option ``retry``.
 
     Raises:
         TypeError: it is neither a :class:`Retry` nor ``None``.
     """
-    if retry is None:
-        return None
-    if not isinstance(retry, Retry):
+    if retry is not None and not isinstance(retry, Retry):
         raise with_option(
             TypeError(f"retry takes a nearcall.Retry, such as Retry(attempts=4), or None, not {retry!r}"),
             "retry",
         )
-    return retry._plain()
+    return retry

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from ..codec.protobuf.names import camel_case
 from ..errors import InvalidArgument
@@ -22,7 +22,7 @@ from ..types.guards import is_dict, is_list
 from .hedge import Hedge
 from .retry import Retry
 
-__all__ = ["ServiceConfig", "read_service_config"]
+__all__ = ["MethodConfig", "ServiceConfig", "read_service_config"]
 
 _OPTION: Final = "service_config"
 _DURATION: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?s")
@@ -30,26 +30,46 @@ _MOST_ATTEMPTS: Final = 5
 """gRPC makes no more attempts, whatever a config says."""
 
 T = TypeVar("T")
-P = TypeVar("P", Retry, Hedge)
+
+
+class MethodConfig(NamedTuple):
+    """What an entry of ``methodConfig`` says."""
+
+    timeout: float | None
+    """Seconds that each call may take; ``None``: nothing is said."""
+    wait_for_ready: bool
+    retry: Retry | None
+    hedge: Hedge | None
+
+
+Name: TypeAlias = "tuple[str, str]"
+"""The full name of a service, and the name of a method in CamelCase; an empty name stands for all."""
 
 
 class ServiceConfig(NamedTuple):
     """What a service config says."""
 
     options: dict[str, Any]
-    """Options of the channel: ``retry``, ``hedge``, ``balancing``, ``wait_for_ready`` and ``max_message_size``, as far
-    as it says anything of them.
-    """
-    timeouts: dict[tuple[str, str], float]
-    """Seconds, by the full name of a service and the name of a method in CamelCase; an empty name stands for all."""
+    """Options of the channel: ``balancing`` and ``max_message_size``, as far as it says anything of them."""
+    said: frozenset[str]
+    """The names of all options that it says something of, for the channel or for single methods."""
+    methods: Mapping[Name, MethodConfig]
+    """What it says of methods."""
+    throttling: tuple[float, float] | None
+    """Tokens of the budget for what is sent again, and tokens that a success brings back."""
 
-    def timeout_of(self, plan: MethodPlan) -> float | None:
-        """Seconds that each call of a method may take; ``None`` if nothing is said of it."""
+    def of(self, plan: MethodPlan) -> tuple[Name, MethodConfig] | None:
+        """The entry that counts for a method, as a whole: that of the method, else of its service, else of all."""
         service, method = plan.full_name.rpartition(".")[0], camel_case(plan.name)
         for name in ((service, method), (service, ""), ("", "")):
-            if name in self.timeouts:
-                return self.timeouts[name]
+            if (found := self.methods.get(name)) is not None:
+                return name, found
         return None
+
+    @property
+    def waits(self) -> bool:
+        """Whether calls wait for a server if nothing else is said of their method."""
+        return ("", "") in self.methods and self.methods["", ""].wait_for_ready
 
 
 def read_service_config(given: object, url: str) -> ServiceConfig:
@@ -70,58 +90,42 @@ def read_service_config(given: object, url: str) -> ServiceConfig:
     config = _Part(given, _OPTION).as_dict()
     methods = [_read_method(part) for part in config.get("methodConfig").as_list()]
     options: dict[str, Any] = {}
+    said: set[str] = set()
     unsaid: list[str] = []
-    timeouts: dict[tuple[str, str], float] = {}
+    by_name: dict[Name, MethodConfig] = {}
     for method in methods:
         for name in method.names:
-            if name in timeouts or any(name in other.names for other in methods if other is not method):
+            if name in by_name:
                 raise _wrong(f"{method.where}: {'/'.join(filter(None, name)) or 'the default'} has a config twice")
-        if method.timeout is not None:
-            timeouts.update(dict.fromkeys(method.names, method.timeout))
+            by_name[name] = method.config
         unsaid += method.unsaid
-    throttling = config.get("retryThrottling").maybe(_read_throttling)
-    if (retry := _one("retryPolicy", [method.retry for method in methods], unsaid)) is not None:
-        options["retry"] = retry if throttling is None else _replaced(retry, throttling)
-    if (hedge := _one("hedgingPolicy", [method.hedge for method in methods], unsaid)) is not None:
-        if retry is not None:
-            unsaid.append("hedgingPolicy beside retryPolicy: a channel has one of them")
-        else:
-            options["hedge"] = hedge if throttling is None else _replaced(hedge, throttling)
-    if any(method.waits for method in methods):
-        if all(method.waits for method in methods) and any(("", "") in method.names for method in methods):
-            options["wait_for_ready"] = True
-        else:
-            unsaid.append("waitForReady of some methods: it is an option of the whole client")
+        if method.config.retry is not None or method.config.hedge is not None:
+            said |= {"retry", "hedge"}
+        if method.config.wait_for_ready:
+            said.add("wait_for_ready")
     longest = {method.longest for method in methods} - {None}
     if longest:
         options["max_message_size"] = max(each for each in longest if each is not None)
         if len(longest) > 1:
             unsaid.append("maxResponseMessageBytes of single methods: the greatest counts")
-    for field, said in (
-        ("retryPolicy", [method for method in methods if method.retry is not None]),
-        ("hedgingPolicy", [method for method in methods if method.hedge is not None]),
-        ("maxResponseMessageBytes", [method for method in methods if method.longest is not None]),
-    ):
-        if said and not any(("", "") in method.names for method in said):
-            unsaid.append(f"{field} of some methods: it counts for the whole channel")
+    if longest and not any(("", "") in method.names for method in methods if method.longest is not None):
+        unsaid.append("maxResponseMessageBytes of some methods: it counts for the whole channel")
     if (balancing := _balancing(config)) is not None:
         options["balancing"] = balancing
     if config.get("healthCheckConfig").value is not None:
         unsaid.append("healthCheckConfig: a server that cannot be reached is left out, and health is not asked for")
     for each in unsaid:
         log(WARNING, f"the service config for {url} says what has no counterpart: {each}")
-    return ServiceConfig(options, timeouts)
+    throttling = config.get("retryThrottling").maybe(_read_throttling)
+    return ServiceConfig(options, frozenset(said | options.keys()), by_name, throttling)
 
 
 class _Method(NamedTuple):
-    """One entry of ``methodConfig``."""
+    """One entry of ``methodConfig``, as it was read."""
 
     where: str
     names: list[tuple[str, str]]
-    timeout: float | None
-    waits: bool
-    retry: Retry | None
-    hedge: Hedge | None
+    config: MethodConfig
     longest: int | None
     unsaid: list[str]
 
@@ -177,10 +181,9 @@ def _read_method(part: _Part) -> _Method:
     return _Method(
         entry.where,
         names,
-        entry.get("timeout").maybe(_seconds),
-        entry.get("waitForReady").maybe(_flag) or False,
-        retry,
-        hedge,
+        MethodConfig(
+            entry.get("timeout").maybe(_seconds), entry.get("waitForReady").maybe(_flag) or False, retry, hedge
+        ),
         entry.get("maxResponseMessageBytes").maybe(_count),
         unsaid,
     )
@@ -222,21 +225,6 @@ def _read_throttling(part: _Part) -> tuple[float, float]:
     if ratio <= 0:
         raise _wrong(f"{throttling.where}.tokenRatio must be more than 0, not {ratio:g}")
     return tokens, max(ratio, 0.001)
-
-
-def _replaced(policy: P, throttling: tuple[float, float]) -> P:
-    from dataclasses import replace
-
-    tokens, ratio = throttling
-    return replace(policy, max_tokens=tokens, token_ratio=ratio)
-
-
-def _one(name: str, policies: list[P | None], unsaid: list[str]) -> P | None:
-    """The first policy; others that differ have no counterpart."""
-    given = [policy for policy in policies if policy is not None]
-    if any(policy != given[0] for policy in given):
-        unsaid.append(f"more than one {name}: a channel has one, and the first counts")
-    return given[0] if given else None
 
 
 def _balancing(config: _Dict) -> str | None:

@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..references.target import Calls
 from ..service.plan import MethodPlan
 
 __all__ = ["BidiStream", "call_bidi_stream", "call_client_stream", "call_server_stream"]
 
 
-def call_server_stream(connection: Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+def call_server_stream(connection: _core.Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
     """The callable of a method that returns a stream: it returns an iterator, which receives the items as they are
     taken.
     """
@@ -29,7 +28,7 @@ def call_server_stream(connection: Calls, plan: MethodPlan, method: _core.Method
     return call
 
 
-def call_client_stream(connection: Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+def call_client_stream(connection: _core.Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
     """The callable of a method that takes a stream: it sends the items and returns the result."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -46,7 +45,7 @@ def call_client_stream(connection: Calls, plan: MethodPlan, method: _core.Method
     return call
 
 
-def call_bidi_stream(connection: Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+def call_bidi_stream(connection: _core.Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
     """The callable of a method with streams both ways: it returns an iterator while another thread sends."""
 
     def call(*args: Any, **kwargs: Any) -> BidiStream:

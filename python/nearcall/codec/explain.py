@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,6 +23,13 @@ __all__ = [
     "explain_value_decode_error",
     "explain_value_encode_error",
 ]
+
+
+class Again(Protocol):
+    """Decodes a message that was refused once more."""
+
+    def __call__(self, body: bytes, /, *, buffers: list[memoryview]) -> Any: ...
+
 
 # Compiled where they are used, because compiling takes longer than importing this file.
 _PATH = r" - at (?P<key>`key` in |`key in )?`?\$(?P<path>.*)`$"
@@ -46,7 +54,8 @@ def explain_decode_error(
     names: Sequence[str],
     error: BaseException,
     body: bytes | None = None,
-    decode: Callable[[bytes], Any] | None = None,
+    buffers: list[memoryview] | None = None,
+    decode: Again | None = None,
 ) -> RpcError:
     """The error to report when the arguments of a call could not be decoded.
 
@@ -55,13 +64,14 @@ def explain_decode_error(
         names: The parameters in the coded group, in order.
         error: What the decoder raised.
         body: The message.
-        decode: The decoder, if it takes nothing but the message.
+        buffers: The buffers beside it.
+        decode: Decodes a message with those once more, if it may.
     """
     if isinstance(error, RpcError):
         return error
     if isinstance(error, MemoryError):
         return ResourceExhausted(f"{method}(): there is no memory for the arguments")
-    message, path = _located(error, body, decode)
+    message, path = _located(error, body, buffers, decode)
     if not isinstance(error, msgspec.ValidationError):
         return InvalidArgument(f"{method}(): the arguments cannot be decoded: {message}")
     if path == "":
@@ -129,16 +139,16 @@ def explain_value_encode_error(what: str, failure: type[RpcError]) -> Callable[[
 
 
 def explain_value_decode_error(
-    what: str, type_name: str, failure: type[RpcError], decode: Callable[[bytes], Any] | None
+    what: str, type_name: str, failure: type[RpcError], decode: Again | None
 ) -> Callable[..., RpcError]:
     """Makes the ``decode_error`` of a value's plan; ``decode`` as for :func:`explain_decode_error`."""
 
-    def explain(error: BaseException, body: bytes | None = None) -> RpcError:
+    def explain(error: BaseException, body: bytes | None = None, buffers: list[memoryview] | None = None) -> RpcError:
         if isinstance(error, RpcError):
             return error
         if isinstance(error, MemoryError):
             return ResourceExhausted(f"{what}: there is no memory for it")
-        message, path = _located(error, body, decode)
+        message, path = _located(error, body, buffers, decode)
         where = f" at {path}" if path else ""
         return failure(f"{what} must be {type_name}{where}: {message}")
 
@@ -179,12 +189,17 @@ def reason(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _located(error: BaseException, body: bytes | None, decode: Callable[[bytes], Any] | None) -> tuple[str, str]:
+def _located(
+    error: BaseException, body: bytes | None, buffers: list[memoryview] | None, decode: Again | None
+) -> tuple[str, str]:
     """An error's message, and the path in it, if any; both with what only the message that was refused can say."""
     message, path, is_key = _split(error)
     if not isinstance(error, msgspec.ValidationError):
         return message, path
-    culprit = None if body is None else find_culprit(body, path, is_key=is_key, decode=decode)
+    culprit = None
+    if body is not None:
+        again = None if decode is None else partial(decode, buffers=buffers or [])
+        culprit = find_culprit(body, path, words=str(error), is_key=is_key, decode=again)
     given = "another text" if culprit is None else kind_of_text(culprit.value)
     if found := re.match(_NO_SUCH_TEXT, str(error).split(" - at")[0]):
         wanted = _TYPES.get(found[1], found[1])

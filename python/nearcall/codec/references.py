@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -18,7 +18,7 @@ from ..errors import FailedPrecondition
 from ..types.declared import service_class
 from .senders import Sender
 
-__all__ = ["REFERENCE", "Incoming", "Passage", "Received", "ReferenceSender", "current"]
+__all__ = ["REFERENCE", "Incoming", "Passage", "Received", "ReferenceSender", "Uncounted", "current"]
 
 REFERENCE: Final = 8
 """msgpack extension: a reference; the data is one byte, 0 if the sender of the message gives it and 1 if it is the
@@ -149,3 +149,49 @@ class Incoming:
         if self._open:
             raise ValueError("a reference is where no service class is declared")
         return value
+
+
+class Uncounted(Incoming):
+    """The same for a message that is decoded once more, to find out why it was refused: its references are not counted,
+    and what stands for their objects cannot be called.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self._for_loop = False
+        self._open = 0
+        self._taken = []
+        self._made = {}
+        self._again = None
+
+    def take(self, data: memoryview) -> Received:
+        """See :class:`Incoming`."""
+        if self._again is not None:
+            return next(self._again)
+        received = _Unnamed()
+        self._taken.append(received)
+        self._open += 1
+        return received
+
+
+class _Unnamed(Received):
+    def as_a(self, cls: type, *, for_loop: bool) -> object:
+        return _Of(cls)
+
+
+class _Of:
+    """Passes for an object of a class."""
+
+    __slots__ = ("_cls",)
+
+    def __init__(self, cls: type) -> None:
+        self._cls = cls
+
+    @property
+    def __class__(self) -> Any:
+        return self._cls
+
+    @__class__.setter
+    def __class__(self, _cls: Any) -> NoReturn:
+        raise TypeError("it only passes for an object")

@@ -18,6 +18,7 @@ from msgspec import inspect as shapes
 
 from .._core import Attributes, all_of_kinds, is_native
 from ..types.hints import describe_value, namesake, short_repr, type_name
+from ..types.shown import shown
 from . import anything
 from .construction import construction_of, extra_names
 
@@ -256,7 +257,13 @@ def _place_of(item: Sender, values: Iterable[Any], names: Iterable[Any] | None) 
         try:
             item.check(value)
         except MisfitError:
-            return f"[{short_repr(name)}]"
+            return f"[{shown(short_repr(name))}]"
+    # The items of a set have no place: it is told by what it is.
+    for value in values:
+        try:
+            item.check(value)
+        except MisfitError:
+            return f"{{{shown(short_repr(value))}}}"
     return "[...]"
 
 

@@ -19,11 +19,10 @@ from ..service.implementing import Handler, ImplementedMethod
 from ..service.injecting import Injector
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import plan_of
-from .target import Target
 
 __all__ = ["Catalogue", "MakeCallable", "ObjectTable", "error_maker", "for_caller"]
 
-MakeCallable: TypeAlias = "Callable[[Target, MethodPlan, _core.Method, bool], Callable[..., Any]]"
+MakeCallable: TypeAlias = "Callable[[_core.Calls, MethodPlan, _core.Method, bool], Callable[..., Any]]"
 """Makes the callable for a method of an object; the last argument says whether it is to be awaited."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeGuard
 
 from .. import _core
-from ..call.proxy import no_context_manager, no_such_attribute, no_such_method, with_own_text
+from ..call.proxy import no_context_manager, no_such_attribute, no_such_method, refuse_to_list, with_own_text
 from ..codec.references import Received
 from ..errors import FailedPrecondition
 from ..service.outward import text_of_service
@@ -123,6 +123,7 @@ class Reference:
 
     @property
     def __class__(self) -> Any:
+        refuse_to_list()
         return self._nearcall_cls
 
     @__class__.setter

@@ -14,7 +14,6 @@ from ..client.callables import make_callable
 from ..errors import Unimplemented
 from ..references.catalogue import Catalogue
 from ..references.passage import ConnectionPassage
-from ..references.target import Target
 from ..service.agreement import Agreed, refused
 from ..service.implementing import ImplementedMethod
 from ..service.injecting import Injector
@@ -85,7 +84,7 @@ class ServerCatalogue(Catalogue):
         return self._failures.describer(method, service.errors, self._tracebacks)
 
 
-def _callable_of_object(target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
+def _callable_of_object(target: _core.Calls, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
     if not for_loop:
         return make_callable(target, plan, method)
     from ..aio.objects import object_callable  # asyncio only where it is needed

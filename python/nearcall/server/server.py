@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Server"]
 
-STATISTICS = "statistics"
 """What workers ask each other for ``nearcall top``."""
 DEFAULT_MAX_CONCURRENCY = 256
 """Handlers that may run at once in threads, unless the user says otherwise."""
@@ -351,7 +350,7 @@ class Server:
             self._core = self._make_core()
             if self.colleagues is not None:
                 self._core.set_place(self.colleagues.number, self.colleagues.count)
-                self.colleagues.answers[STATISTICS] = Watched(self._core).read
+                _answer(self.colleagues, self._core)
             if self._lifespan is not None:
                 self._lifespan.begin(self, self._running_loop, ended)
             self._core.listen(listeners)
@@ -444,9 +443,9 @@ class Server:
         self._begin(listeners, ended)
         return states
 
-    def _others(self, lease: float) -> Iterable[bytes]:
-        """The statistics of the other workers."""
-        return () if self.colleagues is None else self.colleagues.ask(STATISTICS, lease).values()
+    def _others(self, topic: str, argument: float) -> Iterable[bytes]:
+        """What the other workers answer."""
+        return () if self.colleagues is None else self.colleagues.ask(topic, argument).values()
 
     def _spawn(self) -> None:
         thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)
@@ -573,8 +572,16 @@ def _look_at_all(items: Iterable[object]) -> list[Served]:
     return served
 
 
+def _answer(colleagues: Colleagues, core: _core.Server) -> None:
+    """From now on the other workers can ask what this server does."""
+    from ..introspection import CONNECTIONS, STATISTICS
+
+    colleagues.answers[STATISTICS] = Watched(core).read
+    colleagues.answers[CONNECTIONS] = lambda after: core.connections(int(after))
+
+
 def _introspection(
-    plans: Sequence[ServicePlan], chain: Chain, others: Callable[[], Callable[[float], Iterable[bytes]] | None]
+    plans: Sequence[ServicePlan], chain: Chain, others: Callable[[], Callable[[str, float], Iterable[bytes]] | None]
 ) -> Served:
     """The server's own service beside these."""
     from ..introspection import NAME, introspection_of

@@ -288,15 +288,14 @@ mod tests {
 
     #[test]
     fn a_pause_beyond_the_deadline_ends_the_call_at_once() {
-        let retries = Retries::new(RetryPolicy {
+        let policy = RetryPolicy {
             attempts: 3,
             initial_backoff: Duration::from_secs(3600),
             max_backoff: Duration::from_secs(3600),
             multiplier: 1.0,
             codes: vec![Failure::UNAVAILABLE],
-            max_tokens: 10.0,
-            token_ratio: 1.0,
-        });
+        };
+        let retries = Retries::new(policy, None);
         let rules = Rules { retries: Some(&retries), ..IDEMPOTENT };
         let (here, answered) = (connection(Fate::Stands), end(Failure::UNAVAILABLE, 0));
         let until = |seconds| Some(Instant::now() + Duration::from_secs(seconds));

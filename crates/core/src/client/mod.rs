@@ -18,7 +18,7 @@ pub use driver::{Again, CallDriver, Next, Rules};
 pub use receiving::first::wait_for_first;
 pub use receiving::received::{Adopter, WakesBy};
 pub use retries::kept::Kept;
-pub use retries::{Pushback, Retries, RetryPolicy};
+pub use retries::{Budget, Pushback, Retries, RetryPolicy};
 pub use sending::oneway::Passed;
 pub(crate) use table::awaited::{Awaited, Sleeper};
 pub use table::slots::CallId;

@@ -49,6 +49,7 @@ pub use receivers::worker::{Next, Worker};
 pub use shared::early_ends::{EarlyEnds, Errand};
 pub use shared::limits::{Age, WorkLimits};
 pub use shared::notice::{Notice, OnNotice};
+pub use shared::roster::{ConnectionRow, MOST_SHOWN};
 pub use shared::session::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
 pub use shared::statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use threads::loop_watch::{LoopWatch, Watchable};
@@ -251,6 +252,13 @@ impl Server {
         // Relaxed: true for itself, and out of date a moment later. No call of this server asks.
         let in_flight = self.shared.in_flight.load(Ordering::Relaxed);
         Snapshot { in_flight, ..self.shared.snapshot() }
+    }
+
+    /// What is known of the first connections whose numbers are greater than `after`: of at most `limit`, and at most
+    /// [`MOST_SHOWN`], in the order in which they came.
+    #[must_use]
+    pub fn connection_rows(&self, after: u64, limit: usize) -> Vec<ConnectionRow> {
+        self.shared.connection_rows(after, limit)
     }
 
     /// A process that serves together with this one begins to watch the statistics, or ends.

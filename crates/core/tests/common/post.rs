@@ -307,6 +307,10 @@ impl Link for PostLink {
         0
     }
 
+    fn kept(&self) -> usize {
+        0
+    }
+
     fn stop_sending(&self) {
         self.half.sends.close();
     }

@@ -205,7 +205,8 @@ impl PendingCall {
         let (pause, hopeful) = again.as_ref().map_or((0.0, false), |again| (again.pause.as_secs_f64(), again.hopeful));
         let failure = again.filter(|again| again.says_more);
         let failure = failure.map(|again| bound.method.get().raise_again(py, &again).into_value(py));
-        let coroutine = schedule.connect_again.bind(py).run_with((pause, hopeful, left, failure))?;
+        let coroutine =
+            schedule.connect_again.bind(py).run_with((pause, bound.calling.patience(hopeful), left, failure))?;
         let step = coroutine.advance(py.None().bind(py));
         self.connected(py, Connecting { call, arguments, coroutine: coroutine.unbind() }, step)
     }

@@ -1,10 +1,11 @@
-//! Where calls go, as Python holds it: to what a server serves, or to one object. It makes the callables of methods.
+//! Where calls go, as Python holds it: to what a server serves, under one policy, or to one object. It makes the callables of
+//! methods.
 
 use pyo3::prelude::*;
 
 use crate::calls::aio::AsyncUnary;
 use crate::calls::bound::BoundMethod;
-use crate::calls::calling::{Calling, Way};
+use crate::calls::calling::Calling;
 use crate::calls::deadline::Surroundings;
 use crate::calls::oneway::Oneway;
 use crate::calls::opening::begin_stream;
@@ -12,7 +13,7 @@ use crate::calls::stream::Stream;
 use crate::calls::unary::Unary;
 use crate::values::plan::Method;
 
-/// The base of what can be called.
+/// What can be called. A connection is one, too.
 #[pyclass(frozen, subclass, module = "nearcall._core")]
 pub(crate) struct Calls {
     pub(crate) calling: Calling,
@@ -48,6 +49,25 @@ impl Calls {
         begin_stream(py, &self.calling, method, arguments, for_loop)
     }
 
+    /// Whether no call can be made any more: the connection was closed, or that of the object is gone.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.calling.is_closed()
+    }
+
+    /// Whether there is a connection now. The next call renews a lost one. `true` for an object: a call of it fails by itself, and
+    /// no new connection would have the object.
+    #[getter]
+    fn connected(&self, py: Python<'_>) -> bool {
+        self.calling.is_connected(py)
+    }
+
+    /// Seconds that a call waits for a server that is not there, its deadline aside.
+    #[getter]
+    fn patience(&self) -> f64 {
+        self.calling.patience(false)
+    }
+
     /// Seconds that a call made now may take; `None` if there is no limit.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(Surroundings::look(py, self.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
@@ -61,32 +81,5 @@ impl Calls {
     /// To be called by the event loop when it has sent a one-way call.
     fn sent(&self, py: Python<'_>) -> PyResult<()> {
         self.calling.waiting.stirred(py)
-    }
-}
-
-/// One object at the other end of a connection.
-#[pyclass(frozen, extends = Calls, name = "Target", module = "nearcall._core")]
-pub(crate) struct CalledObject;
-
-impl CalledObject {
-    pub(crate) fn new(py: Python<'_>, calling: Calling) -> PyResult<Py<Self>> {
-        Py::new(py, PyClassInitializer::from(Calls { calling }).add_subclass(Self))
-    }
-}
-
-#[pymethods]
-impl CalledObject {
-    /// A call on a lost connection fails by itself, and no new connection would have the object.
-    #[classattr]
-    #[pyo3(name = "connected")]
-    const CONNECTED: bool = true;
-
-    /// Whether the connection is gone, for good.
-    #[getter]
-    fn closed(slf: &Bound<'_, Self>) -> bool {
-        match &slf.as_super().get().calling.way {
-            Way::Object(target) => target.hold.core().is_none_or(|core| core.is_dead()),
-            Way::Channel(_) | Way::Nowhere => true,
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Channel, Connection as Core, Patience, Retries};
+use nearcall_core::client::{COMEBACK, Channel, Connection as Core, Patience, Retries};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, is_past};
 use pyo3::prelude::*;
@@ -161,10 +161,43 @@ impl Calling {
         }
     }
 
+    /// Whether there will be no connection any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        match &self.way {
+            Way::Channel(channel) => channel.is_closed(),
+            Way::Object(target) => target.hold.core().is_none_or(|core| core.is_dead()),
+            Way::Nowhere => false,
+        }
+    }
+
+    /// Whether there is a connection now.
+    pub(crate) fn is_connected(&self, py: Python<'_>) -> bool {
+        // If no loop watches the connection, nobody may have noticed its end since the last call.
+        let stands = |core: &Arc<Core>| !self.waiting.is_threads() || detach(py, || core.stands());
+        match &self.way {
+            Way::Channel(channel) if channel.is_balanced() => channel.connections().iter().any(stands),
+            Way::Channel(channel) => channel.ready().as_ref().is_some_and(stands),
+            Way::Object(_) => true,
+            Way::Nowhere => false,
+        }
+    }
+
     /// Whether a call may go over another connection than the one it was made on.
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
         matches!(self.way, Way::Channel(_))
+    }
+
+    /// Seconds that a call waits for a server that is not there, its deadline aside. A call whose server is gone may be
+    /// hopeful.
+    pub(crate) fn patience(&self, hopeful: bool) -> f64 {
+        if self.wait_for_ready {
+            f64::INFINITY
+        } else if hopeful {
+            COMEBACK.as_secs_f64()
+        } else {
+            0.0
+        }
     }
 
     /// For a call that was refused here because it does not fit the server's description. If that server is gone, the
@@ -181,7 +214,7 @@ impl Calling {
 
     /// The exception for why there is no connection.
     pub(crate) fn failed(&self, py: Python<'_>, failure: &Failure) -> PyErr {
-        let closed = failure.code == Failure::CANCELLED && matches!(&self.way, Way::Channel(way) if way.is_closed());
+        let closed = failure.code == Failure::CANCELLED && self.is_closed();
         let explained = match &self.explain {
             Some(explain) if closed || failure.code == Failure::UNAVAILABLE => explain
                 .bind(py)

@@ -73,7 +73,15 @@ fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
         // ever be freed if this kept the channel. No `own` limit: it belongs to the method that was called first, not
         // to the objects that cross later.
         let limits = Limits { own: None, ..calling.limits };
-        let mut calling = Calling { way: Way::Nowhere, limits, ..calling.clone() };
+        // What a client says of its methods is not said of objects.
+        let mut calling = Calling {
+            way: Way::Nowhere,
+            limits,
+            wait_for_ready: false,
+            retries: None,
+            copies: None,
+            ..calling.clone()
+        };
         if calling.waiting.is_threads()
             && let Some(of_callbacks) = calling.of_callbacks.lock().clone()
         {

@@ -12,6 +12,7 @@ pub(crate) mod oneway;
 pub(crate) mod opening;
 pub(crate) mod outcome;
 pub(crate) mod resending;
+pub(crate) mod retry_budget;
 pub(crate) mod route;
 pub(crate) mod started;
 pub(crate) mod stream;

@@ -66,7 +66,11 @@ impl Stream {
             (Some(again), Owner::Threads) => this.send_anew(py, again).map(|()| true),
             (Some(again), Owner::Loop(schedule)) => {
                 let (pause, left) = (again.pause.as_secs_f64(), this.until.map(seconds_left));
-                schedule.send_again.bind(py).run_with((slf, pause, again.hopeful, left)).map(|_| true)
+                schedule
+                    .send_again
+                    .bind(py)
+                    .run_with((slf, pause, this.calling.patience(again.hopeful), left))
+                    .map(|_| true)
             }
             (None, _) | (_, Owner::Nobody) => Ok(false),
         };

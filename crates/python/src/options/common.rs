@@ -58,16 +58,15 @@ pub(crate) fn trust(
     options.admission = Admission { users: allow_users, groups: allow_groups };
 }
 
-/// Attempts, first and longest pause in seconds, the factor by which pauses grow, status codes, tokens, and tokens for
-/// a success.
-pub(crate) type Retried = (u32, f64, f64, f64, Vec<u8>, f64, f64);
+/// Attempts, first and longest pause in seconds, the factor by which pauses grow, and status codes.
+pub(crate) type Retried = (u32, f64, f64, f64, Vec<u8>);
 
 /// Which calls are sent again.
 pub(crate) fn retry_policy(py: Python<'_>, retry: Retried) -> PyResult<RetryPolicy> {
-    let (attempts, initial, longest, multiplier, codes, max_tokens, token_ratio) = retry;
+    let (attempts, initial, longest, multiplier, codes) = retry;
     let seconds = |value: f64| Duration::try_from_secs_f64(value).map_err(|error| invalid(py, error.to_string()));
     let (initial_backoff, max_backoff) = (seconds(initial)?, seconds(longest)?);
-    Ok(RetryPolicy { attempts, initial_backoff, max_backoff, multiplier, codes, max_tokens, token_ratio })
+    Ok(RetryPolicy { attempts, initial_backoff, max_backoff, multiplier, codes })
 }
 
 /// Host, port, `proxy-authorization`, and the hosts that are reached without the proxy.

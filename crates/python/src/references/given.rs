@@ -8,7 +8,7 @@ use nearcall_core::Failure;
 use nearcall_core::client::Connection as Core;
 use pyo3::prelude::*;
 
-use crate::calls::callees::CalledObject;
+use crate::calls::callees::Calls;
 use crate::calls::calling::{Calling, Way};
 use crate::calls::crossing::{self, Attached, note_given, note_taken};
 use crate::calls::target::{Hold, Target, gone};
@@ -101,11 +101,11 @@ impl References {
     }
 
     /// The other side's object with that number, to be called. `keeps` lives as long as its callables and their calls.
-    fn target(&self, py: Python<'_>, id: u64, keeps: Py<PyAny>) -> PyResult<Py<CalledObject>> {
+    fn target(&self, py: Python<'_>, id: u64, keeps: Py<PyAny>) -> PyResult<Calls> {
         let unknown = || raise(py, &Failure::new(Failure::INVALID_ARGUMENT, "0 is the number of no object"));
         let id = NonZeroU64::new(id).ok_or_else(unknown)?;
         let target = Target::new(self.hold.clone(), id, Arc::clone(&self.attached.name), keeps);
-        CalledObject::new(py, Calling { way: Way::Object(Arc::new(target)), ..self.attached.calling.clone() })
+        Ok(Calls { calling: Calling { way: Way::Object(Arc::new(target)), ..self.attached.calling.clone() } })
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

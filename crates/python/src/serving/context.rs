@@ -17,7 +17,7 @@ use crate::gil::errors::raise;
 use crate::gil::interpreter::detach;
 use crate::gil::metadata::{metadata_from, metadata_to};
 use crate::options::peer::peer;
-use crate::serving::introspection::IntrospectionMethod;
+use crate::serving::introspection::{IntrospectionMethod, Page};
 use crate::serving::session::{of_client, session_over};
 use crate::values::plan::Method;
 
@@ -198,13 +198,16 @@ impl Call {
     }
 
     /// The encoded answer of a method of `nearcall.Introspection` to the caller.
+    #[pyo3(signature = (method, after=0, limit=100))]
     fn introspect<'py>(
         &self,
         py: Python<'py>,
         method: &Bound<'py, IntrospectionMethod>,
+        after: u64,
+        limit: i64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let method = *method.get();
-        let answer = detach(py, || method.answer(&self.context));
+        let answer = detach(py, || method.answer(&self.context, &Page { after, limit }));
         Ok(PyBytes::new(py, &answer.map_err(|failure| raise(py, &failure))?))
     }
 

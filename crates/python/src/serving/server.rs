@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    Age, AsyncQueue, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release,
-    Request, ServedMethods, Server as Core, Watchable, Work, WorkLimits, Worker,
+    Age, AsyncQueue, HandlerKind, ItemOutcome, MOST_SHOWN, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice,
+    Release, Request, ServedMethods, Server as Core, Watchable, Work, WorkLimits, Worker,
 };
 use nearcall_core::{Codec, Failure, Messages, Options, Origins, Path, Paths};
 use pyo3::exceptions::PyValueError;
@@ -324,6 +324,13 @@ impl Server {
     /// What `nearcall.introspection.Statistics` is made of, for another process that serves together with this one.
     fn statistics(&self) -> PyResult<Vec<u8>> {
         rmp_serde::to_vec_named(&self.core.snapshot()).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// What lists of `nearcall.introspection.ConnectionStatistics` are made of: those of the first connections whose
+    /// numbers are greater than `after`, as many as are shown at once.
+    fn connections(&self, py: Python<'_>, after: u64) -> PyResult<Vec<u8>> {
+        let rows = detach(py, || self.core.connection_rows(after, MOST_SHOWN));
+        rmp_serde::to_vec_named(&rows).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Such a process begins to watch, or ends.

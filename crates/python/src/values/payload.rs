@@ -69,10 +69,21 @@ fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
     explained(explainer.bind(py).run([error.value(py).as_any()]), error)
 }
 
-/// The same for a message in msgpack that was refused: what is wrong in it is looked for there.
+/// The same for a message in msgpack that was refused: what is wrong in it is looked for there. `buffers`: those beside it.
 #[cold]
-fn explain_body(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr, body: &Bound<'_, PyBytes>) -> PyErr {
-    explained(explainer.bind(py).run([error.value(py).as_any(), body.as_any()]), error)
+fn explain_body(
+    py: Python<'_>,
+    explainer: &Py<PyAny>,
+    error: PyErr,
+    body: &Bound<'_, PyBytes>,
+    buffers: Option<&Bound<'_, PyList>>,
+) -> PyErr {
+    let explainer = explainer.bind(py);
+    let explanation = match buffers {
+        Some(buffers) => explainer.run([error.value(py).as_any(), body.as_any(), buffers.as_any()]),
+        None => explainer.run([error.value(py).as_any(), body.as_any()]),
+    };
+    explained(explanation, error)
 }
 
 fn explained(explained: PyResult<Bound<'_, PyAny>>, error: PyErr) -> PyErr {
@@ -200,7 +211,7 @@ impl Limit {
             Decoder::Function(decode) => {
                 let body = self.body(py, payload, len, explainer, budget)?;
                 let decoded = decode.bind(py).run([body.as_any()]);
-                return decoded.map_err(|error| explain_body(py, explainer, error, &body));
+                return decoded.map_err(|error| explain_body(py, explainer, error, &body, None));
             }
             Decoder::Protobuf(codec) => {
                 let budget = budget.filter(|budget| budget.counts(len));
@@ -231,7 +242,7 @@ impl Limit {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (body, buffers) = self.divide(py, event, explainer, budget)?;
         let decoded = decoder.function(py)?.run([body.as_any(), buffers.as_any()]);
-        decoded.map_err(|error| explain_body(py, explainer, error, &body))
+        decoded.map_err(|error| explain_body(py, explainer, error, &body, Some(&buffers)))
     }
 
     /// Whether a message of this length can hold too many values: every value takes at least one byte, and a reference
@@ -410,7 +421,7 @@ impl Arguments {
             };
             let (body, buffers) = self.limit.divide(py, event, &self.decode_error, budget)?;
             let decoded = decode_named.bind(py).run([body.as_any(), buffers.as_any()]);
-            return self.decoded(py, decoded, &body);
+            return self.decoded(py, decoded, &body, Some(&buffers));
         }
         if self.forms.is_empty() && self.decode.has_empty() {
             return Ok(PyTuple::empty(py));
@@ -452,11 +463,13 @@ impl Arguments {
                 for &(offset, len) in &ranges[direct..] {
                     views.append(View::of(py, &payload, offset, len)?)?;
                 }
-                self.decode.function(py)?.run([body.as_any(), views.as_any()])
+                let decoded = self.decode.function(py)?.run([body.as_any(), views.as_any()]);
+                self.decoded(py, decoded, &body, Some(&views))
             } else {
-                self.decode.function(py)?.run([body.as_any()])
+                let decoded = self.decode.function(py)?.run([body.as_any()]);
+                self.decoded(py, decoded, &body, None)
             };
-            Some(self.decoded(py, decoded, &body)?.into_iter())
+            Some(decoded?.into_iter())
         };
         let mut direct = ranges.into_iter();
         let mut values: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
@@ -482,8 +495,9 @@ impl Arguments {
         py: Python<'py>,
         decoded: PyResult<Bound<'py, PyAny>>,
         body: &Bound<'py, PyBytes>,
+        buffers: Option<&Bound<'py, PyList>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let decoded = decoded.map_err(|error| explain_body(py, &self.decode_error, error, body))?;
+        let decoded = decoded.map_err(|error| explain_body(py, &self.decode_error, error, body, buffers))?;
         Ok(decoded.cast_into::<PyTuple>()?)
     }
 }

@@ -128,6 +128,11 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
+    /// Bytes kept on the connection, both of what has come and of what is to go.
+    pub(super) fn kept(&self) -> usize {
+        self.account.used()
+    }
+
     /// Bytes that somebody has to flush. A hint: whoever flushes takes the lock.
     pub(super) fn queued(&self) -> usize {
         // Relaxed: see above.

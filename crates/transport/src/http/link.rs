@@ -256,6 +256,10 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         self.exchange.queued()
     }
 
+    fn kept(&self) -> usize {
+        self.exchange.kept()
+    }
+
     fn stop_sending(&self) {
         let mut state = self.state.lock();
         state.is_deaf = true;

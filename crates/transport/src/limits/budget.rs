@@ -132,7 +132,7 @@ impl Account {
 
     /// Bytes used now.
     #[must_use]
-    pub(crate) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         // Relaxed: as in `allows`.
         self.used.load(Ordering::Relaxed)
     }

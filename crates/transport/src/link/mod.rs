@@ -70,6 +70,9 @@ pub trait Link: Wait {
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
+    /// Bytes kept because of the peer: of what it has sent, and of what waits for it to read. Cheap.
+    fn kept(&self) -> usize;
+
     /// Drops the bytes that wait to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
     /// [queued](Link::queued).
     fn stop_sending(&self);

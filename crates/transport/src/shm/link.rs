@@ -531,6 +531,10 @@ impl Link for ShmLink {
         self.outbox.queued()
     }
 
+    fn kept(&self) -> usize {
+        self.outbox.kept()
+    }
+
     fn stop_sending(&self) {
         self.outbox.close();
     }

@@ -13,7 +13,7 @@ from .. import explain, sending, weights
 from ..checks import outer_type
 from ..hashed import together
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsCoding, ParameterType, Parts, ValueType
-from .crossing import Crossing, cross, decoder, encoder
+from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import encode_parts
 
 __all__ = ["UNKNOWN", "arguments_coding"]
@@ -48,7 +48,13 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
 
     encode: Any = encoder(form)
     decode = decoder(annotation, form, references=references, for_loop=for_loop)
-    alone = decode if form == CODED and not references else None
+    uncounted: Any = functools.partial(decoder, annotation, form, references=True, for_loop=for_loop, counted=False)
+    again = decoded_again(
+        decode,
+        form,
+        _named_decoder(parameters, references=references, for_loop=for_loop, counted=False),
+        uncounted=uncounted if references else None,
+    )
     return ArgumentsCoding(
         names=names,
         forms=forms,
@@ -59,7 +65,7 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
         encode_error=lambda error, values: explain.explain_encode_error(
             method, coded if len(values) == len(coded) else names, error, values, data
         ),
-        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=alone),
+        decode_error=functools.partial(explain.explain_decode_error, method, coded, decode=again),
         hashed=together(crossing.hashed for crossing in crossings),
         weights=weights.together(crossing.weights for crossing in crossings),
         references=references,
@@ -90,7 +96,7 @@ def _named_encoder(crossings: dict[str, Crossing]) -> Callable[[dict[str, Any]],
 
 
 def _named_decoder(
-    parameters: Sequence[ParameterType], *, references: bool, for_loop: bool
+    parameters: Sequence[ParameterType], *, references: bool, for_loop: bool, counted: bool = True
 ) -> Callable[..., tuple[Any, ...]]:
     """A decoder from a map to the tuple of all parameters, which knows their defaults."""
 
@@ -106,7 +112,7 @@ def _named_decoder(
             field = msgspec.field(name=parameter.name, **default)
             fields.append((f"p{number}", parameter.type.annotation, field))
         shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        found: Any = decoder(shape, PARTS, references=references, for_loop=for_loop)
+        found: Any = decoder(shape, PARTS, references=references, for_loop=for_loop, counted=counted)
         return found  # type: ignore[no-any-return]
 
     def decode_named(body: Any, buffers: list[memoryview]) -> tuple[Any, ...]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 from msgspec import inspect as shapes
 
 from .. import inspection, sending
+from ..explain import Again
 from ..hashed import ANYTHING, HashedKeys, hashed_keys
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ValueType, buffer_form
 from ..senders import Sender
 from ..weights import Weights, weights
 from . import functions
 
-__all__ = ["Crossing", "cross", "decoder", "encoder"]
+__all__ = ["Crossing", "cross", "decoded_again", "decoder", "encoder"]
 
 
 class Crossing(NamedTuple):
@@ -49,7 +51,9 @@ def encoder(form: str) -> Callable[[Any], Any] | None:
     return {CODED: functions.encode, PARTS: functions.encode_parts}.get(form)
 
 
-def decoder(annotation: Any, form: str, *, references: bool, for_loop: bool) -> Callable[..., Any] | None:
+def decoder(
+    annotation: Any, form: str, *, references: bool, for_loop: bool, counted: bool = True
+) -> Callable[..., Any] | None:
     """The function that decodes values of a type in a form; ``None`` if the form needs none.
 
     Args:
@@ -57,9 +61,39 @@ def decoder(annotation: Any, form: str, *, references: bool, for_loop: bool) -> 
         form: The form; a buffer's needs no decoder.
         references: Whether the type holds references.
         for_loop: Whether the methods of the objects that arrive are to be awaited.
+        counted: Whether references are counted, so that what is decoded can be used.
     """
     if form == NOTHING or form in BUFFER_FORMS:
         return None
     if references:
-        return functions.reference_decoder(annotation, for_loop=for_loop)
+        return functions.reference_decoder(annotation, for_loop=for_loop, counted=counted)
     return functions.parts_decoder(annotation) if form == PARTS else functions.coded_decoder(annotation)
+
+
+def decoded_again(
+    decode: Callable[..., Any] | None,
+    form: str,
+    decode_named: Callable[..., Any] | None = None,
+    *,
+    uncounted: Callable[[], Callable[..., Any]] | None = None,
+) -> Again | None:
+    """What decodes a message once more that was refused, to find out why.
+
+    Args:
+        decode: The decoder, in that form.
+        form: The form.
+        decode_named: For arguments, the decoder of those that come by name.
+        uncounted: Makes a decoder that counts no references, for a type that holds some.
+    """
+    if decode is None:
+        return None
+    made = None if uncounted is None else cache(uncounted)
+
+    def again(body: bytes, /, *, buffers: list[memoryview]) -> Any:
+        if decode_named is not None and (body[0] >> 4 == 8 or body[0] in (0xDE, 0xDF)):  # a map
+            return decode_named(body, buffers)
+        if made is not None:
+            return made()(body, buffers)
+        return decode(body, buffers) if form == PARTS else decode(body)
+
+    return again

@@ -23,7 +23,7 @@ from .. import anything
 from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
 from ..arriving import twins
 from ..decoders import make_decoder
-from ..references import REFERENCE, Incoming, Received
+from ..references import REFERENCE, Incoming, Received, Uncounted
 from ..remedies import conversion
 
 __all__ = [
@@ -255,12 +255,13 @@ def parts_decoder(annotation: Any) -> Callable[..., Any]:
     return decode_parts
 
 
-def reference_decoder(annotation: Any, *, for_loop: bool) -> Callable[..., Any]:
+def reference_decoder(annotation: Any, *, for_loop: bool, counted: bool = True) -> Callable[..., Any]:
     """A decoder for a type that holds references; it takes the body, and the list of buffers if there are any.
 
     Args:
         annotation: The type.
         for_loop: Whether the methods of the objects that arrive are to be awaited.
+        counted: Whether references are counted. If not, what is decoded cannot be used.
 
     Raises:
         TypeError: msgspec does not support the type.
@@ -268,7 +269,7 @@ def reference_decoder(annotation: Any, *, for_loop: bool) -> Callable[..., Any]:
     decode = _accepted_first(annotation, _decoder_with_hooks)
 
     def decode_references(body: Any, buffers: list[memoryview] = []) -> Any:  # noqa: B006 - never changed
-        incoming = Incoming(for_loop=for_loop)
+        incoming = Incoming(for_loop=for_loop) if counted else Uncounted()
         outer, references = _arrived.buffers, _arrived.references
         _arrived.buffers, _arrived.references = buffers, incoming
         try:

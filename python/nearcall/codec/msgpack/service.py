@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ...types.functions import full_name
 from .. import explain, sending
-from ..protocol import CODED, MethodCoding, MethodTypes, Roles, ValueCoding
+from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
-from .crossing import Crossing, cross, decoder, encoder
+from .crossing import Crossing, cross, decoded_again, decoder, encoder
 
 __all__ = ["Msgpack"]
 
@@ -39,13 +40,14 @@ def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     type_, form = crossing.type, crossing.form
     encode = encoder(form)
     decode = decoder(type_.annotation, form, references=bool(type_.services), for_loop=for_loop)
-    alone = decode if form == CODED and not type_.services else None
+    make_uncounted: Any = partial(decoder, type_.annotation, form, references=True, for_loop=for_loop, counted=False)
+    again = decoded_again(decode, form, uncounted=make_uncounted if type_.services else None)
     return ValueCoding(
         form=form,
         encode=encode and sending.seen_to(encode, crossing.sender),
         decode=decode,
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
-        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, alone),
+        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error, again),
         hashed=crossing.hashed,
         weights=crossing.weights,
         references=bool(type_.services),

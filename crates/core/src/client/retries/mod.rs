@@ -1,12 +1,13 @@
 //! Which calls are sent once more, when, and how often: the rules of gRPC's proposal A6, for every transport.
 //!
 //! A call that no server has begun may always be sent again. A call that a server may have begun is sent again only if
-//! its method is idempotent. A budget bounds what a channel sends again for that reason, so that servers that fail
-//! under load do not get more load.
+//! its method is idempotent. A policy is of a method. A budget, of a channel, bounds what is sent again for that reason,
+//! so that servers that fail under load do not get more load.
 
 pub(in crate::client) mod kept;
 pub(in crate::client) mod pauses;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_wire::Metadata;
@@ -35,19 +36,21 @@ pub struct RetryPolicy {
     pub multiplier: f64,
     /// The statuses after which it is sent again.
     pub codes: Vec<u8>,
-    /// Tokens of a full budget. A failure takes one; while half of them or fewer are left, nothing is sent again.
-    pub max_tokens: f64,
-    /// Tokens that a successful call gives back.
-    pub token_ratio: f64,
 }
 
-/// A policy, and what is left of its budget.
+/// What bounds the calls that a channel sends again while servers fail.
 #[derive(Debug)]
-pub struct Retries {
-    policy: RetryPolicy,
+pub struct Budget {
     max: u32,
     ratio: u32,
     tokens: AtomicU32,
+}
+
+/// A policy, and the budget that it draws on, if there is one.
+#[derive(Debug, Clone)]
+pub struct Retries {
+    policy: RetryPolicy,
+    budget: Option<Arc<Budget>>,
 }
 
 /// Why a call may have to be sent again.
@@ -102,13 +105,14 @@ impl Pushback {
     }
 }
 
-impl Retries {
-    /// A full budget.
+impl Budget {
+    /// A full budget of `max_tokens`. A failure takes one, and a success brings `token_ratio` back; with half of them or
+    /// fewer, nothing is sent again.
     #[must_use]
-    pub fn new(policy: RetryPolicy) -> Self {
+    pub fn new(max_tokens: f64, token_ratio: f64) -> Self {
         let thousandths = |tokens: f64| (tokens * f64::from(TOKEN)) as u32;
-        let (max, ratio) = (thousandths(policy.max_tokens), thousandths(policy.token_ratio));
-        Self { policy, max, ratio, tokens: AtomicU32::new(max) }
+        let max = thousandths(max_tokens);
+        Self { max, ratio: thousandths(token_ratio), tokens: AtomicU32::new(max) }
     }
 
     /// A call has succeeded.
@@ -122,14 +126,38 @@ impl Retries {
         }
     }
 
-    /// A call has failed in a way that the policy covers: takes a token. Returns whether the budget allows to send
-    /// again.
-    fn failed(&self) -> bool {
+    /// A call has failed in a way that its policy covers: takes a token. Returns whether calls may be sent again.
+    pub fn failed(&self) -> bool {
         let before =
             self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tokens| Some(tokens.saturating_sub(TOKEN)));
-        let left = before.map_or(0, |before| before.saturating_sub(TOKEN));
-        // Without a budget nothing is counted.
-        self.max == 0 || left > self.max / 2
+        before.map_or(0, |before| before.saturating_sub(TOKEN)) > self.max / 2
+    }
+
+    /// Whether calls may be sent again.
+    #[must_use]
+    pub fn allows(&self) -> bool {
+        self.tokens.load(Ordering::Relaxed) > self.max / 2
+    }
+}
+
+impl Retries {
+    /// A policy that draws on a budget, or on none.
+    #[must_use]
+    pub fn new(policy: RetryPolicy, budget: Option<Arc<Budget>>) -> Self {
+        Self { policy, budget }
+    }
+
+    /// A call has succeeded.
+    #[inline]
+    pub fn succeeded(&self) {
+        if let Some(budget) = &self.budget {
+            budget.succeeded();
+        }
+    }
+
+    /// A call has failed in a way that the policy covers. Returns whether the budget allows to send again.
+    fn failed(&self) -> bool {
+        self.budget.as_ref().is_none_or(|budget| budget.failed())
     }
 
     fn is_for(&self, cause: Cause) -> bool {
@@ -206,9 +234,15 @@ mod tests {
             max_backoff: Duration::from_millis(300),
             multiplier: 2.0,
             codes: vec![Failure::UNAVAILABLE],
-            max_tokens: 10.0,
-            token_ratio: 0.1,
         }
+    }
+
+    fn retries() -> Retries {
+        Retries::new(policy(), Some(Arc::new(Budget::new(10.0, 0.1))))
+    }
+
+    fn tokens_of(retries: &Retries) -> u32 {
+        retries.budget.as_ref().map_or(0, |budget| budget.tokens.load(Ordering::Relaxed))
     }
 
     const DOWN: Cause = Cause::Answered(Failure::UNAVAILABLE);
@@ -222,7 +256,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_the_longest_and_attempts_end() {
-        let retries = Retries::new(policy());
+        let retries = retries();
         let mut tally = Tally::default();
         for millis in [100, 200, 300] {
             let pause = tally.again(Some(&retries), DOWN, true, None);
@@ -234,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_may_have_begun_is_repeated_only_if_it_is_idempotent() {
-        let retries = Retries::new(policy());
+        let retries = retries();
         for cause in [DOWN, Cause::Lost] {
             assert_eq!(Tally::default().again(Some(&retries), cause, false, None), None);
             assert!(Tally::default().again(Some(&retries), cause, true, None).is_some());
@@ -250,7 +284,7 @@ mod tests {
     #[test]
     fn what_no_server_has_begun_costs_no_attempt_and_no_token() {
         for cause in [Cause::NeverSent, Cause::Refused] {
-            let retries = Retries::new(policy());
+            let retries = retries();
             let mut tally = Tally::default();
             for _ in 1..ATTEMPTS {
                 assert!(tally.again(None, cause, false, None).is_some());
@@ -260,7 +294,7 @@ mod tests {
             for _ in 1..ATTEMPTS {
                 assert!(tally.again(Some(&retries), cause, false, None).is_some());
             }
-            assert_eq!((tally.failed(), retries.tokens.load(Ordering::Relaxed)), (0, 10 * TOKEN));
+            assert_eq!((tally.failed(), tokens_of(&retries)), (0, 10 * TOKEN));
             // From then on the policy counts, and its pauses.
             assert!(about(tally.again(Some(&retries), cause, false, None), 100));
         }
@@ -268,10 +302,10 @@ mod tests {
 
     #[test]
     fn other_statuses_and_a_server_that_says_so_end_the_call() {
-        let retries = Retries::new(policy());
+        let retries = retries();
         let other = Cause::Answered(Failure::INTERNAL);
         assert_eq!(Tally::default().again(Some(&retries), other, true, None), None);
-        assert_eq!(retries.tokens.load(Ordering::Relaxed), 10 * TOKEN, "it is no failure of the policy's");
+        assert_eq!(tokens_of(&retries), 10 * TOKEN, "it is no failure of the policy's");
         for said in ["-1", "soon", ""] {
             let never = Pushback::read(said.as_bytes());
             assert_eq!(Tally::default().again(Some(&retries), DOWN, true, Some(never)), None, "{said}");
@@ -282,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_server_chooses_the_pause_and_the_next_is_the_first_again() {
-        let retries = Retries::new(policy());
+        let retries = retries();
         let mut tally = Tally::default();
         assert!(about(tally.again(Some(&retries), DOWN, true, None), 100));
         let told = Some(Pushback::read(b"1234"));
@@ -294,7 +328,7 @@ mod tests {
     #[test]
     fn the_budget_is_what_the_model_says() {
         for (max, ratio) in [(10.0, 0.1), (1.0, 1.0), (3.5, 0.25), (1000.0, 0.001)] {
-            let retries = Retries::new(RetryPolicy { max_tokens: max, token_ratio: ratio, ..policy() });
+            let retries = Retries::new(policy(), Some(Arc::new(Budget::new(max, ratio))));
             let (max, ratio) = ((max * 1000.0) as i64, (ratio * 1000.0) as i64);
             let (mut tokens, mut seed) = (max, 7_u64);
             let mut repeated = 0;
@@ -309,7 +343,7 @@ mod tests {
                     assert_eq!(again.is_some(), tokens > max / 2, "step {step}, {tokens} of {max}");
                     repeated += i32::from(again.is_some());
                 }
-                assert_eq!(i64::from(retries.tokens.load(Ordering::Relaxed)), tokens);
+                assert_eq!(i64::from(tokens_of(&retries)), tokens);
             }
             assert!(repeated > 0 || max == 1000, "it was exercised");
         }
@@ -318,7 +352,7 @@ mod tests {
     /// However servers fail, what is sent is bounded: by the budget at first, then by what succeeds.
     #[test]
     fn servers_that_fail_get_hardly_more_calls() {
-        let retries = Retries::new(policy());
+        let retries = retries();
         let mut sent = 0;
         for _ in 0..1000 {
             let mut tally = Tally::default();
@@ -332,12 +366,25 @@ mod tests {
 
     #[test]
     fn threads_lose_no_token() {
-        let retries = Retries::new(RetryPolicy { max_tokens: 1000.0, ..policy() });
+        let budget = Budget::new(1000.0, 0.1);
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..100).for_each(|_| _ = retries.failed()));
+                scope.spawn(|| (0..100).for_each(|_| _ = budget.failed()));
             }
         });
-        assert_eq!(retries.tokens.load(Ordering::Relaxed), 600 * TOKEN);
+        assert_eq!(budget.tokens.load(Ordering::Relaxed), 600 * TOKEN);
+    }
+
+    #[test]
+    fn policies_draw_on_one_budget_or_on_none() {
+        let budget = Arc::new(Budget::new(4.0, 1.0));
+        let (one, other) = (Retries::new(policy(), Some(Arc::clone(&budget))), Retries::new(policy(), Some(budget)));
+        let again = |retries: &Retries| Tally::default().again(Some(retries), DOWN, true, None).is_some();
+        assert!(again(&one));
+        assert!(!again(&other), "the first has spent half of it");
+        one.succeeded();
+        assert!(!again(&other));
+        let free = Retries::new(policy(), None);
+        assert!((0..100).all(|_| again(&free)));
     }
 }

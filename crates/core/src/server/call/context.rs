@@ -12,6 +12,7 @@ use crate::server::call::server_call::ServerCall;
 use crate::server::call::under_way::{Held, UnderWay};
 use crate::server::connection::ServerConnection;
 use crate::server::shared::early_ends::{EarlyEnds, Errand, Watched};
+use crate::server::shared::roster::ConnectionRow;
 use crate::server::shared::statistics::Snapshot;
 
 /// The circumstances of one call. Made only when a handler asks for them, or when something may ask that outlives the
@@ -111,6 +112,13 @@ impl CallContext {
         let connection = self.connection()?;
         connection.watch();
         Some(connection.shared.snapshot())
+    }
+
+    /// What is known of the first connections of the server whose numbers are greater than `after`, at most `limit`. `None`
+    /// if the client is gone.
+    #[must_use]
+    pub fn connection_rows(&self, after: u64, limit: usize) -> Option<Vec<ConnectionRow>> {
+        Some(self.connection()?.shared.connection_rows(after, limit))
     }
 
     /// The client stops watching.

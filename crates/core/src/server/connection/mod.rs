@@ -11,6 +11,7 @@ use crate::sync::{AtomicBool, Ordering, fence};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{
@@ -27,6 +28,7 @@ use crate::server::connection::ended_giving::EndedGiving;
 use crate::server::connection::write_interest::{Sends, WriteInterest};
 use crate::server::shared::Shared;
 use crate::server::shared::early_ends::WatchedCalls;
+use crate::server::shared::roster::{ConnectionRow, Listed};
 use crate::server::shared::session::Session;
 
 /// A connection to one client. If a client of this process has made the connection, it is the half that the server
@@ -38,6 +40,9 @@ pub struct ServerConnection {
     memory: Option<Arc<dyn MemoryLink>>,
     pub(in crate::server) shared: Arc<Shared>,
     session: Arc<Session>,
+    /// The URL that the client has connected to; empty if a client of this process has made the connection.
+    url: Arc<str>,
+    since: Instant,
     /// The client was sent the last goodbye: no call of it begins any more. Only for the thread that holds the reactor.
     pub(in crate::server) parted: AtomicBool,
     /// The log says why the connection ended.
@@ -148,6 +153,26 @@ impl Sends for ServerConnection {
     }
 }
 
+impl Listed for ServerConnection {
+    fn look(&self) -> ConnectionRow {
+        let (started, ended) = self.session.counts();
+        let accounts = [&self.values, &self.items].into_iter().filter_map(OnceLock::get);
+        ConnectionRow {
+            number: self.token(),
+            url: Arc::clone(&self.url),
+            peer: Arc::clone(self.session.peer()),
+            since: self.since,
+            started,
+            ended,
+            queued: self.link.queued(),
+            memory: self.link.kept() + accounts.map(|account| account.used()).sum::<usize>(),
+            watches: *self.watches.lock(),
+            pid: std::process::id(),
+            worker: None,
+        }
+    }
+}
+
 impl ServerConnection {
     /// A connection that this server has accepted.
     pub(in crate::server) fn new(
@@ -155,10 +180,11 @@ impl ServerConnection {
         token: u64,
         link: Arc<dyn Link>,
         permit: Option<Arc<ConnectionPermit>>,
+        url: Arc<str>,
     ) -> Arc<Self> {
         let exports = Exports::new();
         exports.open(shared.limits.max_references, &shared.releases);
-        Self::of(shared, token, link, permit, 0, OnceLock::new(), exports)
+        Self::of(shared, token, link, (url, permit), 0, OnceLock::new(), exports)
     }
 
     /// A connection that a client of this process has made.
@@ -169,14 +195,14 @@ impl ServerConnection {
         (link, exports): (Arc<dyn Link>, Arc<Exports>),
     ) -> Arc<Self> {
         let caller = OnceLock::from(Caller::Client(Arc::downgrade(client)));
-        Self::of(shared, token, link, None, flags::BACK, caller, exports)
+        Self::of(shared, token, link, ("".into(), None), flags::BACK, caller, exports)
     }
 
     fn of(
         shared: &Arc<Shared>,
         token: u64,
         link: Arc<dyn Link>,
-        permit: Option<Arc<ConnectionPermit>>,
+        (url, permit): (Arc<str>, Option<Arc<ConnectionPermit>>),
         side: u8,
         caller: OnceLock<Caller>,
         exports: Arc<Exports>,
@@ -185,6 +211,8 @@ impl ServerConnection {
             session: Session::new(token, link.peer().clone(), permit, Arc::clone(&shared.session_events)),
             memory: Arc::clone(&link).memory(),
             link,
+            url,
+            since: Instant::now(),
             shared: Arc::clone(shared),
             parted: AtomicBool::new(false),
             told: AtomicBool::new(false),

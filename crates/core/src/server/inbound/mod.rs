@@ -53,6 +53,7 @@ impl<R> Inbound<R> {
     /// The client is gone: its calls are cancelled.
     pub(in crate::server) fn die(&self) {
         self.connection.close();
+        self.connection.shared.roster.remove(self.connection.token());
         self.deferred.clear();
         self.connection.unwatch();
         self.cancel_calls();

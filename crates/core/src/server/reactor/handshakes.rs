@@ -40,6 +40,8 @@ pub(in crate::server) struct Handshakes {
 /// A client whose handshake is under way.
 struct Pending {
     client: Arrived,
+    /// The URL that the client has connected to.
+    url: Arc<str>,
     deadline: Instant,
     /// What the poller watches for.
     polled: EventFlags,
@@ -51,6 +53,8 @@ pub(in crate::server) struct NewClient {
     pub(in crate::server) token: u64,
     pub(in crate::server) link: Arc<dyn Link>,
     pub(in crate::server) permit: Option<Arc<ConnectionPermit>>,
+    /// The URL that the client has connected to.
+    pub(in crate::server) url: Arc<str>,
 }
 
 impl Handshakes {
@@ -136,6 +140,7 @@ impl Handshakes {
             match self.listeners[&listener].accept() {
                 Ok(Some(client)) => {
                     let token = self.token();
+                    let url = Arc::clone(self.listeners[&listener].shown());
                     let deadline = Instant::now() + self.options.handshake;
                     if self.shared.watch(client.opening.signal(), token, EventFlags::IN).is_err() {
                         continue;
@@ -145,7 +150,7 @@ impl Handshakes {
                         let oldest = oldest.map(|(&token, _)| token);
                         oldest.and_then(|token| self.pending.remove(&token));
                     }
-                    self.pending.insert(token, Pending { client, deadline, polled: EventFlags::IN });
+                    self.pending.insert(token, Pending { client, url, deadline, polled: EventFlags::IN });
                     // The client's hello is most likely here already.
                     new_clients.extend(self.greet(token));
                 }
@@ -199,12 +204,12 @@ impl Handshakes {
             }
             return None;
         }
-        let Arrived { opening, permit } = self.pending.remove(&token)?.client;
+        let Pending { client: Arrived { opening, permit }, url, .. } = self.pending.remove(&token)?;
         let peer = opening.peer().clone();
         match greeted {
             Ok(_) => {
                 self.shared.unwatch(opening.signal());
-                return opening.into_link(&self.options).map(|link| NewClient { token, link, permit });
+                return opening.into_link(&self.options).map(|link| NewClient { token, link, permit, url });
             }
             Err(Some(why)) => {
                 opening.reject(&why, false);

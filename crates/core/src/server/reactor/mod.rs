@@ -39,6 +39,7 @@ use crate::server::reactor::routing::StallReason;
 use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
 use crate::server::shared::notice::Notice;
+use crate::server::shared::roster::Listed;
 
 /// At most so many frames are taken in between two looks at the system's poller, however busy the clients are. A long
 /// frame counts as several.
@@ -510,8 +511,8 @@ impl Reactor {
     }
 
     fn add_client(&mut self, client: NewClient) {
-        let NewClient { token, link, permit } = client;
-        let connection = ServerConnection::new(&self.shared, token, link, permit);
+        let NewClient { token, link, permit, url } = client;
+        let connection = ServerConnection::new(&self.shared, token, link, permit, url);
         if let Err(error) = connection.begin_watch() {
             self.shared.notify(true, format!("cannot take in a client: {error}"));
             return;
@@ -528,6 +529,8 @@ impl Reactor {
         if self.said_last {
             say_goodbye(&client, Outgoing::LAST);
         }
+        let listed: Arc<dyn Listed> = Arc::<ServerConnection>::clone(&client.connection);
+        self.shared.roster.add(token, Arc::downgrade(&listed));
         self.connections.insert(token, client);
         if let Some(aging) = &mut self.aging {
             aging.add(token);

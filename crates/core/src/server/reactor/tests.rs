@@ -93,7 +93,12 @@ impl Scene {
             Box::new(move |notice| log.lock().push(notice)),
         );
         let server = server.expect("descriptors");
-        let newcomer = NewClient { token: TOKEN, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
+        let newcomer = NewClient {
+            token: TOKEN,
+            link: Arc::clone(&link) as Arc<dyn Link>,
+            permit: None,
+            url: "shm://here".into(),
+        };
         let client = {
             let mut reactor = server.reactor.lock();
             reactor.add_client(newcomer);
@@ -118,7 +123,8 @@ impl Scene {
     /// Another client of the same server: its link, and its token.
     fn other(&self) -> (Arc<Chosen>, u64) {
         let (link, token) = (Chosen::new(VecDeque::new()), TOKEN + 1);
-        let newcomer = NewClient { token, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
+        let newcomer =
+            NewClient { token, link: Arc::clone(&link) as Arc<dyn Link>, permit: None, url: "shm://here".into() };
         self.server.reactor.lock().add_client(newcomer);
         (link, token)
     }
@@ -226,7 +232,7 @@ fn calls_that_waited_do_not_keep_others_waiting() {
     other.read();
     other.link.frames.lock().extend((10..13).map(call));
     let (token, link) = (TOKEN + 1, Arc::clone(&other.link) as Arc<dyn Link>);
-    reactor.add_client(NewClient { token, link, permit: None });
+    reactor.add_client(NewClient { token, link, permit: None, url: "shm://here".into() });
     let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll())).collect();
     assert_eq!(begun, [0, 10, 1, 11, 2, 12]);
 }
@@ -239,7 +245,7 @@ fn busy_others(reactor: &mut Reactor, clients: usize, calls: usize) -> Vec<Scene
         other.read();
         other.link.frames.lock().extend((0..calls).map(|_| call(1)));
         let link = Arc::clone(&other.link) as Arc<dyn Link>;
-        reactor.add_client(NewClient { token, link, permit: None });
+        reactor.add_client(NewClient { token, link, permit: None, url: "shm://here".into() });
     }
     others
 }
@@ -591,7 +597,12 @@ fn who_looks_for_a_moment_does_so_only_where_it_pays() {
     let mut reactor = scene.server.reactor.lock();
     reactor.poll_events(Some(Duration::ZERO));
     assert!(number(reactor.poll()).is_none() && reactor.arm(), "nothing is to be done");
-    reactor.add_client(NewClient { token, link: Arc::clone(&link) as Arc<dyn Link>, permit: None });
+    reactor.add_client(NewClient {
+        token,
+        link: Arc::clone(&link) as Arc<dyn Link>,
+        permit: None,
+        url: "shm://here".into(),
+    });
     assert!(matches!(reactor.look_soon(), Look::Nothing), "it comes to an end");
     link.frames.lock().push_back(call(1));
     *link.pays.lock() = false;

@@ -7,6 +7,7 @@ pub(in crate::server) mod held_up;
 pub(in crate::server) mod kept_back;
 pub(in crate::server) mod limits;
 pub(in crate::server) mod notice;
+pub(in crate::server) mod roster;
 pub(in crate::server) mod session;
 pub(in crate::server) mod statistics;
 mod watching;
@@ -29,6 +30,7 @@ use held_up::HeldUp;
 use kept_back::KeptBack;
 use limits::WorkLimits;
 use notice::{Notice, OnNotice};
+use roster::{ConnectionRow, Roster};
 use session::SessionEvents;
 use statistics::{Snapshot, Statistics};
 
@@ -62,6 +64,7 @@ pub(in crate::server) struct Shared {
     /// so.
     pub(in crate::server) came_too_late: AtomicUsize,
     pub(in crate::server) statistics: Statistics,
+    pub(in crate::server) roster: Roster,
     pub(in crate::server) budget: Arc<Budget>,
     pub(in crate::server) kept_back: KeptBack,
     pub(in crate::server) held_up: HeldUp,
@@ -120,6 +123,7 @@ impl Shared {
             unsent_connections: AtomicUsize::new(0),
             came_too_late: AtomicUsize::new(0),
             statistics,
+            roster: Roster::default(),
             budget,
             kept_back,
             held_up: HeldUp::default(),
@@ -189,6 +193,11 @@ impl Shared {
             loop_held_up: self.loop_watch.held().map_or(0.0, |time| time.as_secs_f64()),
             ..self.statistics.snapshot()
         }
+    }
+
+    /// The first connections whose numbers are greater than `after`, at most `limit`.
+    pub(in crate::server) fn connection_rows(&self, after: u64, limit: usize) -> Vec<ConnectionRow> {
+        self.roster.page(after, limit, self.place.get().copied())
     }
 
     /// There may be something to receive from what has this token, or room again: the receiving thread is to look.

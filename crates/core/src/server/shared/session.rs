@@ -254,6 +254,14 @@ impl Session {
         self.arrived.load(Ordering::Relaxed)
     }
 
+    /// How many calls have arrived, and how many of them are over, the hook of the begin aside.
+    pub(in crate::server) fn counts(&self) -> (u64, u64) {
+        // Relaxed, both: they are shown. Read first, `finished` is at most `arrived`.
+        let finished = self.finished.load(Ordering::Relaxed);
+        let hook = u64::from(self.events.hooks.begin);
+        (self.arrived().saturating_sub(hook), finished.saturating_sub(hook))
+    }
+
     /// How many calls have arrived and are not over.
     pub(in crate::server) fn under_way(&self) -> u64 {
         // Relaxed, both: a limit that need not be exact. Read first, `finished` is at most `arrived`.

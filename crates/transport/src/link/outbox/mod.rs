@@ -161,6 +161,11 @@ impl<S: Sink> Outbox<S> {
         Self { state: Mutex::new(state), queued: AtomicUsize::new(0), account }
     }
 
+    /// Bytes kept on the connection, both of what has come and of what is to go.
+    pub(crate) fn kept(&self) -> usize {
+        self.account.used()
+    }
+
     /// Bytes that wait.
     pub(crate) fn queued(&self) -> usize {
         // Relaxed: a hint; the thread that flushes takes the lock.
