@@ -219,6 +219,7 @@ def stage(folder: Path, rust: bool) -> None:
     below: dict[Path, list[Path]] = {}
     for index in ("docs/adr", "docs/measurements"):
         below[Path(index, "README.md")] = [path.relative_to(ROOT) for path in sorted((ROOT / index).glob("0*.md"))]
+    below[Path("examples/grpc/README.md")] = [page for page in pages() if page.match("examples/grpc/*/README.md")]
     below[Path("lab/README.md")] = [path.relative_to(ROOT) for path in sorted((ROOT / "lab/docs").rglob("*.md"))]
     children = {path for paths in below.values() for path in paths}
     for page in pages():
