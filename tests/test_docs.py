@@ -305,6 +305,13 @@ def test_a_program_prints_the_same_before_and_after_it_moves(program: Path, tmp_
     assert printed(program) == printed(program.with_name("before.py"))
 
 
+def test_what_the_libraries_cost_is_measured(tmp_path: Path) -> None:
+    lines = output_of([sys.executable, str(MIGRATION / "compare.py"), "1", "20"], tmp_path).splitlines()
+    assert sum("nearcall" in line for line in lines) == 9
+    for package, name in (("Pyro5", "Pyro5"), ("rpyc", "RPyC"), ("zmq", "pyzmq")):
+        assert any(name in line for line in lines) == (importlib.util.find_spec(package) is not None)
+
+
 @pytest.mark.parametrize("host", sorted(EXAMPLES.glob("*/host.py")), ids=lambda path: path.parent.name)
 def test_a_host_of_plugins_prints_what_it_says(host: Path) -> None:
     assert output_of([sys.executable, host.name], host.parent) == printed(host)
