@@ -115,12 +115,12 @@ instructions: setup  ## count what a call costs in instructions and misses of th
 readme: setup  ## put the numbers of the last demo and bench into the README
 	@$(PY) tools/update_readme.py $(ARGS)
 
-docs: setup  ## write the reference of both languages to out/docs/; the guide is in docs/guide/
-	@mkdir -p out/docs
-	@$(PY) tools/make_reference.py out/docs/python
+docs: setup  ## build the documentation site, with the reference of both languages, in out/docs/; fails at a warning or a lost link
+	@rm -rf out/docs && mkdir -p out/docs
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc -q --workspace --no-deps --document-private-items
-	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
-	@echo "docs: out/docs/python/index.html, out/docs/rust/"
+	@cp -r target/doc out/docs/rust
+	@$(PY) tools/make_site.py out/docs
+	@echo "docs: out/docs/index.html"
 
 check-adapters: $(STAMPS)/build $(STAMPS)/lab  ## check the lab's adapters, on a machine without other work; keeps which passed (ARGS="nearcall-*" chooses)
 	@$(PY) -m nearcall_lab check --ship $(or $(ARGS),'*')

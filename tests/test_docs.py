@@ -26,6 +26,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import importlib.util
 import json
 import os
 import re
@@ -37,7 +38,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 
@@ -304,6 +305,13 @@ def test_a_program_prints_the_same_before_and_after_it_moves(program: Path, tmp_
     assert printed(program) == printed(program.with_name("before.py"))
 
 
+def test_what_the_libraries_cost_is_measured(tmp_path: Path) -> None:
+    lines = output_of([sys.executable, str(MIGRATION / "compare.py"), "1", "20"], tmp_path).splitlines()
+    assert sum("nearcall" in line for line in lines) == 9
+    for package, name in (("Pyro5", "Pyro5"), ("rpyc", "RPyC"), ("zmq", "pyzmq")):
+        assert any(name in line for line in lines) == (importlib.util.find_spec(package) is not None)
+
+
 @pytest.mark.parametrize("host", sorted(EXAMPLES.glob("*/host.py")), ids=lambda path: path.parent.name)
 def test_a_host_of_plugins_prints_what_it_says(host: Path) -> None:
     assert output_of([sys.executable, host.name], host.parent) == printed(host)
@@ -547,10 +555,42 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     assert "make profiled demo" in refused.stderr
 
 
-def test_the_reference_has_all_that_is_public(tmp_path: Path) -> None:
-    pytest.importorskip("pdoc", reason="it makes the reference")
-    output_of([sys.executable, str(ROOT / "tools/make_reference.py"), str(tmp_path)], tmp_path)
-    index = (tmp_path / "nearcall.html").read_text(encoding="utf-8")
-    for name in ("nearcall.html#spawn", "#Workers", "nearcall/plugin.html", "nearcall/testing.html"):
-        assert name.removeprefix("nearcall.html") in index
-    assert 'id="PluginHost.start"' in (tmp_path / "nearcall/plugin.html").read_text(encoding="utf-8")
+# The site.
+
+
+@pytest.fixture(scope="module")
+def site() -> Any:
+    """The tool that builds it."""
+    spec = importlib.util.spec_from_file_location("make_site", ROOT / "tools/make_site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_source_of_the_site_has_every_page_and_all_that_is_public(site: Any, tmp_path: Path) -> None:
+    site.stage(tmp_path, rust=False)
+    texts = {path: path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.md")}
+    for page in ALL_PAGES:
+        assert tmp_path / site.place(page.relative_to(ROOT)) in texts, page
+    in_trees: list[Path] = [tmp_path / "index.md"]
+    for path, text in texts.items():
+        for inside in re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            entries = [line for line in inside.splitlines() if line and not line.startswith(":")]
+            in_trees += [Path(os.path.normpath(path.parent / f"{entry.removesuffix('.md')}.md")) for entry in entries]
+    assert sorted(in_trees) == sorted(path for path, text in texts.items() if "orphan: true" not in text)
+    for module, names in site.public(nearcall):
+        reference = texts[tmp_path / "reference" / f"{module.__name__}.md"]
+        for name in names:
+            assert re.search(rf"^\.\. auto\w+:: {name}$", reference, re.MULTILINE), name
+
+
+def test_the_site_is_searched_for_links_that_lead_nowhere(site: Any, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.html").write_text('<a href="folder/b.html#here">', encoding="utf-8")
+    (tmp_path / "folder/b.html").write_text(
+        '<p id="here"><a href="../a.html"><a href="#there"><img src="c.png"><a href="https://example.org">',
+        encoding="utf-8",
+    )
+    assert sorted(site.broken(tmp_path)) == ["folder/b.html: #there", "folder/b.html: c.png"]

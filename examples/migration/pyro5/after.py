@@ -57,7 +57,7 @@ class Warehouse:
         return self._stock[item]
 
     def basket(self) -> Basket:
-        return BasketOf(self)  # arrives as a reference, and goes when the shopper does
+        return BasketOf(self._reserve)  # arrives as a reference, and goes when the shopper does
 
     def watch(self, low: Callable[[str, int], None]) -> None:
         self._watchers.append(low)
@@ -74,12 +74,12 @@ class Warehouse:
 
 
 class BasketOf(Basket):
-    def __init__(self, warehouse: Warehouse) -> None:
-        self._warehouse = warehouse
+    def __init__(self, reserve: Callable[[Line], None]) -> None:
+        self._reserve = reserve
         self._lines: list[Line] = []
 
     def add(self, line: Line) -> int:
-        self._warehouse._reserve(line)
+        self._reserve(line)
         self._lines.append(line)
         return len(self._lines)
 
