@@ -486,8 +486,8 @@ class Calls:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now. A lost one is renewed by the next call; ``True`` for an object, whose calls
-        fail by themselves.
+        """Whether there is a connection now. A lost one is renewed by the next call; ``True`` for an object, whose
+        calls fail by themselves.
         """
 
     @property

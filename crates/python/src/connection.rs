@@ -174,7 +174,7 @@ impl Connection {
     /// Connects anew if the connection was lost, as a call does; for threads.
     fn renew(&self, py: Python<'_>) -> PyResult<()> {
         let until = Surroundings::look(py, self.calling.limits.of_call())?.until();
-        if !self.connected(py) {
+        if !self.calling.is_connected(py) {
             self.calling.usable(py, false, until)?;
         }
         Ok(())

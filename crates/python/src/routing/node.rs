@@ -51,7 +51,6 @@ impl RouteEndpoint {
 
     /// Messages sent, failed for good, refused for want of room, dropped, handed on to other members of the group, and in the
     /// queue; the bytes of these; whether it is connected; and why not.
-    #[expect(clippy::type_complexity, reason = "they become an object in Python")]
     fn counts(&self) -> (u64, u64, u64, u64, u64, usize, usize, bool, Option<String>) {
         let counts = self.0.counts();
         let why = self.0.failure().map(|failure| failure.message);
@@ -169,7 +168,7 @@ impl RouteNode {
     fn send(
         &self,
         py: Python<'_>,
-        r#type: Bound<'_, PyAny>,
+        r#type: &Bound<'_, PyAny>,
         payload: Option<Bound<'_, PyAny>>,
         subscription: i32,
         transaction: Option<&[u8]>,
@@ -178,7 +177,7 @@ impl RouteNode {
         to: Option<&str>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let (kind, payload) = self.prepared(py, &r#type, payload)?;
+        let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
         let envelope = Envelope { kind, subscription, transaction, entity, trace };
         finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
@@ -190,7 +189,7 @@ impl RouteNode {
     fn begin(
         &self,
         py: Python<'_>,
-        r#type: Bound<'_, PyAny>,
+        r#type: &Bound<'_, PyAny>,
         payload: Option<Bound<'_, PyAny>>,
         subscription: i32,
         transaction: Option<&[u8]>,
@@ -198,7 +197,7 @@ impl RouteNode {
         trace: Option<&[u8]>,
         to: Option<&str>,
     ) -> PyResult<Option<RoutePending>> {
-        let (kind, payload) = self.prepared(py, &r#type, payload)?;
+        let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
         let envelope = Envelope { kind, subscription, transaction, entity, trace };
         let pending = self.node.begin(to, &envelope, payload.as_slice()).map_err(|error| failed(py, &error))?;
