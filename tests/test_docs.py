@@ -583,7 +583,7 @@ def test_the_source_of_the_site_has_every_page_and_all_that_is_public(site: Any,
     for module, names in site.public(nearcall):
         reference = texts[tmp_path / "reference" / f"{module.__name__}.md"]
         for name in names:
-            assert re.search(rf"^\.\. auto\w+:: {name}$", reference, re.MULTILINE), name
+            assert re.search(rf"^\.\. (auto\w+|py:data):: {name}$", reference, re.MULTILINE), name
 
 
 def test_the_site_is_searched_for_links_that_lead_nowhere(site: Any, tmp_path: Path) -> None:

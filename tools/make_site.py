@@ -12,6 +12,8 @@ Ends with status 1 at a warning, at a link that leads nowhere, and if something 
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import re
 import shutil
@@ -19,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
@@ -182,19 +185,31 @@ def public(module: ModuleType) -> Iterator[tuple[ModuleType, list[str]]]:
         yield from public(each)
 
 
+def said(module: ModuleType, name: str) -> str:
+    """What the line after a value's assignment says of it; it may be in any file of the module's folder."""
+    for path in sorted(Path(str(module.__file__)).parent.rglob("*.py")):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        for line, after in pairwise(body):
+            targets = getattr(line, "targets", [getattr(line, "target", None)])
+            text = after.value if isinstance(after, ast.Expr) else None
+            if any(getattr(each, "id", "") == name for each in targets) and isinstance(text, ast.Constant):
+                return str(text.value)
+    return ""
+
+
 def reference(module: ModuleType, names: list[str]) -> str:
-    """The page of a module; Sphinx reads the docstrings."""
+    """The page of a module; Sphinx reads the docstrings, but those of values, which have their class's."""
     lines = [f"# {module.__name__}", "", "```{eval-rst}", f".. automodule:: {module.__name__}", ""]
     for name in names:
         value = getattr(module, name)
         if isinstance(value, type):
             kind = "exception" if issubclass(value, BaseException) else "class"
             lines += [f".. auto{kind}:: {name}", "   :members:", ""]
+        elif inspect.isroutine(value):
+            lines += [f".. autofunction:: {name}", ""]
         else:
-            lines += [
-                f".. auto{'function' if callable(value) and hasattr(value, '__qualname__') else 'data'}:: {name}",
-                "",
-            ]
+            shown = value if isinstance(value, str) else repr(value).replace("typing.", "")
+            lines += [f".. py:data:: {name}", f"   :value: {shown}", "", f"   {said(module, name)}", ""]
     return "\n".join([*lines, "```", ""])
 
 
