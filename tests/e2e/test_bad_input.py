@@ -354,7 +354,7 @@ def test_the_users_own_directory_must_be_private(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with pytest.raises((nearcall.RpcError, OSError)) as caught:
         nearcall.Server(Basics(), "shm://x").start()
-    one_line(caught.value, str(directory), "0700", "XDG_RUNTIME_DIR")
+    one_line(caught.value, str(directory), "0700", "NEARCALL_RUNTIME_DIR")
     assert os.listdir(directory) == []
 
 
@@ -364,4 +364,4 @@ def test_a_name_too_long_for_the_directory(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
     with pytest.raises((nearcall.RpcError, OSError)) as caught:
         nearcall.Server(Basics(), "shm://" + "x" * 60).start()
-    one_line(caught.value, "107", "XDG_RUNTIME_DIR")
+    one_line(caught.value, "107", "NEARCALL_RUNTIME_DIR")

@@ -287,7 +287,7 @@ class AsyncClient:
         for plan in plan_of(Raw).methods:
             known: Any = WithPath(plan)
             method = _core.Method(known, max_values=1000)
-            setattr(self, plan.full_name.rpartition(".")[2], channel._callable(known, method))
+            setattr(self, plan.full_name.rpartition(".")[2], channel._callable(channel._opened(), known, method))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)

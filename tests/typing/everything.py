@@ -24,7 +24,7 @@ from nearcall.health import (
     ServingStatus,
     health_of,
 )
-from nearcall.introspection import Introspection, MethodStatistics, Statistics, introspection_of
+from nearcall.introspection import ConnectionStatistics, Introspection, MethodStatistics, Statistics, introspection_of
 from tests.typing.calculator import AsyncRoom, Calculator, Ear, Listener, Room
 
 
@@ -133,6 +133,7 @@ def watched() -> None:
         seen = watcher.read()
         assert_type(seen, Statistics)
         assert_type(seen.methods, list[MethodStatistics])
+        assert_type(watcher.read_connections(), list[ConnectionStatistics])
     with nearcall.connect("grpc://there:1", Health, interceptors=[for_clients]) as health:
         answer = health.check(HealthCheckRequest("shop"))
         assert_type(answer, HealthCheckResponse)

@@ -7,6 +7,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import msgspec
@@ -398,8 +399,8 @@ class FakeReferences:
     def take(self, number: int) -> None:
         """Whose the references of a message are is the core's to know."""
 
-    def unary(self, method: Any, number: int, *, keeps: object) -> Any:
-        return lambda *args: (number, args, keeps)
+    def target(self, number: int, keeps: object) -> Any:
+        return SimpleNamespace(unary=lambda method: lambda *args: (number, args, keeps))
 
 
 def test_a_reference_is_let_go_of_as_often_as_it_came() -> None:

@@ -33,6 +33,11 @@ pub(crate) struct AsyncUnary;
 
 #[pymethods]
 impl AsyncUnary {
+    #[getter(__doc__)]
+    fn doc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.as_super().get().doc(slf.py())
+    }
+
     /// The call is sent when the result is first awaited.
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__(slf: &Bound<'_, Self>, args: Bound<'_, PyTuple>, kwargs: Option<Bound<'_, PyDict>>) -> PendingCall {

@@ -43,6 +43,12 @@ impl BoundMethod {
         (self.make)(py, calling, self.method.clone_ref(py), self.for_loop)
     }
 
+    /// The method's docstring. Each class has a getter of its own, for Python gives every class a `__doc__` that hides the
+    /// base's.
+    pub(crate) fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.method.get().doc(py)
+    }
+
     /// The method's name and the place of the server, for texts.
     pub(crate) fn shown(&self) -> String {
         format!("{} at {}", self.method.get().name, self.calling.place())
@@ -64,11 +70,6 @@ impl BoundMethod {
     /// Seconds that a call may take which begins now; `None` if it may take any time.
     fn time_allowed(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(Surroundings::look(py, self.calling.limits.of_call())?.until().map(seconds_left))
-    }
-
-    #[getter(__doc__)]
-    fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.method.get().doc(py)
     }
 
     fn __repr__(&self) -> String {

@@ -26,6 +26,11 @@ enum Wait {
 
 #[pymethods]
 impl Oneway {
+    #[getter(__doc__)]
+    fn doc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.as_super().get().doc(slf.py())
+    }
+
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__(slf: &Bound<'_, Self>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let (py, bound) = (slf.py(), slf.as_super().get());

@@ -15,6 +15,11 @@ pub(crate) struct Unary;
 
 #[pymethods]
 impl Unary {
+    #[getter(__doc__)]
+    fn doc<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.as_super().get().doc(slf.py())
+    }
+
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__(
         slf: &Bound<'_, Self>,
