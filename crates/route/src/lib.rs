@@ -3,6 +3,7 @@
 //! - [`table`]: what a table says, in RMR's text and in TOML. A [`table::Table`] is checked as a whole, and does not change
 //!   after that: who replaces one swaps it for another at once. `docs/routing-tables.md` describes every rule;
 //! - [`message`]: a message, and how it travels;
+//! - [`rmr`]: the wire of RMR, so that a node is a peer of its programs;
 //! - [`Node`]: sends messages to endpoints, each with a queue of its own, and takes those that others send. It owns no
 //!   thread, as nothing below it does.
 
@@ -13,6 +14,7 @@ mod endpoint;
 mod inbox;
 pub mod message;
 mod node;
+pub mod rmr;
 mod sync;
 pub mod table;
 
