@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 
 use crate::arrived::Arrived;
 use crate::message::LONGEST_TRANSACTION;
+use crate::rmr::frame::without_zeros;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// A transaction number.
+/// A transaction number. Zeros at its end say nothing: RMR fills it up with them.
 pub type Transaction = SmallVec<[u8; LONGEST_TRANSACTION]>;
 
 /// All who wait for replies.
@@ -38,8 +39,9 @@ pub struct Waiter {
 
 impl Calls {
     /// Waits for the reply with this number from now on. `None` if somebody waits for that already.
-    pub(crate) fn begin(self: &Arc<Self>, transaction: Transaction) -> Option<Waiter> {
+    pub(crate) fn begin(self: &Arc<Self>, transaction: &[u8]) -> Option<Waiter> {
         use std::collections::hash_map::Entry;
+        let transaction = Transaction::from_slice(without_zeros(transaction));
         let place = Arc::<Place>::default();
         let mut waiting = self.waiting.lock();
         let Entry::Vacant(vacant) = waiting.entry(transaction.clone()) else { return None };
@@ -50,13 +52,19 @@ impl Calls {
         Some(Waiter { calls: Arc::clone(self), transaction, place })
     }
 
+    /// Whether somebody waits for the reply with this number.
+    pub(crate) fn expects(&self, transaction: &[u8]) -> bool {
+        // Acquire: after the Release of `begin`.
+        self.count.load(Ordering::Acquire) != 0 && self.waiting.lock().contains_key(without_zeros(transaction))
+    }
+
     /// Gives a message to who waits for it. Gives it back if nobody does, or if that one has a reply already.
     pub(crate) fn give(&self, arrived: Arrived) -> Option<Arrived> {
         // Acquire: after the Release of `begin`.
         if self.count.load(Ordering::Acquire) == 0 || arrived.head.transaction().is_empty() {
             return Some(arrived);
         }
-        let place = self.waiting.lock().get(arrived.head.transaction()).cloned();
+        let place = self.waiting.lock().get(without_zeros(arrived.head.transaction())).cloned();
         let Some(place) = place else { return Some(arrived) };
         let mut reply = place.reply.lock();
         if reply.is_some() {

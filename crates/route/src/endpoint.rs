@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
-use nearcall_core::client::{Channel, Connection, Passed, Patience};
+use nearcall_core::Failure;
+use nearcall_core::client::Passed;
 use nearcall_core::lock::{Condvar, Mutex, MutexGuard};
-use nearcall_core::{Body, Failure, Kind, Outgoing};
 
-use crate::described::deliver_in;
+use crate::letter::Letter;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::way::{Ready, Standing, Way};
 
 /// How often a server that is not there is looked for, at most.
 const LOOK: Duration = Duration::from_millis(200);
@@ -70,7 +70,7 @@ pub struct Counts {
 /// A receiver of messages.
 pub struct Endpoint {
     name: String,
-    channel: Arc<Channel>,
+    way: Way,
     when_full: WhenFull,
     /// Bytes that may wait.
     most: usize,
@@ -79,8 +79,6 @@ pub struct Endpoint {
     changed: Condvar,
     /// Whether messages must queue up behind others. Set and cleared with the lock held.
     behind: AtomicBool,
-    /// The connection whose server was looked at last, with the number of its method if it is a node.
-    checked: ArcSwapOption<(Arc<Connection>, Option<u16>)>,
     sent: AtomicU64,
     failed_hard: AtomicU64,
     failed_soft: AtomicU64,
@@ -110,16 +108,15 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(name: &str, channel: Arc<Channel>, when_full: WhenFull, most: usize) -> Arc<Self> {
+    pub(crate) fn new(name: &str, way: Way, when_full: WhenFull, most: usize) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
-            channel,
+            way,
             when_full,
             most,
             state: Mutex::default(),
             changed: Condvar::new(),
             behind: AtomicBool::new(false),
-            checked: ArcSwapOption::empty(),
             sent: AtomicU64::new(0),
             failed_hard: AtomicU64::new(0),
             failed_soft: AtomicU64::new(0),
@@ -137,14 +134,7 @@ impl Endpoint {
     /// Whether a message can be sent to it now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.node().is_some()
-    }
-
-    /// The connection, and the number of the method that takes messages.
-    fn node(&self) -> Option<(Arc<Connection>, u16)> {
-        let connection = self.channel.ready()?;
-        let number = self.number(&connection)?;
-        Some((connection, number))
+        matches!(self.way.standing(), Standing::Ready(_))
     }
 
     /// What has happened so far.
@@ -173,21 +163,22 @@ impl Endpoint {
         if self.is_connected() { None } else { self.state.lock().failure.clone() }
     }
 
-    /// Takes a message, in two pieces, if the endpoint is connected and has room. With `go_on` it waits for room in the
+    /// Takes a message if the endpoint is connected and has room. With `go_on` it waits for room in the
     /// transport, and asks before each short wait whether to.
     ///
     /// # Errors
     /// It can never be sent to this endpoint; nothing was sent.
     pub(crate) fn offer(
         &self,
-        pieces: &[&[u8]; 2],
+        letter: &Letter<'_>,
         go_on: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<Offered, Failure> {
-        let Some((connection, number)) = self.node() else { return Ok(Offered::Down) };
+        let Standing::Ready(ready) = self.way.standing() else { return Ok(Offered::Down) };
+        let pieces = &letter.pieces(self.way.form());
         // Acquire: what was queued before is sent before.
         if !self.behind.load(Ordering::Acquire) {
             let waits = go_on.is_some();
-            match connection.send_oneway(&frame(number, body_of(pieces)), go_on) {
+            match ready.send(pieces, go_on) {
                 Ok(Passed::Sent | Passed::Begun) => {
                     // Relaxed: a number to be shown.
                     self.sent.fetch_add(1, Ordering::Relaxed);
@@ -196,7 +187,7 @@ impl Endpoint {
                 // The transport is a queue, too, and who may wait needs no other.
                 Ok(Passed::NoRoom) if waits || self.when_full == WhenFull::Block => return Ok(Offered::Full),
                 Ok(Passed::NoRoom) => {}
-                Err(failure) if connection.is_usable() => {
+                Err(failure) if ready.is_usable() => {
                     // Relaxed: likewise.
                     self.failed_hard.fetch_add(1, Ordering::Relaxed);
                     return Err(failure);
@@ -211,12 +202,13 @@ impl Endpoint {
     }
 
     /// Takes a message, whether there is a connection or not, and does what the policy says if there is no room.
-    pub(crate) fn insist(&self, pieces: &[&[u8]; 2]) -> Offered {
-        self.queue_up(pieces, self.when_full)
+    pub(crate) fn insist(&self, letter: &Letter<'_>) -> Offered {
+        self.queue_up(&letter.pieces(self.way.form()), self.when_full)
     }
 
     /// Waits until the queue may have room, or until then. Whether it is worth another try.
-    pub(crate) fn await_room(&self, len: usize, until: Option<Instant>) -> bool {
+    pub(crate) fn await_room(&self, letter: &Letter<'_>, until: Option<Instant>) -> bool {
+        let len = letter.pieces(self.way.form()).iter().map(|piece| piece.len()).sum();
         let mut state = self.state.lock();
         let now = Instant::now();
         if until.is_some_and(|until| until <= now) || state.closing {
@@ -283,18 +275,6 @@ impl Endpoint {
         state.queue.is_empty() && state.sending == 0 || state.bytes + len + EACH <= self.most
     }
 
-    /// The number of the method that takes messages at the other end of a connection. `None` if that is no node.
-    fn number(&self, connection: &Arc<Connection>) -> Option<u16> {
-        if let Some(checked) = &*self.checked.load()
-            && Arc::ptr_eq(&checked.0, connection)
-        {
-            return checked.1;
-        }
-        let number = deliver_in(connection.description());
-        self.checked.store(Some(Arc::new((Arc::clone(connection), number))));
-        number
-    }
-
     /// Makes the connection, and sends what waits, until the endpoint is closed. For a thread of its own.
     pub fn work(&self) {
         let mut state = self.state.lock();
@@ -302,28 +282,23 @@ impl Endpoint {
             if state.closing && (state.queue.is_empty() || state.until.is_none_or(|until| until <= Instant::now())) {
                 break;
             }
-            let connection = self.channel.ready();
-            let connected = connection.is_some();
-            let Some(connection) = connection.filter(|_| !state.queue.is_empty()) else {
-                if connected {
-                    self.changed.wait(&mut state);
-                    continue;
+            match self.way.standing() {
+                Standing::Down => {
+                    drop(state);
+                    let failure = self.connect();
+                    state = self.state.lock();
+                    state.failure = failure;
+                    if state.failure.is_some() && !state.closing {
+                        self.changed.wait_for(&mut state, LOOK);
+                    }
                 }
-                drop(state);
-                let failure = self.connect();
-                state = self.state.lock();
-                state.failure = failure;
-                if state.failure.is_some() && !state.closing {
+                _ if state.queue.is_empty() => self.changed.wait(&mut state),
+                Standing::Stranger => {
+                    state.failure = Some(self.no_node());
                     self.changed.wait_for(&mut state, LOOK);
                 }
-                continue;
-            };
-            let Some(number) = self.number(&connection) else {
-                state.failure = Some(self.no_node());
-                self.changed.wait_for(&mut state, LOOK);
-                continue;
-            };
-            state = self.send_first(state, &connection, number);
+                Standing::Ready(ready) => state = self.send_first(state, &ready),
+            }
         }
         let left = state.queue.len();
         state.queue.clear();
@@ -332,16 +307,11 @@ impl Endpoint {
         // Relaxed: a number to be shown.
         self.dropped.fetch_add(left as u64, Ordering::Relaxed);
         self.changed.notify_all();
-        self.channel.close(None);
+        self.way.close();
     }
 
     /// Sends the first messages of the queue.
-    fn send_first<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        connection: &Connection,
-        number: u16,
-    ) -> MutexGuard<'a, State> {
+    fn send_first<'a>(&'a self, mut state: MutexGuard<'a, State>, ready: &Ready) -> MutexGuard<'a, State> {
         let most = state.queue.len().min(AT_ONCE);
         let mut batch: VecDeque<Vec<u8>> = state.queue.drain(..most).collect();
         state.sending = most;
@@ -352,12 +322,12 @@ impl Endpoint {
         };
         let (mut done, mut failure) = (0, None);
         while let Some(message) = batch.front() {
-            match connection.send_oneway(&frame(number, Body::Whole(message)), Some(&mut go_on)) {
+            match ready.send(&[message, &[]], Some(&mut go_on)) {
                 // Relaxed, both: numbers to be shown.
                 Ok(Passed::Sent | Passed::Begun) => _ = self.sent.fetch_add(1, Ordering::Relaxed),
                 // The node ends, or the connection is lost: the message waits for the next one.
                 Ok(Passed::NoRoom) => break,
-                Err(_) if !connection.is_usable() => break,
+                Err(_) if !ready.is_usable() => break,
                 Err(error) => {
                     self.failed_hard.fetch_add(1, Ordering::Relaxed);
                     failure = Some(error);
@@ -382,13 +352,11 @@ impl Endpoint {
 
     /// Connects, for a moment. Returns why it could not.
     fn connect(&self) -> Option<Failure> {
-        let until = Instant::now() + LOOK;
         let mut go_on = || !self.state.lock().closing;
-        let connection = match self.channel.usable(Patience::FailFast, Some(until), &mut go_on) {
-            Ok(connection) => connection?,
-            Err(failure) => return Some(failure),
-        };
-        self.number(&connection).is_none().then(|| self.no_node())
+        if let Err(failure) = self.way.connect(Instant::now() + LOOK, &mut go_on) {
+            return Some(failure);
+        }
+        matches!(self.way.standing(), Standing::Stranger).then(|| self.no_node())
     }
 
     fn no_node(&self) -> Failure {
@@ -416,12 +384,4 @@ impl Endpoint {
         drop(state);
         self.changed.notify_all();
     }
-}
-
-fn body_of<'a>(pieces: &'a [&'a [u8]; 2]) -> Body<'a> {
-    if pieces[1].is_empty() { Body::Whole(pieces[0]) } else { Body::Pieces(pieces) }
-}
-
-fn frame(number: u16, body: Body<'_>) -> Outgoing<'_> {
-    Outgoing { method: number, flags: Outgoing::ONEWAY, ..Outgoing::new(Kind::Call, body) }
 }

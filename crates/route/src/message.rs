@@ -40,6 +40,8 @@ pub struct Envelope<'a> {
     pub entity: &'a str,
     /// Data that travels along for tracing.
     pub trace: &'a [u8],
+    /// The number of the call of RMR to which it replies; 0 if it replies to none. Only RMR's form has it.
+    pub call: u8,
 }
 
 /// Who sends a message, and the URL at which that node takes replies.
@@ -65,37 +67,45 @@ pub struct TooLong {
 #[error("{0}")]
 pub struct BadMessage(&'static str);
 
-/// Everything before the payload of a message with `payload` bytes.
+/// Makes sure that no part of a message with `payload` bytes is too long to be sent.
 ///
 /// # Errors
-/// A part is too long to be sent.
-pub fn encode(envelope: &Envelope<'_>, sender: &Sender<'_>, payload: usize) -> Result<Prefix, TooLong> {
-    let Envelope { kind, subscription, transaction, entity, trace } = *envelope;
-    let (entity, source, address) = (entity.as_bytes(), sender.source.as_bytes(), sender.address.as_bytes());
+/// The part that is.
+pub(crate) fn check(envelope: &Envelope<'_>, sender: &Sender<'_>, payload: usize) -> Result<(), TooLong> {
     let limits = [
-        ("transaction number", transaction.len(), LONGEST_TRANSACTION),
-        ("name of the managed entity", entity.len(), LONGEST_ENTITY),
-        ("name of the node", source.len(), LONGEST_SOURCE),
-        ("address for replies", address.len(), LONGEST_ADDRESS),
-        ("trace data", trace.len(), LONGEST_TRACE),
+        ("transaction number", envelope.transaction.len(), LONGEST_TRANSACTION),
+        ("name of the managed entity", envelope.entity.len(), LONGEST_ENTITY),
+        ("name of the node", sender.source.len(), LONGEST_SOURCE),
+        ("address for replies", sender.address.len(), LONGEST_ADDRESS),
+        ("trace data", envelope.trace.len(), LONGEST_TRACE),
         ("payload", payload, u32::MAX as usize),
     ];
-    if let Some((what, len, most)) = limits.into_iter().find(|(_, len, most)| len > most) {
-        return Err(TooLong { what, len, most });
+    match limits.into_iter().find(|(_, len, most)| len > most) {
+        Some((what, len, most)) => Err(TooLong { what, len, most }),
+        None => Ok(()),
     }
-    let mut out = Prefix::new();
+}
+
+/// Writes everything before the payload of a message with `payload` bytes, whose lengths were [checked](check).
+pub(crate) fn write(out: &mut Prefix, envelope: &Envelope<'_>, sender: &Sender<'_>, payload: usize) {
+    let Envelope { kind, subscription, transaction, entity, trace, .. } = *envelope;
+    let (entity, source, address) = (entity.as_bytes(), sender.source.as_bytes(), sender.address.as_bytes());
     out.push(0x92); // msgpack: an array of two
-    begin_bytes(&mut out, FIXED + transaction.len() + entity.len() + source.len() + address.len() + trace.len());
+    begin_bytes(out, FIXED + transaction.len() + entity.len() + source.len() + address.len() + trace.len());
+    begin_head(out, kind, subscription, [transaction, entity, source, address], trace);
+    begin_bytes(out, payload);
+}
+
+/// Writes the head of a message.
+fn begin_head(out: &mut Prefix, kind: i32, subscription: i32, texts: [&[u8]; 4], trace: &[u8]) {
     out.push(VERSION);
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&subscription.to_le_bytes());
-    out.extend_from_slice(&[transaction.len() as u8, entity.len() as u8, source.len() as u8, address.len() as u8]);
+    out.extend_from_slice(&texts.map(|text| text.len() as u8));
     out.extend_from_slice(&(trace.len() as u16).to_le_bytes());
-    for part in [transaction, entity, source, address, trace] {
+    for part in [texts[0], texts[1], texts[2], texts[3], trace] {
         out.extend_from_slice(part);
     }
-    begin_bytes(&mut out, payload);
-    Ok(out)
 }
 
 /// What an arrived message says beside its payload.
@@ -104,6 +114,8 @@ pub struct Head {
     bytes: SmallVec<[u8; 256]>,
     /// Where in `bytes` its parts end.
     ends: [u32; 4],
+    /// The number of the call of RMR that it is; 0 if it is none.
+    call: u8,
 }
 
 impl From<BadMessage> for Failure {
@@ -113,6 +125,19 @@ impl From<BadMessage> for Failure {
 }
 
 impl Head {
+    /// The head of a message that came in another form, in which `source` has sent it from `address`.
+    ///
+    /// # Errors
+    /// A part of it is too long.
+    pub fn new(envelope: &Envelope<'_>, sender: &Sender<'_>) -> Result<Self, BadMessage> {
+        check(envelope, sender, 0).map_err(|_| BadMessage("a part of it is too long"))?;
+        let Envelope { kind, subscription, transaction, entity, trace, call } = *envelope;
+        let texts = [transaction, entity.as_bytes(), sender.source.as_bytes(), sender.address.as_bytes()];
+        let mut bytes = Prefix::new();
+        begin_head(&mut bytes, kind, subscription, texts, trace);
+        Ok(Self { call, ..Self::decode(bytes)? })
+    }
+
     /// Reads a head.
     ///
     /// # Errors
@@ -139,7 +164,7 @@ impl Head {
         if texts.windows(2).any(|range| std::str::from_utf8(&bytes[range[0]..range[1]]).is_err()) {
             return Err(BadMessage("a text in its head is not UTF-8"));
         }
-        Ok(Self { bytes, ends })
+        Ok(Self { bytes, ends, call: 0 })
     }
 
     /// The message's type.
@@ -176,6 +201,12 @@ impl Head {
     #[must_use]
     pub fn address(&self) -> &str {
         self.text(2)
+    }
+
+    /// The number of the call of RMR that it is, which the reply to it has, too; 0 if it is none.
+    #[must_use]
+    pub fn call(&self) -> u8 {
+        self.call
     }
 
     /// Data that travels along for tracing.
@@ -274,8 +305,15 @@ mod tests {
     use super::*;
 
     const ENVELOPE: Envelope<'_> =
-        Envelope { kind: -7, subscription: 10, transaction: b"t1", entity: "meid", trace: &[1, 2, 3] };
+        Envelope { kind: -7, subscription: 10, transaction: b"t1", entity: "meid", trace: &[1, 2, 3], call: 0 };
     const SENDER: Sender<'_> = Sender { source: "filter", address: "shm://filter" };
+
+    fn encode(envelope: &Envelope<'_>, sender: &Sender<'_>, payload: usize) -> Prefix {
+        check(envelope, sender, payload).unwrap();
+        let mut out = Prefix::new();
+        write(&mut out, envelope, sender, payload);
+        out
+    }
 
     fn payload(bytes: &[u8]) -> Payload {
         Payload::from(bytes)
@@ -286,7 +324,7 @@ mod tests {
         for len in [0, 20, 255, 256, 65_535, 65_536] {
             for trace in [0, 300, LONGEST_TRACE] {
                 let trace = vec![7; trace];
-                let mut sent = encode(&Envelope { trace: &trace, ..ENVELOPE }, &SENDER, len).unwrap().to_vec();
+                let mut sent = encode(&Envelope { trace: &trace, ..ENVELOPE }, &SENDER, len).to_vec();
                 let begin = sent.len();
                 sent.resize(begin + len, 9);
                 let (head, at) = read(&payload(&sent)).unwrap();
@@ -299,7 +337,7 @@ mod tests {
 
     #[test]
     fn every_cut_is_refused_and_every_wrong_byte_is_refused_or_read() {
-        let mut sent = encode(&ENVELOPE, &SENDER, 3).unwrap().to_vec();
+        let mut sent = encode(&ENVELOPE, &SENDER, 3).to_vec();
         sent.extend(b"abc");
         for len in 0..sent.len() {
             assert!(read(&payload(&sent[..len])).is_err(), "{len}");
@@ -318,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_named() {
-        let long = encode(&Envelope { entity: &"x".repeat(32), ..ENVELOPE }, &SENDER, 0).unwrap_err();
+        let long = check(&Envelope { entity: &"x".repeat(32), ..ENVELOPE }, &SENDER, 0).unwrap_err();
         assert_eq!(long.to_string(), "the name of the managed entity has 32 bytes, 31 is the most");
     }
 }

@@ -6,28 +6,57 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use nearcall_core::Failure;
-use nearcall_core::client::Channel;
 use nearcall_core::lock::Mutex;
 use smallvec::SmallVec;
 
 use crate::calls::{Calls, Transaction, Waiter};
 use crate::endpoint::{Endpoint, Offered, WhenFull};
 use crate::inbox::Inbox;
-use crate::message::{Envelope, Prefix, Sender, TooLong, encode};
+use crate::letter::{Letter, RmrSender};
+use crate::message::{Envelope, Sender, TooLong};
+use crate::rmr::Exchange;
+use crate::rmr_side::{RmrOptions, RmrSide};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::table::{EndpointId, Group, Table};
+use crate::way::Way;
 
 /// The most endpoints that are in use without being in the table.
 const MOST_DIRECT: usize = 256;
-/// Bytes of a payload that is copied behind the head.
-const SHORT: usize = 1024;
 /// How long what is queued for an endpoint that is no longer used may still be sent.
 const LEFT_TIME: Duration = Duration::from_secs(5);
 
-/// Makes the channel to an endpoint of that name.
-pub type Dialler = Box<dyn Fn(&str) -> Result<Arc<Channel>, Failure> + Send + Sync>;
-/// Starts a thread that runs [`Endpoint::work`].
-pub type Starter = Box<dyn Fn(Arc<Endpoint>) -> Result<(), Failure> + Send + Sync>;
+/// Makes the way to an endpoint of that name.
+pub type Dialler = Box<dyn Fn(&str) -> Result<Way, Failure> + Send + Sync>;
+/// Starts a thread that does some work.
+pub type Starter = Box<dyn Fn(Work) -> Result<(), Failure> + Send + Sync>;
+
+/// What a thread of its own has to do.
+#[derive(Debug, Clone)]
+pub enum Work {
+    /// To connect an endpoint, and to send what waits for it.
+    Endpoint(Arc<Endpoint>),
+    /// To serve the sockets over which programs of RMR are spoken with.
+    Exchange(Arc<Exchange>),
+}
+
+impl Work {
+    /// A name for the thread.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.name(),
+            Self::Exchange(_) => "rmr",
+        }
+    }
+
+    /// Does it, until the node is closed.
+    pub fn run(&self) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.work(),
+            Self::Exchange(exchange) => exchange.work(),
+        }
+    }
+}
 
 /// Where a message could not go, or why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -140,9 +169,12 @@ pub struct Node {
     dial: Dialler,
     start: Starter,
     inbox: Arc<Inbox>,
+    rmr: RmrSide,
     calls: Arc<Calls>,
     /// Where this node takes replies.
     address: ArcSwap<Box<str>>,
+    /// Where it takes those of RMR's programs.
+    rmr_sender: ArcSwap<RmrSender>,
     in_force: ArcSwapOption<InForce>,
     known: Arc<Mutex<Known>>,
     closed: AtomicBool,
@@ -162,8 +194,16 @@ impl std::fmt::Debug for Node {
 impl Node {
     /// A node without a table.
     #[must_use]
-    pub fn new(name: &str, when_full: WhenFull, queue: usize, dial: Dialler, start: Starter) -> Arc<Self> {
+    pub fn new(
+        name: &str,
+        when_full: WhenFull,
+        queue: usize,
+        rmr: RmrOptions,
+        dial: Dialler,
+        start: Starter,
+    ) -> Arc<Self> {
         let calls = Arc::<Calls>::default();
+        let inbox = Inbox::new(Arc::clone(&calls));
         let mut salt = [0; 8];
         // Without random numbers of the system, the time tells this node's numbers from others'.
         if rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty()) != Ok(salt.len()) {
@@ -175,9 +215,11 @@ impl Node {
             queue,
             dial,
             start,
-            inbox: Inbox::new(Arc::clone(&calls)),
+            rmr: RmrSide::new(rmr, Arc::clone(&inbox)),
+            inbox,
             calls,
             address: ArcSwap::from_pointee("".into()),
+            rmr_sender: ArcSwap::from_pointee(RmrSender { source: name.to_owned(), address: String::new() }),
             in_force: ArcSwapOption::empty(),
             known: Arc::default(),
             closed: AtomicBool::new(false),
@@ -196,6 +238,11 @@ impl Node {
     /// Sets where this node takes replies.
     pub fn set_address(&self, address: &str) {
         self.address.store(Arc::new(address.into()));
+    }
+
+    /// Sets where this node takes what programs of RMR send: each part has at most 63 bytes.
+    pub fn set_rmr_sender(&self, sender: RmrSender) {
+        self.rmr_sender.store(Arc::new(sender));
     }
 
     /// Puts a table in force, in the place of the one before. What was queued for endpoints that it no longer names is
@@ -240,9 +287,32 @@ impl Node {
 
     /// An endpoint, with a thread that works for it.
     fn make(&self, name: &str) -> Result<Arc<Endpoint>, Failure> {
-        let endpoint = Endpoint::new(name, (self.dial)(name)?, self.when_full, self.queue);
-        (self.start)(Arc::clone(&endpoint))?;
+        let way = match self.rmr.places(name) {
+            Some(places) => self.rmr.link(places, self.exchange_starter())?.into(),
+            None => (self.dial)(name)?,
+        };
+        let endpoint = Endpoint::new(name, way, self.when_full, self.queue);
+        (self.start)(Work::Endpoint(Arc::clone(&endpoint)))?;
         Ok(endpoint)
+    }
+
+    fn exchange_starter(&self) -> impl FnOnce(Arc<Exchange>) -> Result<(), Failure> {
+        |exchange| (self.start)(Work::Exchange(exchange))
+    }
+
+    /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it
+    /// was 0.
+    ///
+    /// # Errors
+    /// The place cannot be had.
+    pub fn listen_rmr(&self, place: &str) -> Result<String, Failure> {
+        self.rmr.listen(place, self.exchange_starter())
+    }
+
+    /// The sockets over which RMR's programs are spoken with, if there are any.
+    #[must_use]
+    pub fn exchange(&self) -> Option<Arc<Exchange>> {
+        self.rmr.current()
     }
 
     /// What the table in force says, if there is one.
@@ -294,8 +364,9 @@ impl Node {
         let Some(InForce { table, endpoints, .. }) = in_force.as_deref() else {
             return unrouted(SendError::NoTable { kind });
         };
-        let (prefix, rest) = self.encoded(envelope, payload)?;
-        let pieces = [&prefix[..], rest];
+        let (address, rmr_sender) = (self.address.load(), self.rmr_sender.load());
+        let sender = self.sender(&address)?;
+        let letter = Letter::new(envelope, &sender, &rmr_sender, payload)?;
         let endpoint = |id: &EndpointId| &endpoints[id.0 as usize];
         let table_id = || table.id().to_owned();
         let Some(route) = table.lookup(kind, subscription) else {
@@ -309,12 +380,12 @@ impl Node {
                 let entity = envelope.entity.to_owned();
                 return unrouted(SendError::NoOwner { kind, entity, table: table_id() });
             };
-            return pass(&[endpoint(&owner)], 0, &pieces, until, go_on);
+            return pass(&[endpoint(&owner)], 0, &letter, until, go_on);
         }
         let mut result = Ok(());
         for group in &route.groups {
             let members: SmallVec<[&Arc<Endpoint>; 8]> = group.members.iter().map(endpoint).collect();
-            let passed = pass(&members, turn(group), &pieces, until, go_on);
+            let passed = pass(&members, turn(group), &letter, until, go_on);
             result = result.and(passed);
         }
         result
@@ -335,8 +406,10 @@ impl Node {
         if name.is_empty() {
             return Err(SendError::NoAddress);
         }
-        let (prefix, rest) = self.encoded(envelope, payload)?;
-        pass(&[&self.direct(name)?], 0, &[&prefix, rest], until, go_on)
+        let (address, rmr_sender) = (self.address.load(), self.rmr_sender.load());
+        let sender = self.sender(&address)?;
+        let letter = Letter::new(envelope, &sender, &rmr_sender, payload)?;
+        pass(&[&self.direct(name)?], 0, &letter, until, go_on)
     }
 
     /// The endpoint of that name, whether the table names it or not.
@@ -373,7 +446,7 @@ impl Node {
     ///
     /// # Errors
     /// A call with that number is under way.
-    pub fn expect(&self, transaction: Transaction) -> Result<Waiter, SendError> {
+    pub fn expect(&self, transaction: &[u8]) -> Result<Waiter, SendError> {
         self.calls.begin(transaction).ok_or_else(|| {
             let text = "a call with this transaction number is under way: choose another, or none";
             SendError::Failed(Failure::new(Failure::ALREADY_EXISTS, text))
@@ -389,18 +462,9 @@ impl Node {
         out
     }
 
-    /// What is sent, in two pieces. The second is empty if the payload is short: one piece is sent faster than two.
-    fn encoded<'a>(&self, envelope: &Envelope<'_>, payload: &'a [u8]) -> Result<(Prefix, &'a [u8]), SendError> {
-        if self.is_closed() {
-            return Err(SendError::Closed);
-        }
-        let address = self.address.load();
-        let mut prefix = encode(envelope, &Sender { source: &self.name, address: &address }, payload.len())?;
-        if payload.len() > SHORT {
-            return Ok((prefix, payload));
-        }
-        prefix.extend_from_slice(payload);
-        Ok((prefix, &[]))
+    /// What messages say of this node.
+    fn sender<'a>(&'a self, address: &'a str) -> Result<Sender<'a>, SendError> {
+        if self.is_closed() { Err(SendError::Closed) } else { Ok(Sender { source: &self.name, address }) }
     }
 
     /// Whether [`close`](Self::close) was called.
@@ -428,7 +492,7 @@ fn turn(group: &Group) -> usize {
 fn pass(
     members: &[&Arc<Endpoint>],
     first: usize,
-    pieces: &[&[u8]; 2],
+    letter: &Letter<'_>,
     until: Option<Instant>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), SendError> {
@@ -436,7 +500,7 @@ fn pass(
     loop {
         let mut full = None;
         for endpoint in in_turn() {
-            match endpoint.offer(pieces, None).map_err(SendError::Failed)? {
+            match endpoint.offer(letter, None).map_err(SendError::Failed)? {
                 Offered::Taken => return Ok(()),
                 Offered::Full => full = full.or(Some(endpoint)),
                 Offered::Down => {}
@@ -447,13 +511,13 @@ fn pass(
         let mut may_wait = || until.is_none_or(|until| until > Instant::now()) && go_on();
         let offered = match full {
             // The transport has no room, or a queue is before it.
-            Some(endpoint) if waits => endpoint.offer(pieces, Some(&mut may_wait)).map_err(SendError::Failed)?,
-            _ => endpoint.insist(pieces),
+            Some(endpoint) if waits => endpoint.offer(letter, Some(&mut may_wait)).map_err(SendError::Failed)?,
+            _ => endpoint.insist(letter),
         };
         if offered == Offered::Taken {
             return Ok(());
         }
-        if !waits || !may_wait() || !endpoint.await_room(pieces[0].len() + pieces[1].len(), until) {
+        if !waits || !may_wait() || !endpoint.await_room(letter, until) {
             endpoint.count_refused();
             return Err(SendError::Full { endpoint: endpoint.name().to_owned() });
         }

@@ -1,0 +1,167 @@
+//! A node's side towards programs of RMR: the sockets, and what becomes of messages that come over them.
+
+use std::net::{TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+
+use nearcall_core::lock::Mutex;
+use nearcall_core::{Failure, Payload};
+
+use crate::arrived::Arrived;
+use crate::inbox::Inbox;
+use crate::message::{Envelope, Head, Sender};
+use crate::rmr::frame::Frame;
+use crate::rmr::{Exchange, Limits, Link, Outlet, Sink};
+use crate::table::check_place;
+
+/// What a node's owner says of RMR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RmrOptions {
+    /// Bytes of the longest message that is taken.
+    pub longest: usize,
+    /// Bytes of messages that may wait to be taken.
+    pub queue: usize,
+    /// Whether other machines may be spoken with. RMR does not encrypt.
+    pub anywhere: bool,
+    /// Whether all messages are taken, or only replies to calls.
+    pub listens: bool,
+    /// Whether an endpoint that is `host:port` alone is a program of RMR.
+    pub plain: bool,
+}
+
+pub(crate) struct RmrSide {
+    options: RmrOptions,
+    inbox: Arc<Inbox>,
+    exchange: Mutex<Option<Arc<Exchange>>>,
+}
+
+impl RmrSide {
+    pub(crate) fn new(options: RmrOptions, inbox: Arc<Inbox>) -> Self {
+        Self { options, inbox, exchange: Mutex::default() }
+    }
+
+    /// Where the program of RMR is that an endpoint names; `None` if it names another.
+    pub(crate) fn places<'a>(&self, endpoint: &'a str) -> Option<&'a str> {
+        let plain = self.options.plain && !endpoint.contains("://");
+        if plain { Some(endpoint) } else { endpoint.strip_prefix("rmr://") }
+    }
+
+    /// The way to a program of RMR.
+    pub(crate) fn link(
+        &self,
+        places: &str,
+        start: impl FnOnce(Arc<Exchange>) -> Result<(), Failure>,
+    ) -> Result<Arc<Link>, Failure> {
+        for place in places.split(',') {
+            check_place(place)
+                .map_err(|why| Failure::new(Failure::INVALID_ARGUMENT, format!("rmr://{places}: {why}")))?;
+        }
+        Ok(Link::new(self.exchange(start)?, places, self.options.anywhere))
+    }
+
+    /// Takes messages from now on at `host:port`, and returns that with the port that the system chose, if it was 0.
+    pub(crate) fn listen(
+        &self,
+        place: &str,
+        start: impl FnOnce(Arc<Exchange>) -> Result<(), Failure>,
+    ) -> Result<String, Failure> {
+        let failed = |code, error: &dyn std::fmt::Display| {
+            Failure::new(code, format!("cannot take messages at rmr://{place}: {error}"))
+        };
+        let unavailable = |error: std::io::Error| {
+            let taken = error.kind() == std::io::ErrorKind::AddrInUse;
+            failed(if taken { Failure::ALREADY_EXISTS } else { Failure::UNAVAILABLE }, &error)
+        };
+        let form = "write rmr://host:port, such as rmr://127.0.0.1:4560";
+        let (host, _) = place.rsplit_once(':').ok_or_else(|| failed(Failure::INVALID_ARGUMENT, &form))?;
+        let addresses: Vec<_> =
+            place.to_socket_addrs().map_err(|error| failed(Failure::INVALID_ARGUMENT, &error))?.collect();
+        if !self.options.anywhere && addresses.iter().any(|address| !address.ip().is_loopback()) {
+            let text =
+                "RMR does not encrypt: say allow_plaintext=True if other machines may connect, or listen at 127.0.0.1";
+            return Err(failed(Failure::INVALID_ARGUMENT, &text));
+        }
+        let listener = TcpListener::bind(&addresses[..]).map_err(unavailable)?;
+        let port = listener.local_addr().map_err(unavailable)?.port();
+        self.exchange(start)?.listen(listener).map_err(unavailable)?;
+        Ok(format!("{host}:{port}"))
+    }
+
+    /// The exchange, if there is one.
+    pub(crate) fn current(&self) -> Option<Arc<Exchange>> {
+        self.exchange.lock().clone()
+    }
+
+    /// The exchange; makes it if there is none, and has it started.
+    fn exchange(&self, start: impl FnOnce(Arc<Exchange>) -> Result<(), Failure>) -> Result<Arc<Exchange>, Failure> {
+        let mut exchange = self.exchange.lock();
+        if let Some(exchange) = &*exchange {
+            return Ok(Arc::clone(exchange));
+        }
+        let sink = RmrSink { inbox: Arc::clone(&self.inbox), options: self.options };
+        let made = Exchange::new(Limits::usual(self.options.longest), Box::new(sink));
+        let made = made.map_err(|error| Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string()))?;
+        *exchange = Some(Arc::clone(&made));
+        drop(exchange);
+        let room = Arc::downgrade(&made);
+        self.inbox.set_on_room(Box::new(move || _ = room.upgrade().map(|exchange| exchange.room())));
+        // Without the lock: to start it takes the interpreter.
+        start(Arc::clone(&made))?;
+        Ok(made)
+    }
+}
+
+/// Takes messages that programs of RMR send.
+struct RmrSink {
+    inbox: Arc<Inbox>,
+    options: RmrOptions,
+}
+
+impl Sink for RmrSink {
+    fn take(&self, frame: &Frame<'_>, _: &Arc<Outlet>) -> bool {
+        self.inbox.offer(frame.transaction(), self.options.queue, self.options.listens, || arrived(frame))
+    }
+}
+
+/// A message in the form of those of other nodes. `None` if it has no such form.
+fn arrived(frame: &Frame<'_>) -> Option<Arrived> {
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    let (source, by_address) = (text(frame.source())?, text(frame.source_address())?);
+    let address = address(source, by_address);
+    let envelope = Envelope {
+        kind: frame.kind(),
+        subscription: frame.subscription(),
+        transaction: frame.transaction(),
+        entity: text(frame.entity())?,
+        trace: frame.trace(),
+        call: if frame.is_call() { frame.call() } else { 0 },
+    };
+    let head = Head::new(&envelope, &Sender { source, address: &address }).ok()?;
+    Some(Arrived { head, call: Payload::from(frame.payload()), begin: 0, request: None })
+}
+
+/// Where replies to a message go: to its sender by name, and if that is not known here, by address.
+fn address(source: &str, by_address: &str) -> String {
+    let mut places: Vec<&str> = vec![source, by_address];
+    places.dedup();
+    places.retain(|place| check_place(place).is_ok());
+    if places.is_empty() { String::new() } else { format!("rmr://{}", places.join(",")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_go_to_the_name_and_then_to_the_address() {
+        for (source, by_address, expected) in [
+            ("app:4560", "10.0.0.1:4560", "rmr://app:4560,10.0.0.1:4560"),
+            ("app:4560", "app:4560", "rmr://app:4560"),
+            ("app", "[::1]:4560", "rmr://[::1]:4560"),
+            ("app:4560", "", "rmr://app:4560"),
+            ("", "", ""),
+            ("a,b:1", "app:0", ""),
+        ] {
+            assert_eq!(address(source, by_address), expected);
+        }
+    }
+}
