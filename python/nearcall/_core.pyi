@@ -55,7 +55,9 @@ __all__ = [
     "RouteInbox",
     "RouteMessage",
     "RouteNode",
+    "RoutePushed",
     "RouteWaiter",
+    "RouteWork",
     "ServedObject",
     "Server",
     "StartedCall",
@@ -1300,16 +1302,37 @@ class RouteDispatch:
 
 @final
 class RouteEndpoint:
-    """An endpoint of a node. A thread runs its :meth:`work`."""
+    """An endpoint of a node."""
 
-    def work(self) -> None:
-        """Connects, and sends what waits, until the endpoint is closed."""
     @property
     def name(self) -> str: ...
     def counts(self) -> tuple[int, int, int, int, int, int, bool, str | None]:
         """Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these;
         whether it is connected; and why not.
         """
+
+@final
+class RouteWork:
+    """What a thread of its own has to do for a node."""
+
+    @property
+    def name(self) -> str:
+        """A name for the thread."""
+    def run(self) -> None:
+        """Does it, until the node is closed."""
+
+@final
+class RoutePushed:
+    """Tables that a route manager of RMR pushes in pieces."""
+
+    def __new__(cls) -> RoutePushed: ...
+    def take(self, payload: bytes) -> list[tuple[str, str | None]]:
+        """Takes a message's payload. Returns, for each table that is whole now, its text and no problem; and for each
+        that cannot be used an empty text, and what the manager is told.
+        """
+    @staticmethod
+    def answer(text: str, problem: str | None = None) -> str:
+        """What the manager is told of a table; ``problem`` is why it is not used."""
 
 @final
 class RouteWaiter:
@@ -1332,11 +1355,14 @@ class RouteNode:
         name: str,
         when_full: str,
         queue: int,
+        rmr: tuple[int, bool, bool, bool],
         dial: Callable[[str], Connection],
-        start: Callable[[RouteEndpoint], None],
+        start: Callable[[RouteWork], None],
     ) -> RouteNode:
-        """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``dial`` makes a
-        connection to an endpoint of some name; ``start`` starts a thread that does an endpoint's work.
+        """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``rmr`` says, of
+        programs of RMR, how many bytes their longest message has, whether they may be on other machines, whether the
+        node takes other messages than replies from them, and whether ``host:port`` alone is one of them. ``dial`` makes
+        a connection to an endpoint of some name; ``start`` starts a thread that does some work.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
@@ -1344,6 +1370,16 @@ class RouteNode:
         """The same for a node that calls a function with each."""
     def set_address(self, address: str) -> None:
         """Sets where this node takes replies."""
+    def listen_rmr(self, place: str) -> str:
+        """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system
+        chose, if it was 0.
+        """
+    def set_rmr_sender(self, source: str, address: str) -> None:
+        """Sets where this node takes messages of RMR's programs, as it tells them: by name and by address."""
+    def rmr_counts(self) -> tuple[int, int, int]:
+        """Connections with RMR's programs, those that were closed because the other side broke a rule, and those that
+        were refused because there were too many.
+        """
     def install(self, text: str, names: list[str], *, toml: bool, grace: float) -> None:
         """Puts a table in force: RMR's text, or TOML. ``names`` are this node's. What is queued for endpoints that the
         table no longer names is still sent for at most ``grace`` seconds.
@@ -1373,6 +1409,8 @@ class RouteNode:
         timeout: float | None = None,
     ) -> None:
         """Sends a message to an endpoint, whatever the table says."""
+    def reply(self, received: RouteMessage, kind: int, payload: Any, timeout: float | None = None) -> None:
+        """Sends a message back to the sender of another one."""
     def expect(self, transaction: bytes | None = None) -> RouteWaiter:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""
     def receive(self, most: int, timeout: float | None) -> list[RouteMessage]:
@@ -1385,5 +1423,9 @@ class RouteNode:
         """All endpoints in use."""
     def is_ready(self) -> bool:
         """Whether a table is in force, and all its endpoints are connected."""
+    def take_no_more(self) -> None:
+        """Takes no more messages. Those that wait can still be received."""
     def close(self, grace: float) -> None:
         """Sends nothing more but what is queued, for at most ``grace`` seconds."""
+    def end(self) -> None:
+        """Closes the sockets that are left, once nothing more is to be sent."""

@@ -58,7 +58,7 @@ mod _core {
     #[pymodule_export]
     use super::routing::codec::RouteCodec;
     #[pymodule_export]
-    use super::routing::node::{RouteEndpoint, RouteNode, RouteWaiter, read_route_table};
+    use super::routing::node::{RouteEndpoint, RouteNode, RoutePushed, RouteWaiter, RouteWork, read_route_table};
     #[pymodule_export]
     use super::serving::buffer::Buffer;
     #[pymodule_export]

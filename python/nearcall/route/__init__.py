@@ -8,7 +8,7 @@ from .manager import AttachedNode, NodeInfo, RouteManager, manager
 from .message import Message, message
 from .node import Node
 from .sending import WhenFull
-from .service import EndpointStatus, NodeStatus, Route, RouteTable
+from .service import EndpointStatus, NodeStatus, RmrStatus, Route, RouteTable
 
 __all__ = [
     "AttachedNode",
@@ -17,6 +17,7 @@ __all__ = [
     "Node",
     "NodeInfo",
     "NodeStatus",
+    "RmrStatus",
     "Route",
     "RouteManager",
     "RouteTable",

@@ -194,7 +194,7 @@ class Message(Generic[T]):
             FailedPrecondition: the sender takes no replies.
             ResourceExhausted: there is no room.
         """
-        self._node.reply_to(self, payload, type, timeout)
+        self._node.reply_to(self._received, payload, type, timeout)
 
     def __len__(self) -> int:
         return len(self._received)

@@ -16,6 +16,7 @@ from .attached import Attachment
 from .handlers import Handler, Handlers, numbers_of
 from .manager import NodeInfo
 from .message import AnyBuffer, Message, number_of
+from .rmr import STATE, TABLE, PushedTables, is_rmr
 from .sending import DEFAULT_QUEUE, Sending, WhenFull, options_for
 from .service import RouteTable
 
@@ -48,13 +49,13 @@ class Node(Sending):
     than they are handled is slowed down: nothing is lost at the receiver.
 
     Args:
-        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``.
-            The first is where replies go.
+        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``,
+            and ``rmr://host:port`` for programs of RMR. The first is where replies go, if their sender can go there.
         table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
             one is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what
             counts.
         manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
-            cannot be reached, the last table stays in force.
+            cannot be reached, the last table stays in force. ``rmr://host:port`` is a route manager of RMR.
         group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
             if it is not given.
         name: The node's name, which receivers see; the first URL without its scheme if it is not given.
@@ -92,7 +93,9 @@ class Node(Sending):
         self._table_file = None if table is None else Path(table)
         self._manager = manager
         self._group = group or self.name
-        self._attachment: Attachment | None = None
+        if manager is not None and is_rmr(manager) and not self._rmr_places:
+            raise ValueError("a route manager of RMR sends tables to an rmr:// URL, and this node has none")
+        self._attachment: Attachment | PushedTables | None = None
         self._ended = threading.Event()
         self._started = False
 
@@ -128,7 +131,7 @@ class Node(Sending):
             found = self._core.receive(1, left)
             if not found:
                 return None
-            if not self._answers_probe(found[0]):
+            if not self._answers(found[0]):
                 return Message(found[0], self)
 
     def __iter__(self) -> Iterator[Message[Any]]:
@@ -194,12 +197,16 @@ class Node(Sending):
         if self._started:
             raise RuntimeError("this node was started already: write either start() or 'with node:'")
         self._started = True
+        if self._manager is not None and is_rmr(self._manager):
+            self._attachment = PushedTables(self, self._manager, self.install)
         self._open(self._handling() if self._handlers else None, self._consumers)
         try:
             if self._table_file is not None:
                 self.load(self._table_file)
                 self._run(self._watch, "table")
-            if self._manager is not None:
+            if isinstance(self._attachment, PushedTables):
+                self._run(self._attachment.run, "manager")
+            elif self._manager is not None:
                 node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
                 self._attachment = Attachment(
                     self._manager, node, self._take_table, options_for(self._manager, self._options)
@@ -266,7 +273,7 @@ class Node(Sending):
         def handle(received: _core.RouteMessage) -> None:
             handler = handler_of(received.type)
             if handler is None:
-                if not self._answers_probe(received):
+                if not self._answers(received):
                     self._unhandled += 1
                 return
             message: Message[Any] = Message(received, self, handler.value_type)
@@ -280,16 +287,26 @@ class Node(Sending):
 
         return handle
 
-    def _answers_probe(self, received: _core.RouteMessage) -> bool:
-        """Answers a health message, unless the node has a handler of its own for those."""
+    def _answers(self, received: _core.RouteMessage) -> bool:
+        """Answers a health message, unless the node has a handler of its own for those; and takes tables that RMR's route
+        manager pushes, if there is one.
+        """
+        if received.type == TABLE and isinstance(self._attachment, PushedTables):
+            for answer in self._attachment.take(received):
+                self._tell(received, f"{answer}\0".encode(), STATE)
+            return True
         if received.type != HEALTH_REQUEST or self._handlers.of(HEALTH_REQUEST) is not None:
             return False
+        self._tell(received, b"OK\n", HEALTH_REPLY)
+        return True
+
+    def _tell(self, received: _core.RouteMessage, payload: bytes, number: int) -> None:
+        """Answers a message by itself."""
         if received.address:
             try:
-                self.reply_to(Message(received, self), b"OK\n", HEALTH_REPLY, 0.0)
+                self._core.reply(received, number, payload, 0.0)
             except Exception as error:
-                log(WARNING, "cannot answer the health message of %s: %s", received.source, str(error))
-        return True
+                log(WARNING, "cannot answer %s: %s", received.source, str(error))
 
     def _watch(self) -> None:
         """Reads the table's file again when it has changed."""

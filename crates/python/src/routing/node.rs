@@ -6,8 +6,12 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::Failure;
 use nearcall_core::lock::Mutex;
+use nearcall_route::rmr::frame::SOURCE;
+use nearcall_route::rmr::pushed::{Pushed, answer};
 use nearcall_route::table::{Own, Table};
-use nearcall_route::{Dialler, Endpoint, Envelope, Node, SendError, Starter, Transaction, Waiter, WhenFull};
+use nearcall_route::{
+    Dialler, Endpoint, Envelope, Node, RmrOptions, RmrSender, SendError, Starter, Transaction, Waiter, WhenFull, Work,
+};
 use pyo3::prelude::*;
 
 use crate::connection::Connection;
@@ -23,17 +27,30 @@ const NOT_FOUND: u8 = 5;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const FAILED_PRECONDITION: u8 = 9;
 
-/// An endpoint of a node. A thread runs its [`work`](Self::work).
+/// What a thread of its own has to do for a node.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RouteWork(Work);
+
+#[pymethods]
+impl RouteWork {
+    /// A name for the thread.
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Does it, until the node is closed.
+    fn run(&self, py: Python<'_>) {
+        detach(py, || self.0.run());
+    }
+}
+
+/// An endpoint of a node.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteEndpoint(Arc<Endpoint>);
 
 #[pymethods]
 impl RouteEndpoint {
-    /// Connects, and sends what waits, until the endpoint is closed.
-    fn work(&self, py: Python<'_>) {
-        detach(py, || self.0.work());
-    }
-
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
@@ -57,17 +74,22 @@ pub(crate) struct RouteNode {
 
 #[pymethods]
 impl RouteNode {
-    /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `dial` makes a connection to an
-    /// endpoint of some name; `start` starts a thread that does an endpoint's work.
+    /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `rmr` says, of programs of RMR,
+    /// how many bytes their longest message has, whether they may be on other machines, whether the node takes other
+    /// messages than replies from them, and whether `host:port` alone is one of them. `dial` makes a connection to an
+    /// endpoint of some name; `start` starts a thread that does some work.
     #[new]
     fn new(
         py: Python<'_>,
         name: &str,
         when_full: &str,
         queue: usize,
+        rmr: (usize, bool, bool, bool),
         dial: Py<PyAny>,
         start: Py<PyAny>,
     ) -> PyResult<Self> {
+        let (longest, anywhere, listens, plain) = rmr;
+        let rmr = RmrOptions { longest, queue, anywhere, listens, plain };
         let when_full = match when_full {
             "block" => WhenFull::Block,
             "error" => WhenFull::Error,
@@ -83,18 +105,18 @@ impl RouteNode {
         let dial: Dialler = Box::new(move |name| {
             attach(|py| {
                 let made = dial.bind(py).run([name.into_pyobject(py).expect("a text").as_any()]);
-                let made = made.and_then(|made| Ok(made.cast::<Connection>()?.get().channel()));
+                let made = made.and_then(|made| Ok(made.cast::<Connection>()?.get().channel().into()));
                 made.map_err(|error| describe(py, &error))
             })
         });
-        let start: Starter = Box::new(move |endpoint| {
+        let start: Starter = Box::new(move |work| {
             attach(|py| {
-                let endpoint = Bound::new(py, RouteEndpoint(endpoint));
-                let started = endpoint.and_then(|endpoint| start.bind(py).run([endpoint.as_any()]));
+                let work = Bound::new(py, RouteWork(work));
+                let started = work.and_then(|work| start.bind(py).run([work.as_any()]));
                 started.map(drop).map_err(|error| describe(py, &error))
             })
         });
-        Ok(Self { node: Node::new(name, when_full, queue, dial, start) })
+        Ok(Self { node: Node::new(name, when_full, queue, rmr, dial, start) })
     }
 
     /// The handler of the method that takes messages, for a node that receives them one by one.
@@ -110,6 +132,29 @@ impl RouteNode {
     /// Sets where this node takes replies.
     fn set_address(&self, address: &str) {
         self.node.set_address(address);
+    }
+
+    /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it
+    /// was 0.
+    fn listen_rmr(&self, py: Python<'_>, place: &str) -> PyResult<String> {
+        detach(py, || self.node.listen_rmr(place)).map_err(|failure| raise(py, &failure))
+    }
+
+    /// Sets where this node takes messages of RMR's programs, as it tells them: by name and by address.
+    fn set_rmr_sender(&self, py: Python<'_>, source: String, address: String) -> PyResult<()> {
+        if source.len().max(address.len()) >= SOURCE {
+            let text = format!("{source:?} is too long for RMR: the name of a node with its port has at most 63 bytes");
+            return Err(invalid(py, text));
+        }
+        self.node.set_rmr_sender(RmrSender { source, address });
+        Ok(())
+    }
+
+    /// Connections with RMR's programs, those that were closed because the other side broke a rule, and those that were
+    /// refused because there were too many.
+    fn rmr_counts(&self) -> (usize, u64, u64) {
+        let counts = self.node.exchange().map(|exchange| exchange.counts()).unwrap_or_default();
+        (counts.connections, counts.broken, counts.refused)
     }
 
     /// Puts a table in force: RMR's text, or TOML. `names` are this node's. What is queued for endpoints that the table no
@@ -152,7 +197,7 @@ impl RouteNode {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
-        let envelope = Envelope { kind, subscription, transaction, entity, trace };
+        let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
         let payload = LentBuffer::take(payload)?;
         finish(py, |go_on| self.node.send(&envelope, payload.as_slice(), until(timeout), go_on))
     }
@@ -173,9 +218,32 @@ impl RouteNode {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
-        let envelope = Envelope { kind, subscription, transaction, entity, trace };
+        let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
         let payload = LentBuffer::take(payload)?;
         finish(py, |go_on| self.node.send_to(name, &envelope, payload.as_slice(), until(timeout), go_on))
+    }
+
+    /// Sends a message back to the sender of another one.
+    #[pyo3(signature = (received, kind, payload, timeout=None))]
+    fn reply(
+        &self,
+        py: Python<'_>,
+        received: &RouteMessage,
+        kind: i32,
+        payload: Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let head = received.head();
+        let envelope = Envelope {
+            kind,
+            subscription: head.subscription(),
+            transaction: head.transaction(),
+            entity: head.entity(),
+            trace: head.trace(),
+            call: head.call(),
+        };
+        let payload = LentBuffer::take(payload)?;
+        finish(py, |go_on| self.node.send_to(head.address(), &envelope, payload.as_slice(), until(timeout), go_on))
     }
 
     /// Begins to wait for the reply to a message with this transaction number, or a new one.
@@ -183,7 +251,7 @@ impl RouteNode {
     fn expect(&self, py: Python<'_>, transaction: Option<&[u8]>) -> PyResult<RouteWaiter> {
         let transaction = transaction.map_or_else(|| self.node.transaction(), Transaction::from_slice);
         let number = transaction.to_vec();
-        let waiter = self.node.expect(transaction).map_err(|error| failed(py, &error))?;
+        let waiter = self.node.expect(&number).map_err(|error| failed(py, &error))?;
         Ok(RouteWaiter { waiter: Mutex::new(Some(waiter)), transaction: number })
     }
 
@@ -224,10 +292,52 @@ impl RouteNode {
         self.node.is_ready()
     }
 
+    /// Takes no more messages. Those that wait can still be received.
+    fn take_no_more(&self) {
+        self.node.inbox().close();
+    }
+
     /// Sends nothing more but what is queued, for at most `grace` seconds.
     fn close(&self, grace: f64) {
-        self.node.inbox().close();
+        self.take_no_more();
         self.node.close(Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX));
+    }
+
+    /// Closes the sockets that are left, once nothing more is to be sent.
+    fn end(&self) {
+        if let Some(exchange) = self.node.exchange() {
+            exchange.close();
+        }
+    }
+}
+
+/// Tables that a route manager of RMR pushes in pieces.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RoutePushed(Mutex<Pushed>);
+
+#[pymethods]
+impl RoutePushed {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Takes a message's payload. Returns, for each table that is whole now, its text and no problem; and for each that
+    /// cannot be used an empty text, and what the manager is told.
+    fn take(&self, payload: &[u8]) -> Vec<(String, Option<String>)> {
+        let taken = self.0.lock().take(payload);
+        let split = |taken| match taken {
+            Ok(text) => (text, None),
+            Err(problem) => (String::new(), Some(format!("ERR {problem}\n"))),
+        };
+        taken.into_iter().map(split).collect()
+    }
+
+    /// What the manager is told of a table; `problem` is why it is not used.
+    #[staticmethod]
+    #[pyo3(signature = (text, problem=None))]
+    fn answer(text: &str, problem: Option<&str>) -> String {
+        answer(text, problem)
     }
 }
 

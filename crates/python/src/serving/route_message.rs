@@ -26,6 +26,11 @@ impl RouteMessage {
         let Arrived { head, call, begin, .. } = arrived;
         Self { head, call: Arc::new(call), begin, bytes: OnceLock::new() }
     }
+
+    /// What it says beside its payload.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
 }
 
 #[pymethods]
