@@ -1355,14 +1355,15 @@ class RouteNode:
         name: str,
         when_full: str,
         queue: int,
-        rmr: tuple[int, bool, bool, bool],
+        rmr: tuple[int, bool, bool, bool, bool],
         dial: Callable[[str], Connection],
         start: Callable[[RouteWork], None],
     ) -> RouteNode:
         """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``rmr`` says, of
         programs of RMR, how many bytes their longest message has, whether they may be on other machines, whether the
-        node takes other messages than replies from them, and whether ``host:port`` alone is one of them. ``dial`` makes
-        a connection to an endpoint of some name; ``start`` starts a thread that does some work.
+        node takes other messages than replies from them, whether one of them may push tables, and whether ``host:port``
+        alone is one. ``dial`` makes a connection to an endpoint of some name; ``start`` starts a thread that does some
+        work.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
@@ -1415,6 +1416,10 @@ class RouteNode:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""
     def receive(self, most: int, timeout: float | None) -> list[RouteMessage]:
         """The next messages, at most ``most``. Waits for the first for at most ``timeout`` seconds."""
+    def receive_table(self, timeout: float | None) -> RouteMessage | None:
+        """The next message with records of a table that a route manager of RMR has pushed; ``None`` if none comes within
+        ``timeout`` seconds, or the node takes no more messages.
+        """
     def fileno(self) -> int:
         """The descriptor that an event loop polls for reading."""
     def counts(self) -> tuple[int, int, int, int]:

@@ -210,7 +210,9 @@ def test_a_node_is_a_node_and_a_program(program: Peer, key: str, threads: int) -
 def test_a_slow_node_slows_its_senders_and_loses_nothing(program: Peer) -> None:
     with route.Node(ANY, queue=10_000) as node:
         connection = program.connection(node.urls[0])
-        frames = b"".join(encoded(program.frame(1000, struct.pack(">i", number) + bytes(996))) for number in range(1000))
+        frames = b"".join(
+            encoded(program.frame(1000, struct.pack(">i", number) + bytes(996))) for number in range(1000)
+        )
         with ThreadPoolExecutor() as threads:
             sending = threads.submit(connection.sendall, frames)
             until(lambda: node.status().waiting >= 6, "the queue is full")

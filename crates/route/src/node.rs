@@ -235,6 +235,12 @@ impl Node {
         &self.inbox
     }
 
+    /// Where tables wait that a route manager of RMR has pushed.
+    #[must_use]
+    pub fn tables(&self) -> &Arc<Inbox> {
+        self.rmr.tables()
+    }
+
     /// Sets where this node takes replies.
     pub fn set_address(&self, address: &str) {
         self.address.store(Arc::new(address.into()));

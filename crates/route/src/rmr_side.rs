@@ -10,6 +10,7 @@ use crate::arrived::Arrived;
 use crate::inbox::Inbox;
 use crate::message::{Envelope, Head, Sender};
 use crate::rmr::frame::Frame;
+use crate::rmr::pushed::kinds;
 use crate::rmr::{Exchange, Limits, Link, Outlet, Sink};
 use crate::table::check_place;
 
@@ -24,6 +25,8 @@ pub struct RmrOptions {
     pub anywhere: bool,
     /// Whether all messages are taken, or only replies to calls.
     pub listens: bool,
+    /// Whether a route manager may push tables. They wait apart from other messages.
+    pub managed: bool,
     /// Whether an endpoint that is `host:port` alone is a program of RMR.
     pub plain: bool,
 }
@@ -31,12 +34,14 @@ pub struct RmrOptions {
 pub(crate) struct RmrSide {
     options: RmrOptions,
     inbox: Arc<Inbox>,
+    /// Tables that a route manager has pushed.
+    tables: Arc<Inbox>,
     exchange: Mutex<Option<Arc<Exchange>>>,
 }
 
 impl RmrSide {
     pub(crate) fn new(options: RmrOptions, inbox: Arc<Inbox>) -> Self {
-        Self { options, inbox, exchange: Mutex::default() }
+        Self { options, inbox, tables: Inbox::new(Arc::default()), exchange: Mutex::default() }
     }
 
     /// Where the program of RMR is that an endpoint names; `None` if it names another.
@@ -86,6 +91,11 @@ impl RmrSide {
         Ok(format!("{host}:{port}"))
     }
 
+    /// Where tables wait that a route manager has pushed.
+    pub(crate) fn tables(&self) -> &Arc<Inbox> {
+        &self.tables
+    }
+
     /// The exchange, if there is one.
     pub(crate) fn current(&self) -> Option<Arc<Exchange>> {
         self.exchange.lock().clone()
@@ -97,13 +107,16 @@ impl RmrSide {
         if let Some(exchange) = &*exchange {
             return Ok(Arc::clone(exchange));
         }
-        let sink = RmrSink { inbox: Arc::clone(&self.inbox), options: self.options };
+        let (inbox, tables) = (Arc::clone(&self.inbox), Arc::clone(&self.tables));
+        let sink = RmrSink { inbox, tables, options: self.options };
         let made = Exchange::new(Limits::usual(self.options.longest), Box::new(sink));
         let made = made.map_err(|error| Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string()))?;
         *exchange = Some(Arc::clone(&made));
         drop(exchange);
-        let room = Arc::downgrade(&made);
-        self.inbox.set_on_room(Box::new(move || _ = room.upgrade().map(|exchange| exchange.room())));
+        for inbox in [&self.inbox, &self.tables] {
+            let room = Arc::downgrade(&made);
+            inbox.set_on_room(Box::new(move || _ = room.upgrade().map(|exchange| exchange.room())));
+        }
         // Without the lock: to start it takes the interpreter.
         start(Arc::clone(&made))?;
         Ok(made)
@@ -113,12 +126,15 @@ impl RmrSide {
 /// Takes messages that programs of RMR send.
 struct RmrSink {
     inbox: Arc<Inbox>,
+    tables: Arc<Inbox>,
     options: RmrOptions,
 }
 
 impl Sink for RmrSink {
     fn take(&self, frame: &Frame<'_>, _: &Arc<Outlet>) -> bool {
-        self.inbox.offer(frame.transaction(), self.options.queue, self.options.listens, || arrived(frame))
+        let is_table = self.options.managed && frame.kind() == kinds::TABLE;
+        let inbox = if is_table { &self.tables } else { &self.inbox };
+        inbox.offer(frame.transaction(), self.options.queue, self.options.listens, || arrived(frame))
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from .attached import Attachment
 from .handlers import Handler, Handlers, numbers_of
 from .manager import NodeInfo
 from .message import AnyBuffer, Message, number_of
-from .rmr import STATE, TABLE, PushedTables, is_rmr
+from .rmr import PushedTables, is_rmr
 from .sending import DEFAULT_QUEUE, Sending, WhenFull, options_for
 from .service import RouteTable
 
@@ -86,14 +87,15 @@ class Node(Sending):
         threads: int = 1,
         **options: Any,
     ) -> None:
-        super().__init__(urls, name, when_full, queue, options)
+        managed = manager is not None and is_rmr(manager)
+        super().__init__(urls, name, when_full, queue, options, managed=managed)
         self._handlers = Handlers()
         self._consumers = check_whole("threads", threads)
         self._running: list[threading.Thread] = []
         self._table_file = None if table is None else Path(table)
         self._manager = manager
         self._group = group or self.name
-        if manager is not None and is_rmr(manager) and not self._rmr_places:
+        if managed and not self._rmr_places:
             raise ValueError("a route manager of RMR sends tables to an rmr:// URL, and this node has none")
         self._attachment: Attachment | PushedTables | None = None
         self._ended = threading.Event()
@@ -131,7 +133,7 @@ class Node(Sending):
             found = self._core.receive(1, left)
             if not found:
                 return None
-            if not self._answers(found[0]):
+            if not self._answers_probe(found[0]):
                 return Message(found[0], self)
 
     def __iter__(self) -> Iterator[Message[Any]]:
@@ -197,21 +199,20 @@ class Node(Sending):
         if self._started:
             raise RuntimeError("this node was started already: write either start() or 'with node:'")
         self._started = True
-        if self._manager is not None and is_rmr(self._manager):
-            self._attachment = PushedTables(self, self._manager, self.install)
         self._open(self._handling() if self._handlers else None, self._consumers)
         try:
             if self._table_file is not None:
                 self.load(self._table_file)
                 self._run(self._watch, "table")
-            if isinstance(self._attachment, PushedTables):
-                self._run(self._attachment.run, "manager")
+            if self._manager is not None and is_rmr(self._manager):
+                self._attachment = pushed = PushedTables(self._core, self._manager, self.name, self.install)
+                self._run(partial(pushed.run, self._rmr_sender[0]), "manager")
             elif self._manager is not None:
                 node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
-                self._attachment = Attachment(
+                self._attachment = attached = Attachment(
                     self._manager, node, self._take_table, options_for(self._manager, self._options)
                 )
-                self._run(self._attachment.run, "manager")
+                self._run(attached.run, "manager")
         except BaseException:
             self.close(0.0)
             raise
@@ -273,7 +274,7 @@ class Node(Sending):
         def handle(received: _core.RouteMessage) -> None:
             handler = handler_of(received.type)
             if handler is None:
-                if not self._answers(received):
+                if not self._answers_probe(received):
                     self._unhandled += 1
                 return
             message: Message[Any] = Message(received, self, handler.value_type)
@@ -287,26 +288,16 @@ class Node(Sending):
 
         return handle
 
-    def _answers(self, received: _core.RouteMessage) -> bool:
-        """Answers a health message, unless the node has a handler of its own for those; and takes tables that RMR's route
-        manager pushes, if there is one.
-        """
-        if received.type == TABLE and isinstance(self._attachment, PushedTables):
-            for answer in self._attachment.take(received):
-                self._tell(received, f"{answer}\0".encode(), STATE)
-            return True
+    def _answers_probe(self, received: _core.RouteMessage) -> bool:
+        """Answers a health message, unless the node has a handler of its own for those."""
         if received.type != HEALTH_REQUEST or self._handlers.of(HEALTH_REQUEST) is not None:
             return False
-        self._tell(received, b"OK\n", HEALTH_REPLY)
-        return True
-
-    def _tell(self, received: _core.RouteMessage, payload: bytes, number: int) -> None:
-        """Answers a message by itself."""
         if received.address:
             try:
-                self._core.reply(received, number, payload, 0.0)
+                self.reply_to(received, b"OK\n", HEALTH_REPLY, 0.0)
             except Exception as error:
-                log(WARNING, "cannot answer %s: %s", received.source, str(error))
+                log(WARNING, "cannot answer the health message of %s: %s", received.source, str(error))
+        return True
 
     def _watch(self) -> None:
         """Reads the table's file again when it has changed."""

@@ -7,20 +7,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from .. import _core
 from ..errors import InvalidArgument, RpcError
 from ..log import ERROR, WARNING, log
 
-if TYPE_CHECKING:
-    from .sending import Sending
-
 __all__ = ["SCHEME", "PushedTables", "is_rmr", "sender_at"]
 
 SCHEME = "rmr://"
-TABLE, REQUEST, STATE = 20, 21, 22
-"""The types of messages between a route manager of RMR and those whose tables it makes."""
+REQUEST, STATE = 21, 22
+"""The types of messages to a route manager of RMR: who asks for a table, and says what became of one."""
 _ASK_EVERY = 5.0
 """Seconds between two requests for a table, as RMR has it."""
 _ANYBODY = ("192.0.2.1", 9)
@@ -72,47 +68,62 @@ class PushedTables:
     """Asks a route manager of RMR for a table until one has come, and puts those in force that it pushes.
 
     Args:
-        node: The node.
+        core: The node.
         url: Where the manager is.
+        name: The node's name, for the log.
         install: Puts a table's text in force, or raises.
     """
 
-    def __init__(self, node: Sending, url: str, install: Callable[[str], None]) -> None:
-        self._node = node
+    def __init__(self, core: _core.RouteNode, url: str, name: str, install: Callable[[str], None]) -> None:
+        self._core = core
         self._url = url
+        self._name = name
         self._install = install
-        self._pushed = _core.RoutePushed()
-        self._enough = threading.Event()
+        self._ended = threading.Event()
 
-    def run(self) -> None:
-        """Asks. For a thread of its own."""
-        told = False
-        while not self._enough.is_set():
-            try:
-                payload = f"{self._node.name} ts={int(time.time())}\n\0".encode()
-                self._node.send_to(self._url, REQUEST, payload, subscription=0, timeout=0)
-            except RpcError as error:
-                if not told and not self._enough.is_set():
-                    told = True
-                    log(WARNING, "node %s cannot ask for a table: %s", self._node.name, str(error))
-            self._enough.wait(_ASK_EVERY)
+    def run(self, source: str) -> None:
+        """Works until the node takes no more messages. For a thread of its own.
+
+        Args:
+            source: Where the node takes messages of RMR's programs, as they know it.
+        """
+        pushed, has_table, told = _core.RoutePushed(), False, False
+        while not self._ended.is_set():
+            if not has_table:
+                told = self._ask(source, told)
+            received = self._core.receive_table(None if has_table else _ASK_EVERY)
+            if received is None:
+                continue
+            has_table = True
+            for text, problem in pushed.take(received.payload):
+                self._tell(received, self._answer(text) if problem is None else problem)
 
     def end(self) -> None:
-        """Asks no more."""
-        self._enough.set()
+        """The node takes no more messages from now on."""
+        self._ended.set()
 
-    def take(self, received: _core.RouteMessage) -> list[str]:
-        """Takes a message with records. Returns what the manager is to be told: one answer for each table."""
-        self._enough.set()
-        return [
-            self._answer(text) if problem is None else problem
-            for text, problem in self._pushed.take(received.payload)
-        ]
+    def _ask(self, source: str, told: bool) -> bool:
+        """Asks for a table. Returns whether a failure was logged, now or before."""
+        try:
+            payload = f"{source} ts={int(time.time())}\n\0".encode()
+            self._core.send_to(self._url, REQUEST, payload, subscription=0, timeout=0)
+        except RpcError as error:
+            if not told:
+                log(WARNING, "node %s cannot ask for a table: %s", self._name, str(error))
+            return True
+        return told
 
     def _answer(self, text: str) -> str:
         try:
             self._install(text)
         except InvalidArgument as error:
-            log(ERROR, "node %s refuses a table that was pushed: %s", self._node.name, str(error))
+            log(ERROR, "node %s refuses a table that was pushed: %s", self._name, str(error))
             return _core.RoutePushed.answer(text, error.message)
         return _core.RoutePushed.answer(text)
+
+    def _tell(self, received: _core.RouteMessage, answer: str) -> None:
+        if received.address:
+            try:
+                self._core.reply(received, STATE, f"{answer}\0".encode(), 0.0)
+            except RpcError as error:
+                log(WARNING, "cannot tell %s what became of its table: %s", received.source, str(error))

@@ -70,10 +70,18 @@ class Sending:
         when_full: As for a node.
         queue: As for a node.
         options: As for a node.
+        managed: Whether a route manager of RMR may push tables.
     """
 
     def __init__(
-        self, urls: tuple[str, ...], name: str | None, when_full: WhenFull, queue: int, options: Mapping[str, Any]
+        self,
+        urls: tuple[str, ...],
+        name: str | None,
+        when_full: WhenFull,
+        queue: int,
+        options: Mapping[str, Any],
+        *,
+        managed: bool,
     ) -> None:
         if not urls:
             raise ValueError("a node takes messages somewhere: give a URL such as shm://filter or tcp://127.0.0.1:7000")
@@ -88,7 +96,7 @@ class Sending:
             raise TypeError(f"{unused[0]} counts for other URLs than rmr://, and this node has none")
         longest = check_whole("max_message_size", options.get("max_message_size", DEFAULT_MAX_MESSAGE_SIZE), "bytes")
         anywhere = check_flag("allow_plaintext", options.get("allow_plaintext", False))
-        rmr = (longest, anywhere, bool(self._rmr_places), is_rmr(urls[0]))
+        rmr = (longest, anywhere, bool(self._rmr_places), managed, is_rmr(urls[0]))
         self._core = _core.RouteNode(
             self.name, when_full, check_whole("queue", queue, "bytes"), rmr, self._dial, self._start_work
         )

@@ -10,7 +10,8 @@ use nearcall_route::rmr::frame::SOURCE;
 use nearcall_route::rmr::pushed::{Pushed, answer};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Dialler, Endpoint, Envelope, Node, RmrOptions, RmrSender, SendError, Starter, Transaction, Waiter, WhenFull, Work,
+    Dialler, Endpoint, Envelope, Inbox, Node, RmrOptions, RmrSender, SendError, Starter, Transaction, Waiter, WhenFull,
+    Work,
 };
 use pyo3::prelude::*;
 
@@ -76,7 +77,7 @@ pub(crate) struct RouteNode {
 impl RouteNode {
     /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `rmr` says, of programs of RMR,
     /// how many bytes their longest message has, whether they may be on other machines, whether the node takes other
-    /// messages than replies from them, and whether `host:port` alone is one of them. `dial` makes a connection to an
+    /// messages than replies from them, whether one of them may push tables, and whether `host:port` alone is one. `dial` makes a connection to an
     /// endpoint of some name; `start` starts a thread that does some work.
     #[new]
     fn new(
@@ -84,12 +85,12 @@ impl RouteNode {
         name: &str,
         when_full: &str,
         queue: usize,
-        rmr: (usize, bool, bool, bool),
+        rmr: (usize, bool, bool, bool, bool),
         dial: Py<PyAny>,
         start: Py<PyAny>,
     ) -> PyResult<Self> {
-        let (longest, anywhere, listens, plain) = rmr;
-        let rmr = RmrOptions { longest, queue, anywhere, listens, plain };
+        let (longest, anywhere, listens, managed, plain) = rmr;
+        let rmr = RmrOptions { longest, queue, anywhere, listens, managed, plain };
         let when_full = match when_full {
             "block" => WhenFull::Block,
             "error" => WhenFull::Error,
@@ -258,17 +259,14 @@ impl RouteNode {
     /// The next messages, at most `most`. Waits for the first for at most `timeout` seconds.
     #[pyo3(signature = (most, timeout))]
     fn receive(&self, py: Python<'_>, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
-        let inbox = self.node.inbox();
-        let until = until(timeout);
-        loop {
-            let slice = Instant::now() + SIGNAL_CHECK;
-            let slice = until.map_or(slice, |until| until.min(slice));
-            let arrived = detach(py, || inbox.take(most, Some(slice)));
-            if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(arrived.into_iter().map(RouteMessage::new).collect());
-            }
-            py.check_signals()?;
-        }
+        take(py, self.node.inbox(), most, until(timeout))
+    }
+
+    /// The next message with records of a table that a route manager of RMR has pushed; none if none comes within `timeout`
+    /// seconds, or the node takes no more messages.
+    #[pyo3(signature = (timeout))]
+    fn receive_table(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RouteMessage>> {
+        take(py, self.node.tables(), 1, until(timeout)).map(|mut taken| taken.pop())
     }
 
     /// The descriptor that an event loop polls for reading.
@@ -295,6 +293,7 @@ impl RouteNode {
     /// Takes no more messages. Those that wait can still be received.
     fn take_no_more(&self) {
         self.node.inbox().close();
+        self.node.tables().close();
     }
 
     /// Sends nothing more but what is queued, for at most `grace` seconds.
@@ -384,6 +383,19 @@ impl RouteWaiter {
             }
             py.check_signals()?;
         }
+    }
+}
+
+/// The next messages, at most `most`. Runs the handlers of signals while it waits.
+fn take(py: Python<'_>, inbox: &Inbox, most: usize, until: Option<Instant>) -> PyResult<Vec<RouteMessage>> {
+    loop {
+        let slice = Instant::now() + SIGNAL_CHECK;
+        let slice = until.map_or(slice, |until| until.min(slice));
+        let arrived = detach(py, || inbox.take(most, Some(slice)));
+        if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
+            return Ok(arrived.into_iter().map(RouteMessage::new).collect());
+        }
+        py.check_signals()?;
     }
 }
 

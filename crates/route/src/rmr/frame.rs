@@ -204,6 +204,12 @@ impl<'a> Frame<'a> {
         &self.bytes[self.ends[3]..self.ends[4]]
     }
 
+    /// Bytes of the header, of the trace data, and of the two data after it.
+    #[must_use]
+    pub fn parts(&self) -> [usize; 3] {
+        [self.ends[0] - TRANSPORT, self.ends[1] - self.ends[0], self.ends[3] - self.ends[1]]
+    }
+
     /// Where the payload begins in [`bytes`](Self::bytes).
     #[must_use]
     pub fn payload_begins(&self) -> usize {
