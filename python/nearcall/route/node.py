@@ -202,8 +202,9 @@ class Node(Sending):
         self._open(self._handling() if self._handlers else None, self._consumers)
         try:
             if self._table_file is not None:
+                seen = _stamp(self._table_file)
                 self.load(self._table_file)
-                self._run(self._watch, "table")
+                self._run(partial(self._watch, seen), "table")
             if self._manager is not None and is_rmr(self._manager):
                 self._attachment = pushed = PushedTables(self._core, self._manager, self.name, self.install)
                 self._run(partial(pushed.run, self._rmr_sender[0]), "manager")
@@ -299,10 +300,9 @@ class Node(Sending):
                 log(WARNING, "cannot answer the health message of %s: %s", received.source, str(error))
         return True
 
-    def _watch(self) -> None:
-        """Reads the table's file again when it has changed."""
+    def _watch(self, seen: tuple[int, int, int] | None) -> None:
+        """Reads the table's file again when it has changed since ``seen``, which it had before it was read."""
         assert self._table_file is not None
-        seen = _stamp(self._table_file)
         while not self._ended.wait(_LOOK_AT_FILE):
             now = _stamp(self._table_file)
             if now is None or now == seen:
