@@ -1417,8 +1417,8 @@ class RouteNode:
     def receive(self, most: int, timeout: float | None) -> list[RouteMessage]:
         """The next messages, at most ``most``. Waits for the first for at most ``timeout`` seconds."""
     def receive_table(self, timeout: float | None) -> RouteMessage | None:
-        """The next message with records of a table that a route manager of RMR has pushed; ``None`` if none comes within
-        ``timeout`` seconds, or the node takes no more messages.
+        """The next message with records of a table that a route manager of RMR has pushed; ``None`` if none comes
+        within ``timeout`` seconds, or the node takes no more messages.
         """
     def fileno(self) -> int:
         """The descriptor that an event loop polls for reading."""

@@ -30,7 +30,9 @@ class Frame(NamedTuple):
 
 
 def encoded(frame: Frame, **wrong: int) -> bytes:
-    """A message as bytes. ``wrong`` replaces lengths: ``total``, ``header``, ``trace``, ``data1``, ``data2``, ``payload``."""
+    """A message as bytes. ``wrong`` replaces lengths: that of all (``total``), and those of ``header``, ``trace``,
+    ``data1``, ``data2`` and ``payload``.
+    """
     data1 = bytes([frame.call, 0, 0, 0])
     head = b"".join(
         (

@@ -249,7 +249,7 @@ impl Buffer {
     }
 
     /// All that is to be sent.
-    pub(crate) fn to_send(&mut self) -> &[u8] {
+    pub(crate) fn outgoing(&mut self) -> &[u8] {
         let len = self.payload_begins() + self.used();
         write_length(&mut self.bytes, len);
         let (kind, subscription, used) = (self.mbuf.mtype, self.mbuf.sub_id, self.used() as i32);
@@ -395,7 +395,7 @@ mod tests {
         buffer.mbuf.mtype = 7;
         assert!(buffer.set_call(Some(5), true));
         assert!(buffer.resize(5, 20));
-        let bytes = buffer.to_send().to_vec();
+        let bytes = buffer.outgoing().to_vec();
         let frame = Frame::read(&bytes).unwrap();
         assert_eq!((frame.kind(), frame.trace(), frame.call(), frame.is_call()), (7, &b"abc\0\0"[..], 5, true));
         assert_eq!(frame.payload(), b"0123456789\0\0\0\0\0\0\0\0\0\0");

@@ -15,13 +15,16 @@ const NO_TABLES: c_int = 0x01;
 const NAME_ONLY: c_int = 0x04;
 
 /// `rmr_init`.
+///
+/// # Safety
+/// `port` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
-pub extern "C" fn rmr_init(port: *const c_char, payload: c_int, flags: c_int) -> *mut c_void {
+pub unsafe extern "C" fn rmr_init(port: *const c_char, payload: c_int, flags: c_int) -> *mut c_void {
     at_border(std::ptr::null_mut(), || {
         let port = if port.is_null() {
             PORT.to_owned()
         } else {
-            // SAFETY: programs pass texts that end with a zero.
+            // SAFETY: the caller promises it.
             unsafe { CStr::from_ptr(port) }.to_string_lossy().into_owned()
         };
         let made = port_of(&port).ok_or_else(|| std::io::Error::from_raw_os_error(libc::EINVAL));

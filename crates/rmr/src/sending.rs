@@ -33,7 +33,7 @@ pub(crate) fn send_over(context: &Context, link: &Link, buffer: &mut Buffer) -> 
             Err(_) => break,
         };
         let mut go_on = || patience > 0 && Instant::now() < until;
-        match outlet.send(&[buffer.to_send(), &[]], Some(&mut go_on)) {
+        match outlet.send(&[buffer.outgoing(), &[]], Some(&mut go_on)) {
             Ok(Passed::Sent | Passed::Begun) => {
                 buffer.set_state(state::OK, 0);
                 return true;
@@ -203,14 +203,17 @@ pub extern "C" fn rmr_mt_call(context: *mut c_void, message: *mut Mbuf, number: 
 }
 
 /// `rmr_wh_open`.
+///
+/// # Safety
+/// `target` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
-pub extern "C" fn rmr_wh_open(context: *mut c_void, target: *const c_char) -> c_int {
+pub unsafe extern "C" fn rmr_wh_open(context: *mut c_void, target: *const c_char) -> c_int {
     at_border(-1, || {
         let (Some(context), false) = (context::named(context), target.is_null()) else {
             set_errno(libc::EINVAL);
             return -1;
         };
-        // SAFETY: programs pass texts that end with a zero.
+        // SAFETY: the caller promises it.
         let target = unsafe { CStr::from_ptr(target) }.to_string_lossy();
         if target.is_empty() {
             set_errno(libc::EINVAL);

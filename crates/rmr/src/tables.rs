@@ -29,7 +29,7 @@ pub(crate) fn provide(context: &Arc<Context>) {
     let control = control.and_then(|port| Context::new(port, 0, false).map_err(|error| error.to_string()));
     match control {
         Ok(control) => {
-            serve_manager(context, &control, asked);
+            serve_manager(context, &control, asked.as_ref());
             control.close();
         }
         Err(why) => tell(1, &format!("no tables can be taken at port {port}: {why}")),
@@ -63,11 +63,11 @@ impl File {
 }
 
 /// Asks for a table until one has come, and takes those that are pushed.
-fn serve_manager(context: &Context, control: &Arc<Context>, asked: Option<(String, Duration)>) {
+fn serve_manager(context: &Context, control: &Arc<Context>, asked: Option<&(String, Duration)>) {
     let mut pushed = Pushed::default();
     let (mut has_table, mut next) = (false, Instant::now());
     while context.sleep(Duration::ZERO) {
-        if let Some((place, every)) = asked.as_ref().filter(|_| !has_table)
+        if let Some((place, every)) = asked.filter(|_| !has_table)
             && Instant::now() >= next
         {
             next = Instant::now() + *every;

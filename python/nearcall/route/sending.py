@@ -15,7 +15,7 @@ from ..errors import InvalidArgument
 from ..options.checked import check_flag, check_seconds, check_whole
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE
 from ..server.server import Server
-from .message import AnyBuffer, Message, check_number, encoded, number_of
+from .message import AnyBuffer, check_number, encoded, number_of
 from .rmr import SCHEME, is_rmr, sender_at
 from .service import EndpointStatus, NodeStatus, RmrStatus, RouteTable, served_by
 
@@ -179,7 +179,7 @@ class Sending:
     ) -> None:
         """Sends a message back to the sender of another: see :meth:`Message.reply`."""
         number = received.type if type is None else type
-        if not isinstance(number, int) or payload.__class__ not in _BUFFERS:
+        if payload.__class__ not in _BUFFERS:
             number, payload = self._prepared(number, payload)
         self._core.reply(received, number, payload, timeout)
 
