@@ -110,7 +110,7 @@ fn small() -> Limits {
 fn messages_arrive_however_they_are_cut() {
     let served = Served::new(small());
     let mut peer = served.connect();
-    let sent = [message(b"one"), message(&[7; 60_000]), message(b"")].concat();
+    let sent = [message(b"one"), message(&vec![7; 60_000]), message(b"")].concat();
     for piece in sent.chunks(997) {
         peer.write_all(piece).unwrap();
     }
@@ -169,7 +169,7 @@ fn a_message_that_never_ends_is_given_up() {
 #[test]
 fn what_all_peers_leave_unfinished_is_bounded() {
     let served = Served::new(Limits { unfinished: 150_000, ..small() });
-    let unfinished = &message(&[0; 80_000])[..70_000];
+    let unfinished = &message(&vec![0; 80_000])[..70_000];
     let peers: Vec<_> = (0..4).map(|_| served.connect()).collect();
     for mut peer in &peers {
         // A connection that is closed meanwhile says so.
@@ -225,7 +225,7 @@ fn a_link_sends_what_the_other_side_does_not_read_yet() {
     let link = served.link(listener.local_addr().unwrap());
     let outlet = link.connect().unwrap();
     let (mut peer, _) = listener.accept().unwrap();
-    let (first, payload) = (message(&[1; 90_000]), message(&[2; 90_000]));
+    let (first, payload) = (message(&vec![1; 90_000]), message(&vec![2; 90_000]));
     let mut sent = 0;
     // It is full when a message did not go at all; the one before may have gone in part.
     while outlet.send(&[&first, &payload], None).unwrap() != Passed::NoRoom {
@@ -237,8 +237,8 @@ fn a_link_sends_what_the_other_side_does_not_read_yet() {
         (all, peer)
     });
     let (all, peer) = reader.join().unwrap();
-    assert_eq!(all.len() % message(&[1; 90_000]).len(), 0);
-    assert!(all.ends_with(&[2; 90_000]));
+    assert_eq!(all.len() % message(&vec![1; 90_000]).len(), 0);
+    assert!(all.ends_with(&vec![2; 90_000]));
     // A reply may come over the same connection.
     (&peer).write_all(&message(b"reply")).unwrap();
     until("the reply", || served.payloads() == [b"reply"]);
@@ -249,7 +249,7 @@ fn a_link_sends_what_the_other_side_does_not_read_yet() {
     let mut yes = || true;
     let outlet = served.link(other.address).connect().unwrap();
     for _ in 0..100 {
-        outlet.send(&[&message(&[3; 50_000]), b""], Some(&mut yes)).unwrap();
+        outlet.send(&[&message(&vec![3; 50_000]), b""], Some(&mut yes)).unwrap();
     }
     until("a hundred messages", || other.payloads().len() == 100);
 }
