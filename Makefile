@@ -8,6 +8,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
 VERSIONS ?=
+COMPATIBILITY ?=
 COMMITS ?= HEAD~100
 WORKERS ?= 4
 FUZZ_SECONDS ?= 30
@@ -42,7 +43,7 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup profiled wheel rmr demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel dist try-dist rmr demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +60,14 @@ rmr: tools-present  ## build librmr_si.so, with which programs for RMR run; in t
 	@cargo build -q --release -p nearcall-rmr
 	@mkdir -p target/rmr && cp target/release/librmr_si.so target/rmr/ && ln -sf librmr_si.so target/rmr/librmr_si.so.4
 	@echo "rmr: target/rmr/librmr_si.so, crates/rmr/include/rmr.h"
+
+# The tests of the wheels need no nearcall here: they install it from each wheel.
+dist: $(STAMPS)/dist  ## make what is published, for each promised Python that is here, and try each wheel without a compiler; in dist/
+	@$(PY) tools/distribution.py $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(COMPATIBILITY),--compatibility $(COMPATIBILITY)) $(ARGS)
+	@$(MAKE) --no-print-directory try-dist
+
+try-dist: $(STAMPS)/dist  ## try what is in dist/: each wheel in a fresh environment, without a compiler
+	@NEARCALL_DIST=dist $(PY) -m pytest -q tests/wheels
 
 # Without the tools that only tests and lint need: the first numbers are to be there soon. It says which build it measured.
 demo: $(STAMPS)/build $(STAMPS)/lab  ## call one typed service over every local transport, beside its peers; results in out/
@@ -193,6 +202,13 @@ browser:  ## install Chromium, which tests of the lab's page look through (Debia
 	    && echo "browser: installed" || echo "browser: skipped, apt-get cannot install chromium"; \
 	else echo "browser: skipped, it needs root and apt-get; elsewhere set NEARCALL_LAB_BROWSER to a Chromium"; fi
 
+ssh-server:  ## install OpenSSH's server, which tests of the lab's other machines connect to (Debian, as root; without it they skip)
+	@if [ -x /usr/sbin/sshd ]; then echo "ssh-server: /usr/sbin/sshd is there"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends openssh-server openssh-client; } >/dev/null 2>&1 \
+	    && echo "ssh-server: installed" || echo "ssh-server: skipped, apt-get cannot install openssh-server"; \
+	else echo "ssh-server: skipped, it needs root and apt-get; elsewhere set NEARCALL_LAB_SSHD to an sshd"; fi
+
 web-peers: setup  ## install other implementations of Connect (npm, Go, PyPI; each may lack), and test both ways with them
 	@if command -v npm >/dev/null; then (cd tests/web && npm ci --silent --no-audit --no-fund); \
 	else echo "web-peers: connect-node is left out, it needs Node and npm"; fi
@@ -236,6 +252,11 @@ $(STAMPS)/tools: pyproject.toml $(STAMPS)/venv
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/tools
 	@echo "setup: tools for tests and lint"
 	@$(PIP) install --group dev
+	@touch $@
+
+# What makes and tries the distributions.
+$(STAMPS)/dist: pyproject.toml $(STAMPS)/tools
+	@$(PIP) install --group dist
 	@touch $@
 
 # In a terminal Cargo shows how far it is.

@@ -35,9 +35,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pytest
 
@@ -59,6 +59,9 @@ COMMAND_PAGES = [
 ]
 NEEDS = {"go": ("go",), "node": ("node", "npm"), "java": ("java", "mvn")}
 """What pages about other languages need; the name is their folder's."""
+MOVED = sorted(MIGRATION.glob("*/*.py"))
+ORIGINALS = {"pyro5": "Pyro5", "rpyc": "rpyc", "pyzmq": "zmq", "multiprocessing": "multiprocessing"}
+"""The package that a program was written for; the name is its folder's."""
 MADE = shutil.ignore_patterns("__pycache__", "*_pb2*", "calculator.proto", "bin", "pb", "target", "node_modules")
 """What the commands of pages make."""
 LAB_PAGES = [ROOT / "lab/README.md", *sorted((ROOT / "lab/docs").glob("*.md"))]
@@ -79,6 +82,11 @@ PROMISE = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
 STUB = re.compile(r"^\$ (nearcall stub [^>#]*?)(?: > (\S+))?$", re.MULTILINE)
 URL = re.compile(r"(?<!\+)\b(?:shm|unix|tcp)://[\w./:-]+")
 PORT = re.compile(r"(?<=127\.0\.0\.1:)[1-9]\d+")
+ADDRESS = re.compile(r"127\.0\.0\.1:[1-9]\d+")
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
 
 
 class Program(NamedTuple):
@@ -179,7 +187,13 @@ def private_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def background(command: list[str], urls: set[str], cwd: Path) -> Generator[None, None, None]:
+def background(
+    command: list[str],
+    urls: set[str],
+    cwd: Path,
+    reach: Callable[[str], Closable] = nearcall.connect,
+    endings: tuple[int, ...] = (0, 128 + signal.SIGTERM),  # Java ends in good order, and then with the signal's status
+) -> Generator[None, None, None]:
     """Runs a server, from when it answers until the block is left; it must end in good order."""
     process = subprocess.Popen(command, cwd=cwd)
     try:
@@ -187,16 +201,15 @@ def background(command: list[str], urls: set[str], cwd: Path) -> Generator[None,
             deadline = time.monotonic() + 20
             while True:
                 try:
-                    nearcall.connect(url).close()
+                    reach(url).close()
                     break
-                except nearcall.Unavailable:
+                except (nearcall.Unavailable, ConnectionRefusedError):
                     assert process.poll() is None, f"the server at {url} has ended"
                     assert time.monotonic() < deadline, f"the server does not answer at {url}"
                     time.sleep(0.02)
         yield
         process.terminate()
-        # Java ends in good order, and then with the signal's status.
-        assert process.wait(10) in (0, 128 + signal.SIGTERM)
+        assert process.wait(10) in endings
     finally:
         process.kill()
         process.wait()
@@ -266,6 +279,31 @@ def test_an_example_prints_what_it_says(source: Path, server: list[str], client:
         assert output_of([sys.executable, client.name], client.parent) == printed(client)
 
 
+def connect_to(address: str) -> socket.socket:
+    """To a server that nearcall does not know."""
+    host, _, port = address.partition(":")
+    return socket.create_connection((host, int(port)))
+
+
+@pytest.mark.parametrize("program", MOVED, ids=lambda path: str(path.relative_to(MIGRATION)))
+def test_a_program_prints_the_same_before_and_after_it_moves(program: Path, tmp_path: Path) -> None:
+    before = program.name == "before.py"
+    if before:
+        pytest.importorskip(ORIGINALS[program.parent.name], reason="the original needs it")
+    shutil.copytree(program.parent, tmp_path / "moved", ignore=MADE)
+    use_free_ports(tmp_path / "moved")
+    program = tmp_path / "moved" / program.name
+    text = program.read_text(encoding="utf-8")
+    with contextlib.ExitStack() as servers:
+        serve = [sys.executable, program.name, "serve"]
+        if before and (addresses := set(ADDRESS.findall(text))):
+            servers.enter_context(background(serve, addresses, program.parent, connect_to, (-signal.SIGTERM,)))
+        elif found := re.search(r'^URL = "([^"]*)"', text, re.MULTILINE):
+            servers.enter_context(background(serve, {found[1]}, program.parent))
+        assert output_of([sys.executable, program.name], program.parent) == printed(program)
+    assert printed(program) == printed(program.with_name("before.py"))
+
+
 @pytest.mark.parametrize("host", sorted(EXAMPLES.glob("*/host.py")), ids=lambda path: path.parent.name)
 def test_a_host_of_plugins_prints_what_it_says(host: Path) -> None:
     assert output_of([sys.executable, host.name], host.parent) == printed(host)
@@ -306,7 +344,8 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     shutil.copytree(EXAMPLES, folder / "examples", ignore=MADE)
     (folder / "examples/grpc/client.py").unlink()  # it needs what protoc makes
-    shutil.rmtree(folder / "examples/migration")  # so does this
+    for old in (*folder.glob("examples/migration/*.py"), *folder.glob("examples/migration/*/before.py")):
+        old.unlink()  # so does this, and what was written for other libraries says no types
     for old in ("digits", "chimes"):  # add-ons of another time say no types
         shutil.rmtree(folder / "examples/screenreader/addons" / old)
     for program in TYPED:

@@ -26,6 +26,11 @@ LONGEST = 900.0
 """Seconds that the work may take. It takes 15."""
 QUICK = ("-Clto=off", "-Clinker-plugin-lto=no", "-Cdebuginfo=0")
 """Spares the build that counts what takes longest. Cargo's own settings would change the names of all functions."""
+NEUTRAL = (
+    f"--remap-path-prefix={ROOT}=.",
+    f"--remap-path-prefix={os.environ.get('CARGO_HOME') or Path.home() / '.cargo'}/registry/src=crates",
+)
+"""Messages of panics name source files: in what is published not by the folders of the machine that built it."""
 MATURIN = Path(sys.executable).with_name("maturin")
 
 
@@ -66,19 +71,34 @@ def counted(tool: Path) -> Path:
     return merged
 
 
-def main() -> None:
-    """The three steps."""
-    out = sys.argv[1:2]
-    command = ("build", "--strip", "--interpreter", sys.executable, "--out", *out) if out else ("develop",)
-    tool = merger()
-    if tool is None:
-        say("LLVM's tools for this rustc are missing: an ordinary release build is made, which is slower")
-        maturin(*command)
-        return
-    counts = counted(tool)
+def profiled(command: str, *arguments: str | Path, counts: Path | None = None) -> None:
+    """Runs maturin so that the compiler knows what usual work runs.
+
+    Args:
+        command: ``build`` or ``develop``.
+        arguments: Those of the command. With several interpreters all their builds know the same counts. A function
+            that has another shape for another interpreter is built without: see docs/adr/0129.
+        counts: Merged counts of an earlier build of the same source; counted now if not given.
+    """
+    neutral = NEUTRAL if command == "build" else ()
+    if counts is None:
+        tool = merger()
+        if tool is None:
+            say("LLVM's tools for this rustc are missing: an ordinary release build is made, which is slower")
+            maturin(command, *arguments, flags=neutral)
+            return
+        counts = counted(tool)
     say("building nearcall with the counts, 3 of 3")
     shutil.rmtree(LAST, ignore_errors=True)
-    maturin(*command, "--target-dir", LAST, flags=(f"-Cprofile-use={counts}",))
+    maturin(command, *arguments, "--target-dir", LAST, flags=(f"-Cprofile-use={counts}", *neutral))
+
+
+def main() -> None:
+    """The three steps."""
+    if out := sys.argv[1:2]:
+        profiled("build", "--strip", "--interpreter", sys.executable, "--out", *out)
+    else:
+        profiled("develop")
 
 
 def say(what: str) -> None:

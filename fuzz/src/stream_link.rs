@@ -18,7 +18,7 @@ pub(crate) fn run(input: &[u8]) {
     let listener = Listener::bind(&url, &Options::default()).expect("bind");
     let mut client = UnixStream::connect(&path).expect("connect");
     client.set_nonblocking(true).expect("a live socket");
-    let mut arrival = listener.accept().expect("accept").expect("a client");
+    let mut opening = listener.accept().expect("accept").expect("a client").opening;
     let options = Options { max_message: LIMIT, ..Options::default() };
     // Half of all strangers know how to say hello.
     if shape & 1 == 1 {
@@ -27,25 +27,23 @@ pub(crate) fn run(input: &[u8]) {
         client.write_all(&hello).expect("room");
     }
     let mut pieces = bytes.chunks(usize::from(shape >> 1) * 16 + 1);
-    let hello = loop {
-        match arrival.hello() {
-            Ok(Some(hello)) => break hello,
-            Ok(None) => match pieces.next() {
+    let limits = Limits { max_message: LIMIT };
+    let welcome = Welcome { version: "x".into(), limits, description: "{}".into(), memory: false, buffers: 0 };
+    loop {
+        match opening.advance(&welcome, &options) {
+            Ok(true) => break,
+            Ok(false) => match pieces.next() {
                 Some(piece) => client.write_all(piece).expect("room"),
                 None => return,
             },
             Err(Some(why)) => {
-                arrival.reject(&why);
+                opening.reject(&why, false);
                 return;
             }
             Err(None) => return,
         }
-    };
-    let limits = Limits { max_message: LIMIT };
-    let welcome = Welcome { version: "x".into(), limits, description: "{}".into(), memory: false, buffers: 0 };
-    arrival.welcome(&hello, &welcome, &options).expect("a stream needs nothing more");
-    assert_eq!(arrival.send_welcome(), Ok(true), "a fresh socket has room");
-    let link = arrival.into_link(&options).expect("welcomed");
+    }
+    let link = opening.into_link(&options).expect("welcomed");
     loop {
         match next_part(&*link) {
             Ok(Some(incoming)) => {

@@ -149,6 +149,30 @@ def test_what_cannot_be_done_is_said_in_one_line(
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "NEARCALL_LAB_ADAPTERS names 'mine.py', but there is no such file or directory"),
+        ("MECHANISM = 1", r"mine\.py says no MECHANISMS: write MECHANISMS = \(Mechanism"),
+        (
+            "from nearcall_lab.contract import Mechanism\nMECHANISMS = (Mechanism('raw-unix', 'x', 'rpc'),)",
+            "two adapters call a mechanism 'raw-unix': .*mine.py",
+        ),
+    ],
+    ids=["missing", "empty", "twice"],
+)
+def test_an_adapter_that_cannot_be_used(
+    text: str | None, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        Path("mine.py").write_text(text)
+    monkeypatch.setenv("NEARCALL_LAB_ADAPTERS", "mine.py")
+    status = main(["list", "mechanisms"])
+    told = capsys.readouterr()
+    assert re.search(message, " ".join((told.out + told.err).split()))
+    assert (status, len(told.err.splitlines())) in ((2, 1), (0, 0))
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "nearcall-lab: the following arguments are required: COMMAND; nearcall-lab --help shows what it takes"),

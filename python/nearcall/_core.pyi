@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable,
 from contextvars import ContextVar
 from inspect import Signature
 from types import FrameType
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
 
 from typing_extensions import Self, disjoint_base
 
@@ -30,6 +30,7 @@ __all__ = [
     "BoundMethod",
     "Buffer",
     "Call",
+    "Calls",
     "Connection",
     "EarlyEnds",
     "EarlyLimits",
@@ -55,6 +56,7 @@ __all__ = [
     "RouteInbox",
     "RouteMessage",
     "RouteNode",
+    "RoutePending",
     "RoutePushed",
     "RouteWaiter",
     "RouteWork",
@@ -63,6 +65,7 @@ __all__ = [
     "StartedCall",
     "Stream",
     "Subscription",
+    "Target",
     "Tls",
     "Topic",
     "Unary",
@@ -97,6 +100,7 @@ __all__ = [
 
 _D = TypeVar("_D")
 _R = TypeVar("_R")
+_M = TypeVar("_M")
 
 COMEBACK: Final[float]
 """Seconds that a call waits for the successor of its server, if that is expected or the call may be repeated."""
@@ -472,8 +476,44 @@ class Watched:
     def unwatch(self) -> None:
         """To be called when the loop has stopped polling the descriptor."""
 
+@disjoint_base
+class Calls:
+    """Where calls go; makes the callables of methods."""
+
+    def time_left(self) -> float | None:
+        """Seconds that a call made now may take; ``None`` for ever."""
+
+    def unary(self, method: Method) -> Unary:
+        """A callable for a method without streams."""
+
+    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
+        """A callable for a method that sends no reply. For a loop, the callable never connects."""
+
+    def async_unary(self, method: Method) -> AsyncUnary:
+        """A callable for a method without streams that returns an awaitable."""
+
+    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
+        """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
+
+    def check_loop(self) -> None:
+        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
+
+    def sent(self) -> None:
+        """The event loop calls it when it has sent a one-way call."""
+
 @final
-class Connection:
+class Target(Calls):
+    """One object at the other end of a connection."""
+
+    connected: ClassVar[bool]
+    """``True``: a call on a lost connection fails by itself, and no new connection would have the object."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone, for good."""
+
+@final
+class Connection(Calls):
     """A connection to a server. Any number of threads, or one event loop, may use it at once."""
 
     def __new__(
@@ -565,28 +605,22 @@ class Connection:
     def on_idle(self) -> None:
         """The event loop calls it when it has run everything that was ready, and a call waits."""
 
-    def sent(self) -> None:
-        """The event loop calls it when it has sent a one-way call."""
-
-    def check_loop(self) -> None:
-        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
-
     def use_loop(
         self,
         running: object,
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
-        call_again: Callable[..., Coroutine[Any, Any, Any]],
+        connect_again: Callable[[float, bool, float | None, BaseException | None], Coroutine[Any, Any, None]],
         send_again: Callable[[Stream, float, bool, float | None], object],
         follow: Callable[[], object],
     ) -> None:
         """Gives the connection to an event loop.
 
         ``running`` is the loop, ``call_soon`` is its method, and ``on_idle`` calls the method of that name.
-        ``call_again`` takes a call, the seconds to wait before it, whether to wait for a server that is not there yet,
-        the seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
-        connects and awaits the call. ``send_again`` takes a stream and the first three of these, and begins to send the
-        stream again. ``follow`` makes the loop watch the present connections.
+        ``connect_again`` takes the seconds to wait first, whether to wait for a server that is not there yet, the
+        seconds left for the call, and the exception to raise if there is no server; it returns a coroutine that
+        connects. ``send_again`` takes a stream and the first three of these, and begins to send the stream again.
+        ``follow`` makes the loop watch the present connections.
         """
 
     def serve_with(self, callback_server: Callable[[], Server], max_references: int) -> None:
@@ -621,21 +655,6 @@ class Connection:
 
     def ping(self, timeout: float | None = None) -> float:
         """Seconds that a round trip takes which no handler sees."""
-
-    def time_left(self) -> float | None:
-        """Seconds that a call made now may take; ``None`` for ever."""
-
-    def unary(self, method: Method) -> Unary:
-        """A callable for a method without streams."""
-
-    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
-        """A callable for a method that sends no reply. For a loop, the callable never connects."""
-
-    def async_unary(self, method: Method) -> AsyncUnary:
-        """A callable for a method without streams that returns an awaitable."""
-
-    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
-        """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
 
 @disjoint_base
 class ServedObject:
@@ -692,37 +711,8 @@ class References:
         for.
         """
 
-    def time_left(self) -> float | None:
-        """Seconds that a call made now may take; ``None`` for ever."""
-
-    def check_loop(self) -> None:
-        """Raises unless the running event loop is the one that the connection was given to."""
-
-    def sent(self) -> None:
-        """The event loop calls it when it has sent a one-way call."""
-
-    def unary(self, method: Method, target: int, *, keeps: object) -> Unary:
-        """A callable for a method, without streams, of the other side's object of that number.
-
-        The callable and its calls keep ``keeps`` alive.
-        """
-
-    def oneway(self, method: Method, target: int, *, for_loop: bool, keeps: object) -> Oneway:
-        """A callable for a method of that object that sends no reply."""
-
-    def async_unary(self, method: Method, target: int, *, keeps: object) -> AsyncUnary:
-        """A callable for a method, without streams, of that object; it returns an awaitable."""
-
-    def open(
-        self,
-        method: Method,
-        target: int,
-        arguments: tuple[Any, ...] | dict[str, Any],
-        *,
-        for_loop: bool,
-        keeps: object,
-    ) -> Stream:
-        """Begins a call, with streams, of that object; the arguments as the plan's ``split`` returned them."""
+    def target(self, id: int, keeps: object) -> Target:
+        """The other side's object of that number, to be called. Its callables and their calls keep ``keeps`` alive."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -738,6 +728,14 @@ class BoundMethod:
     @property
     def __signature__(self) -> Signature: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Self: ...
+    def within(self, seconds: float) -> Self:
+        """The same method, with ``seconds`` for each call in place of the client's timeout."""
+
+    def for_copies(self) -> Self:
+        """The same method for the copies of one call: each goes to another server, as long as there is one."""
+
+    def time_allowed(self) -> float | None:
+        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class Unary(BoundMethod):
@@ -746,15 +744,6 @@ class Unary(BoundMethod):
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def start(self, *args: Any, **kwargs: Any) -> StartedCall[Any]:
         """Sends a call and does not wait for its reply, nor for room to send it."""
-
-    def within(self, seconds: float) -> Unary:
-        """The same method, with ``seconds`` for each call in place of the client's timeout."""
-
-    def for_copies(self) -> Unary:
-        """The same method for the copies of one call: each goes to another server, as long as there is one."""
-
-    def time_allowed(self) -> float | None:
-        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class StartedCall(Generic[_R]):
@@ -816,9 +805,6 @@ class Oneway(BoundMethod):
     def attempt(self, *args: Any, **kwargs: Any) -> bool:
         """For an event loop: calls if there is room to send. Returns whether there was."""
 
-    def time_left(self) -> float | None:
-        """For an event loop: seconds that a call made now may wait."""
-
     def late(self) -> BaseException:
         """For an event loop: the exception for a call that found no room until its deadline."""
 
@@ -829,15 +815,6 @@ class AsyncUnary(BoundMethod):
     def __call__(self, *args: Any, **kwargs: Any) -> PendingCall: ...
     def start(self, *args: Any, **kwargs: Any) -> PendingCall:
         """The same, but the call is sent now. It is given up when the last reference to the result is dropped."""
-
-    def within(self, seconds: float) -> AsyncUnary:
-        """The same method, with ``seconds`` for each call in place of the client's timeout."""
-
-    def for_copies(self) -> AsyncUnary:
-        """The same method for the copies of one call: each goes to another server, as long as there is one."""
-
-    def time_allowed(self) -> float | None:
-        """Seconds that a call may take which begins now; ``None`` if it may take any time."""
 
 @final
 class PendingCall(Generator[Any, Any, Any]):
@@ -910,10 +887,19 @@ class Listeners:
     """Sockets that clients connect to: bound before a fork, used after it."""
 
     def __new__(
-        cls, *, allow_plaintext: bool, tls: Tls | None, allow_users: Sequence[int], allow_groups: Sequence[int]
+        cls,
+        *,
+        allow_plaintext: bool,
+        tls: Tls | None,
+        allow_users: Sequence[int],
+        allow_groups: Sequence[int],
+        sockets: Sequence[int],
     ) -> Listeners: ...
     def bind(self, url: str) -> str:
         """Listens at one more URL; returns the URL with the port that the system chose."""
+
+    def left(self) -> list[str]:
+        """The addresses of the sockets that were passed and that no URL has used."""
 
     def filenos(self) -> list[int]:
         """The descriptors to poll for clients, in the order in which they were bound."""
@@ -1257,38 +1243,55 @@ class View:
 class RouteCodec:
     """Encodes and decodes the payloads of one type: as the result of a method that returns it."""
 
-    def __new__(cls, method: Method) -> RouteCodec: ...
+    def __new__(cls, method: Method, explain: Callable[[BaseException], BaseException]) -> RouteCodec:
+        """``explain`` makes the exception for a value or payload that does not fit, of the one that says why."""
     def encode(self, value: Any) -> bytes:
         """A value as the payload of a message."""
-    def decode(self, message: RouteMessage) -> Any:
-        """The value of a message's payload."""
+    def decode(self, payload: bytes) -> Any:
+        """The value of a payload."""
 
-@final
-class RouteMessage:
+@disjoint_base
+class RouteMessage(Generic[_M]):
     """A message that has arrived."""
 
     @property
-    def type(self) -> int: ...
+    def type(self) -> int:
+        """The message's type, a number."""
     @property
-    def subscription(self) -> int: ...
+    def subscription(self) -> int:
+        """Its subscription; -1 if it has none."""
     @property
-    def transaction(self) -> bytes: ...
+    def transaction(self) -> bytes:
+        """The number that a message and the reply to it share; empty if it has none."""
     @property
-    def entity(self) -> str: ...
+    def entity(self) -> str:
+        """The managed entity that the message concerns; empty if it names none."""
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """The name of the node that has sent it."""
     @property
-    def address(self) -> str: ...
+    def address(self) -> str:
+        """Where that node takes replies; empty if it takes none."""
     @property
-    def trace(self) -> bytes: ...
+    def trace(self) -> bytes:
+        """Data that travels along for tracing; a reply carries it back."""
     @property
     def payload(self) -> bytes:
-        """The payload, copied."""
+        """Its payload, as bytes of this process's own."""
     @property
     def view(self) -> memoryview:
-        """The payload where it lies."""
+        """Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender
+        when the message and the last view of it are gone.
+        """
+    @property
+    def value(self) -> _M:
+        """Its payload as an object of the type that is bound to the message's type, or that the handler asks for."""
+    def reply(self, payload: Any = ..., *, type: int | None = None, timeout: float | None = None) -> Any:
+        """Sends a message back to the sender, with the same transaction number. That needs no table."""
     def __len__(self) -> int:
         """Bytes of the payload."""
+    def __bool__(self) -> bool: ...
+    def __class_getitem__(cls, item: Any) -> Any: ...
 
 @final
 class RouteInbox:
@@ -1297,8 +1300,13 @@ class RouteInbox:
 @final
 class RouteDispatch:
     """The handler of the method that takes messages, for a node with handlers: the thread that has received a message
-    calls a function with it.
+    calls the one for its type. Those that come without a call wait in the inbox for threads of their own.
     """
+
+    def work(self, most: int) -> None:
+        """Handles messages of the inbox, of which it takes ``most`` at once, until nothing more will come. For a thread
+        of its own.
+        """
 
 @final
 class RouteEndpoint:
@@ -1306,9 +1314,11 @@ class RouteEndpoint:
 
     @property
     def name(self) -> str: ...
-    def counts(self) -> tuple[int, int, int, int, int, int, bool, str | None]:
-        """Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these;
-        whether it is connected; and why not.
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+    def counts(self) -> tuple[int, int, int, int, int, int, int, bool, str | None]:
+        """Messages sent, failed for good, refused for want of room, dropped, handed on to other members of the group,
+        and in the queue; the bytes of these; whether it is connected; and why not.
         """
 
 @final
@@ -1340,8 +1350,19 @@ class RouteWaiter:
 
     @property
     def transaction(self) -> bytes: ...
-    def wait(self, timeout: float | None) -> RouteMessage | None:
+    def take(self) -> RouteMessage[Any] | None:
+        """The reply; ``None`` if none has come."""
+    def wait(self, timeout: float | None) -> RouteMessage[Any] | None:
         """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Call this once."""
+
+@final
+class RoutePending:
+    """A message that has no room yet, in an event loop."""
+
+    def attempt(self) -> bool:
+        """Tries again. Whether everything is done. To be called once before anybody waits for the bell."""
+    def late(self) -> BaseException | None:
+        """The exception for giving up, which is counted."""
 
 def read_route_table(text: str, *, toml: bool) -> tuple[str, int, list[str], str]:
     """Reads a table. Returns its id, the number of its entries, its endpoints, and its text as RMR has it."""
@@ -1358,24 +1379,35 @@ class RouteNode:
         rmr: tuple[int, bool, bool, bool, bool],
         dial: Callable[[str], Connection],
         start: Callable[[RouteWork], None],
+        prepare: Callable[[Any, Any], tuple[int, Any]],
+        reply: Callable[[RouteMessage[Any], Any, int | None, float | None], object],
     ) -> RouteNode:
         """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``rmr`` says, of
         programs of RMR, how many bytes their longest message has, whether they may be on other machines, whether the
         node takes other messages than replies from them, whether one of them may push tables, and whether ``host:port``
         alone is one. ``dial`` makes a connection to an endpoint of some name; ``start`` starts a thread that does some
-        work.
+        work; ``prepare`` makes a type and a buffer of a type and a payload that are something else; ``reply`` is called
+        with a message, a payload, a type and a timeout.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
-    def dispatch(self, function: Callable[[RouteMessage], object]) -> RouteDispatch:
-        """The same for a node that calls a function with each."""
+    def dispatch(
+        self,
+        unhandled: Callable[[RouteMessage[Any]], object],
+        failed: Callable[[str, RouteMessage[Any], BaseException], object],
+    ) -> RouteDispatch:
+        """The same for a node that has handlers called. ``unhandled`` is called with messages of other types,
+        ``failed`` with the name of a handler, a message, and what the handler has raised.
+        """
+    def handle(self, kind: int, function: Callable[..., object], codec: RouteCodec | None, name: str) -> None:
+        """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
     def set_address(self, address: str) -> None:
         """Sets where this node takes replies."""
     def listen_rmr(self, place: str) -> str:
         """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system
         chose, if it was 0.
         """
-    def set_rmr_sender(self, source: str, address: str) -> None:
+    def set_rmr_sender(self, source: str, source_address: str) -> None:
         """Sets where this node takes messages of RMR's programs, as it tells them: by name and by address."""
     def rmr_counts(self) -> tuple[int, int, int]:
         """Connections with RMR's programs, those that were closed because the other side broke a rule, and those that
@@ -1389,39 +1421,53 @@ class RouteNode:
         """The table in force in RMR's text, with its id."""
     def send(
         self,
-        kind: int,
-        payload: Any,
+        type: Any,
+        payload: Any = None,
+        *,
         subscription: int = ...,
         transaction: bytes | None = None,
         entity: str = "",
         trace: bytes | None = None,
+        to: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Sends a message where the table says. Waits for room for at most ``timeout`` seconds."""
-    def send_to(
+        """Sends a message to the node at ``to``, or else where the table says. Waits for room for at most ``timeout``
+        seconds.
+        """
+    def begin(
         self,
-        name: str,
-        kind: int,
-        payload: Any,
+        type: Any,
+        payload: Any = None,
+        *,
         subscription: int = ...,
         transaction: bytes | None = None,
         entity: str = "",
         trace: bytes | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Sends a message to an endpoint, whatever the table says."""
-    def reply(self, received: RouteMessage, kind: int, payload: Any, timeout: float | None = None) -> None:
-        """Sends a message back to the sender of another one."""
-    def expect(self, transaction: bytes | None = None) -> RouteWaiter:
+        to: str | None = None,
+    ) -> RoutePending | None:
+        """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
+    def reply(self, message: RouteMessage[Any], type: Any, payload: Any, timeout: float | None) -> None:
+        """Sends a message back to the sender of another one. Waits for room for at most ``timeout`` seconds."""
+    def begin_reply(self, message: RouteMessage[Any], type: Any, payload: Any) -> RoutePending | None:
+        """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
+    def expect(self, transaction: bytes | None = None, *, for_loop: bool = False) -> RouteWaiter:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""
-    def receive(self, most: int, timeout: float | None) -> list[RouteMessage]:
+    def bell_fileno(self) -> int:
+        """For an event loop: the descriptor that is readable when there may be room, and when replies have come."""
+    def rung(self) -> list[bytes]:
+        """For an event loop, when that is readable: the transaction numbers of the calls whose replies have come."""
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+    def receive(self, most: int, timeout: float | None) -> list[RouteMessage[Any]]:
         """The next messages, at most ``most``. Waits for the first for at most ``timeout`` seconds."""
-    def receive_table(self, timeout: float | None) -> RouteMessage | None:
+    def receive_table(self, timeout: float | None) -> RouteMessage[Any] | None:
         """The next message with records of a table that a route manager of RMR has pushed; ``None`` if none comes
         within ``timeout`` seconds, or the node takes no more messages.
         """
     def fileno(self) -> int:
         """The descriptor that an event loop polls for reading."""
+    def open(self, name: str) -> RouteEndpoint:
+        """The endpoint of that name, which connects from now on, whether the table names it or not."""
     def counts(self) -> tuple[int, int, int, int]:
         """Messages taken, waiting and malformed, and those that no entry of the table took."""
     def endpoints(self) -> list[RouteEndpoint]:

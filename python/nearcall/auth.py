@@ -58,8 +58,8 @@ def _demand(call: ServerCall, accepted: list[bytes], check: Callable[[str], obje
     sent = call.context.metadata.getall(_KEY)
     if not sent:
         raise Unauthenticated(
-            f"{call.method} needs a token, and the metadata has no '{_KEY}'; "
-            "connect with interceptors=[nearcall.auth.token(...)]"
+            f"{call.method} needs a token, and the metadata has no '{_KEY}'; send '{_SCHEME} TOKEN' there: a client of "
+            "nearcall connects with interceptors=[nearcall.auth.token(...)]"
         )
     if len(sent) > 1:
         raise Unauthenticated(f"{call.method}: the metadata has '{_KEY}' {len(sent)} times; send it once")

@@ -55,7 +55,7 @@ def test_each_accepted_token(url: str, token: str) -> None:
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ((), r"Vault\.{} needs a token, and the metadata has no 'authorization'; connect with interceptors="),
+        ((), r"Vault\.{} needs a token, and the metadata has no 'authorization'; send 'Bearer TOKEN' there"),
         ([("authorization", "Bearer ne")], r"Vault\.{}: the token is not valid"),
         ([("authorization", "Bearer newer")], r"Vault\.{}: the token is not valid"),
         ([("authorization", "Bearer n\u00e9w")], r"Vault\.{}: the token is not valid"),

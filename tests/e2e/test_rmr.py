@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_a_program_gets_all_that_a_message_has(program: Peer) -> None:
         node.send(1000, b"hello", subscription=10, transaction=b"t1", entity="meid000", trace=b"traced")
         place = node.urls[0].removeprefix("rmr://").encode()
         assert program.receive() == Frame(1000, b"hello", 10, b"t1", b"meid000", place, place, b"traced")
-        node.send_to(program.url, 7, bytes(100_000))
+        node.send(7, bytes(100_000), to=program.url)
         assert program.receive() == Frame(7, bytes(100_000), -1, b"", b"", place, place)
 
 
@@ -200,7 +201,7 @@ def test_a_node_is_a_node_and_a_program(program: Peer, key: str, threads: int) -
         assert node.urls[0] == url
         for number in range(100):
             program.send(node.urls[1], program.frame(1000, b"far %d" % number))
-            near.send_to(url, 1000, b"near %d" % number)
+            near.send(1000, b"near %d" % number, to=url)
         until(lambda: len(seen) == 200, "all messages")
         assert max(most) <= threads
         if threads == 1:
@@ -282,7 +283,7 @@ def test_a_program_that_comes_back_gets_what_waited() -> None:
         url, place = gone.url, gone.place
     node = route.Node(ANY)
     with node:
-        node.send_to(url, 1000, b"early")
+        node.send(1000, b"early", to=url)
         until(lambda: any(each.failure for each in node.status().endpoints), "an attempt")
         (endpoint,) = node.status().endpoints
         assert endpoint.failure is not None
@@ -292,6 +293,74 @@ def test_a_program_that_comes_back_gets_what_waited() -> None:
             message = back.receive(PATIENCE)
             assert message is not None
             assert message.payload == b"early"
+
+
+@pytest.mark.parametrize("comes", ["program", "node"])
+def test_what_waits_for_a_member_of_one_kind_goes_to_one_of_the_other(key: str, comes: str) -> None:
+    with peer() as gone:
+        urls = {"program": gone.url, "node": f"shm://r{key}late"}
+    sent = [b"%d" % number + bytes(number % 2 * 5000) for number in range(20)]
+    with route.Node(f"shm://r{key}sender") as sender:
+        sender.install(table_of(f"mse | 1000 | 7 | {urls['program']}, {urls['node']}"))
+        for payload in sent:
+            sender.send(1000, payload, subscription=7, transaction=b"t", entity="cell-7", trace=b"traced")
+        with route.Node(urls[comes]) as late:
+            got = [late.receive(PATIENCE) for _ in sent]
+            assert sorted(each.payload for each in got if each) == sorted(sent)
+            about = {(each.subscription, each.transaction, each.entity, each.trace) for each in got if each}
+            assert about == {(7, b"t", "cell-7", b"traced")}
+            until(lambda: sum(each.sent for each in sender.status().endpoints) == len(sent), "the counts")
+            counts = {each.name: (each.sent, each.handed_on) for each in sender.status().endpoints}
+            (other,) = {*urls} - {comes}
+            assert counts == {urls[comes]: (20, 0), urls[other]: (0, 10)}
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(main, PATIENCE))
+
+
+def test_a_node_in_an_event_loop_replies_and_calls(program: Peer, key: str) -> None:
+    async def main() -> None:
+        node = route.aio.Node(f"shm://r{key}loop", ANY)
+
+        @node.on(1000)
+        async def take(message: route.aio.Message[Any]) -> None:
+            # The program fills the number up with zeros, of which this one has some at its end.
+            found = await node.call(2000, message.payload, to=program.url, transaction=b"ends with \0")
+            await message.reply(found.payload.upper(), type=1001)
+
+        async with node:
+            program.send(node.urls[1], program.frame(1000, b"a", transaction=b"x", call=17, flags=CALL))
+            asked = await asyncio.to_thread(program.receive)
+            assert asked.type == 2000
+            program.send(node.urls[1], program.frame(2001, b"abc", transaction=asked.transaction))
+            reply = await asyncio.to_thread(program.receive)
+            assert (reply.type, reply.payload, reply.transaction, reply.call) == (1001, b"ABC", b"x", 17)
+
+    run(main())
+
+
+def test_a_node_in_an_event_loop_replies_to_what_has_come_before_it_ends(program: Peer) -> None:
+    async def main() -> None:
+        node, closing = route.aio.Node(ANY), list[asyncio.Task[None]]()
+
+        @node.on(1000)
+        async def take(message: route.aio.Message[Any]) -> None:
+            if not closing:
+                while node.status().taken + node.status().waiting < 20:  # noqa: ASYNC110 -- nobody tells
+                    await asyncio.sleep(0.005)
+                closing.append(asyncio.create_task(node.close()))
+                while not node._core.is_over():  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+            await message.reply(message.payload)
+
+        await node.start()
+        program.send(node.urls[0], *(program.frame(1000, b"%d" % number) for number in range(20)))
+        for number in range(20):
+            assert (await asyncio.to_thread(program.receive)).payload == b"%d" % number
+        await closing[0]
+
+    run(main())
 
 
 def test_a_route_manager_pushes_tables(program: Peer) -> None:
@@ -345,12 +414,12 @@ def test_what_cannot_be(key: str) -> None:
         with pytest.raises(nearcall.AlreadyExists):
             route.Node(node.urls[0]).start()
         with pytest.raises(nearcall.InvalidArgument, match="write `host:port`"):
-            node.send_to("rmr://nowhere", 1)
+            node.send(1, to="rmr://nowhere")
 
 
 def test_names_are_told_that_others_can_reach() -> None:
     with peer() as program, route.Node("rmr://0.0.0.0:0", name="app1:4560", allow_plaintext=True) as node:
-        node.send_to(program.url, 1)
+        node.send(1, to=program.url)
         frame = program.receive()
         assert frame.source == b"app1:4560"
         host, _, port = frame.source_address.decode().rpartition(":")

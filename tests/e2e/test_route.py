@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import nearcall
-from nearcall import route
+from nearcall import cli, route
 
 from ..hostile import raw
 from ..hostile.frames import CALL, ONEWAY, encode, frame
@@ -165,7 +165,9 @@ def test_a_table_is_swapped_under_load_and_nothing_is_lost_or_doubled(url_of: Ca
 
         swapping = threading.Thread(target=swap)
         swapping.start()
-        while sent < 10_000 or len(swapped) < 30:
+        end = time.monotonic() + PATIENCE
+        while sent < 10_000 or len(swapped) < 30 or not all(seen for _, seen in receivers):
+            assert time.monotonic() < end, "some receiver gets nothing"
             sender.send(1, b"%d" % sent)
             sent += 1
         over.set()
@@ -261,6 +263,43 @@ def test_a_member_that_dies_is_left_out_and_its_successor_gets_its_turns(key: st
             assert second.stdout.readline() == b"x\n"
 
 
+@pytest.mark.crash
+def test_what_waits_for_a_member_that_dies_goes_to_another_and_every_message_is_accounted_for(
+    key: str, tmp_path: Path
+) -> None:
+    """Each message is in the journal of one receiver, or the system had taken it for the dead one."""
+    dying, staying = f"unix://{tmp_path}/dying", f"unix://{tmp_path}/staying"
+    sender = route.Node(f"shm://r{key}sender", queue=8 << 20, when_full="error")
+    with sender, receiver(dying) as first:
+        assert first.stdout is not None
+        sender.install(table_of(f"mse | 1 | -1 | {dying},{staying}"))
+        until(lambda: any(each.connected for each in sender.status().endpoints), "the connection")
+        first.send_signal(signal.SIGSTOP)  # the socket fills, then the queue
+        sent = 0
+        try:
+            while sender.status().endpoints[0].queued < 100:
+                sender.send(1, b"%-20000d" % sent)
+                sent += 1
+        finally:
+            first.kill()
+        node, seen = noting(staying, 1)
+        with node:
+            first.wait(PATIENCE)
+            until(lambda: {each.name: each for each in sender.status().endpoints}[dying].queued == 0, "the move")
+            counts = {each.name: each for each in sender.status().endpoints}
+            until(lambda: len(seen) == counts[dying].handed_on, "the messages")
+            counts = {each.name: each for each in sender.status().endpoints}
+        written = first.stdout.read()
+    here = [int(payload) for payload in seen]
+    there = [int(line) for line in written.splitlines()]
+    assert here == sorted(set(here))
+    assert not set(here) & set(there)
+    assert counts[dying].handed_on == len(here)
+    assert counts[dying].sent + counts[staying].sent == sent
+    assert len(there) <= counts[dying].sent
+    assert counts[dying].dropped == counts[staying].dropped == 0
+
+
 def test_hostile_messages_are_counted_and_harm_nobody(url_of: Callable[[str], str], transport: str) -> None:
     if transport == "inproc":
         pytest.skip("nobody else gets there")
@@ -297,9 +336,9 @@ def test_messages_are_received_without_handlers(url_of: Callable[[str], str]) ->
         with selectors.DefaultSelector() as selector:
             selector.register(node, selectors.EVENT_READ)
             assert not selector.select(0)
-            sender.send_to(at, 1, b"1")
-            sender.send_to(at, 1, memoryview(b"2"))
-            sender.send_to(at, 1, bytearray(b"3" * 300_000))
+            sender.send(1, b"1", to=at)
+            sender.send(1, memoryview(b"2"), to=at)
+            sender.send(1, bytearray(b"3" * 300_000), to=at)
             assert selector.select(PATIENCE)
             first = node.receive(PATIENCE)
             assert first is not None
@@ -311,6 +350,77 @@ def test_messages_are_received_without_handlers(url_of: Callable[[str], str]) ->
             assert not selector.select(0)
         threading.Timer(0.05, node.close).start()
         assert list(node) == []
+
+
+def test_arrays_and_views_are_payloads_and_a_message_has_a_buffer(url_of: Callable[[str], str]) -> None:
+    np = pytest.importorskip("numpy")
+    node, sender = route.Node(url_of("node")), route.Node(url_of("sender"))
+    with nodes(node, sender):
+        straight = sender.direct(node.urls[0])
+        array = np.arange(100_000, dtype=np.float64)
+        straight.send(1, array)
+        straight.send(1, memoryview(array)[10:20])
+        straight.send(1, array[::2].copy())
+        with pytest.raises(TypeError, match="not C-contiguous"):
+            straight.send(1, array[::2])
+        with pytest.raises(TypeError, match="bytes-like"):
+            straight.send(1, 7)
+        first, second, third = (node.receive(PATIENCE) for _ in range(3))
+        assert first is not None
+        assert second is not None
+        assert third is not None
+        assert (np.frombuffer(first.view, np.float64) == array).all()
+        assert (np.frombuffer(first, np.float64) == array).all()
+        assert (np.frombuffer(second.payload, np.float64) == array[10:20]).all()
+        assert (np.frombuffer(third.view, np.float64) == array[::2]).all()
+        view = first.view
+        del first
+        assert view.readonly
+        assert np.frombuffer(view, np.float64)[-1] == array[-1]
+
+
+def test_a_way_straight_to_a_node_needs_no_table(url_of: Callable[[str], str]) -> None:
+    server, client = route.Node(url_of("server")), route.Node(url_of("client"))
+
+    @server.on(5)
+    def answer(message: route.Message[Any]) -> None:
+        message.reply(message.payload * 2)
+
+    with nodes(server, client):
+        straight = client.direct(server.urls[0])
+        until(straight.is_connected, "the connection")
+        assert straight.call(5, b"a", timeout=PATIENCE).payload == b"aa"
+        assert straight.url == server.urls[0]
+
+
+def test_counts_are_shown_to_prometheus_and_in_top(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    client = pytest.importorskip("prometheus_client")
+    node, seen = noting(f"shm://r{key}node", 1)
+    registry = client.CollectorRegistry()
+    with node, route.Node(f"shm://r{key}sender", when_full="error", queue=100) as sender:
+        route.prometheus(sender, node, registry=registry)
+        sender.install(table_of(f"rte | 1 | shm://r{key}node", f"rte | 2 | shm://r{key}nobody"))
+        until(lambda: next(each for each in sender.status().endpoints if each.name.endswith("node")).connected, "it")
+        for _ in range(3):
+            sender.send(1, b"x")
+        sender.send(2, b"waits")
+        assert error_of(partial(sender.send, 2, b"has no room")) is not None
+        until(lambda: len(seen) == 3, "the messages")
+        sent = {"node": f"r{key}sender", "endpoint": f"shm://r{key}node"}
+        waits = {"node": f"r{key}sender", "endpoint": f"shm://r{key}nobody"}
+        values = registry.get_sample_value
+        assert values("nearcall_route_sent_total", sent) == 3
+        assert values("nearcall_route_connected", sent) == 1
+        assert values("nearcall_route_queued", waits) == 1
+        assert values("nearcall_route_failed_soft_total", waits) == 1
+        assert values("nearcall_route_connected", waits) == 0
+        assert values("nearcall_route_taken_total", {"node": f"r{key}node"}) == 3
+        with pytest.raises(ValueError, match="Duplicated"):
+            route.prometheus(node, registry=registry)
+        assert cli.main(["top", "--once", "-i", "0.05", f"shm://r{key}sender"]) == 0
+        rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
+        assert rows[f"shm://r{key}node"][1:3] == ["3", "0"]
+        assert rows[f"shm://r{key}nobody"][1:3] == ["0", "1"]
 
 
 def test_a_node_answers_health_messages(key: str) -> None:
@@ -418,7 +528,7 @@ def test_it_encrypts(certificates: Path, key: str) -> None:
     client = nearcall.TLS(ca=str(certificates / "ca.pem"))
     node, seen = noting("tls://127.0.0.1:0", 1, tls=server)
     with node, route.Node(f"shm://r{key}sender", tls=client) as sender:
-        sender.send_to(node.urls[0], 1, b"secret")
+        sender.send(1, b"secret", to=node.urls[0])
         until(lambda: seen == [b"secret"], "the message")
 
 
@@ -434,7 +544,7 @@ def test_mistakes_say_what_to_do(key: str) -> None:
 
     async def coroutine(message: route.Message[Any]) -> None: ...
 
-    with pytest.raises(TypeError, match="write 'def'"):
+    with pytest.raises(TypeError, match=r"write 'def', or use a node of nearcall\.route\.aio"):
         node.on(2)(coroutine)
     with pytest.raises(TypeError, match="messages of type 1 have a handler already"):
         node.on(1)(print)
@@ -450,17 +560,17 @@ def test_mistakes_say_what_to_do(key: str) -> None:
         with pytest.raises(RuntimeError, match="this node has handlers"):
             node.receive()
         with pytest.raises(nearcall.InvalidArgument, match="the transaction number has 33 bytes, 32 is the most"):
-            node.send_to("shm://x", 1, transaction=bytes(33))
+            node.send(1, transaction=bytes(33), to="shm://x")
         with pytest.raises(nearcall.InvalidArgument):
-            node.send_to("no url at all://", 1)
-        node.send_to(f"shm://r{key}", 1, b"to itself")
+            node.send(1, to="no url at all://")
+        node.send(1, b"to itself", to=f"shm://r{key}")
         node.install(table_of(f"rte | 1 | shm://r{key}"))
         with pytest.raises(nearcall.NotFound, match="its entry names this node only"):
             node.send(1)
         with pytest.raises(nearcall.InvalidArgument, match="nodes at nats:// cannot be reached yet"):
             node.install(table_of("rte | 1 | nats://127.0.0.1:4222/subject"))
     with pytest.raises(nearcall.FailedPrecondition, match="the node is closed"):
-        node.send_to("shm://x", 1)
+        node.send(1, to="shm://x")
 
 
 def test_a_server_that_is_no_node_is_named(key: str) -> None:
@@ -479,7 +589,7 @@ def test_it_ends_with_its_program(key: str) -> None:
     program = f"""
 from nearcall import route
 node = route.Node("shm://r{key}a").start()
-node.send_to("shm://r{key}a", 1, b"x")
+node.send(1, b"x", to="shm://r{key}a")
 print(node.receive(20).payload)
 """
     command = [sys.executable, "-c", program]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,6 +61,18 @@ def test_an_idempotent_call_is_repeated(outside_url: str) -> None:
         first.kill()
     with again(url) as second, client as mortal:
         assert mortal.pid_again() == second.pid
+
+
+def test_a_signal_ends_the_wait_for_another_server(outside_url: str) -> None:
+    with again(outside_url) as first, nearcall.connect(first.url, Mortal, wait_for_ready=True) as mortal:
+        first.kill()
+        interrupter = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            mortal.pid_again()
+        interrupter.join(20)
+        with again(first.url) as second:
+            assert mortal.pid_again() == second.pid
 
 
 def test_without_a_server_a_call_fails_at_once_or_waits(outside_url: str) -> None:

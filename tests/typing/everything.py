@@ -294,11 +294,17 @@ def routed(policy: route.WhenFull) -> None:
 
     with node:
         node.send(Told("x"), subscription=1)
+        node.send(1, memoryview(b""), to="shm://other")
         assert_type(node.call(1, b"", timeout=1).payload, bytes)
+        straight = node.direct("shm://other")
+        assert_type(straight, route.Direct)
+        assert_type(straight.call(1, timeout=1), route.Message[Any])
+        assert_type(node.receive(), route.Message[Any] | None)
         assert_type(node.table(), route.RouteTable | None)
         status = node.status()
         assert_type(status, route.NodeStatus)
         assert_type(status.endpoints, list[route.EndpointStatus])
+    route.prometheus(node)
     with nearcall.connect("shm://node", route.Route) as client:
         assert_type(client.status(), route.NodeStatus)
     with (
@@ -307,3 +313,25 @@ def routed(policy: route.WhenFull) -> None:
     ):
         assert_type(manager.nodes(), list[route.AttachedNode])
     print(route.NodeInfo("a", "shm://a", [1], "a"))
+
+
+async def routed_in_loop() -> None:
+    node = route.aio.Node("shm://node", concurrency=4)
+
+    @node.on(Told)
+    async def note(message: route.aio.Message[Told]) -> None:
+        assert_type(message.value, Told)
+        await message.reply(b"")
+
+    @node.on(2)
+    def note_plainly(message: route.aio.Message[Any]) -> None:
+        assert_type(message.view, memoryview)
+
+    async with node:
+        await node.ready(1)
+        await node.send(Told("x"), subscription=1)
+        assert_type(await node.call(1, b"", timeout=1), route.aio.Message[Any])
+        assert_type(await node.receive(1), route.aio.Message[Any] | None)
+        async for message in node:
+            assert_type(message, route.aio.Message[Any])
+        assert_type(node.status(), route.NodeStatus)

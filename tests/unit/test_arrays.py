@@ -120,6 +120,12 @@ def test_any_bytes_in_a_header_are_refused_or_read(data: bytes) -> None:
         decode_any(body, [memoryview(bytes(16))])
 
 
+@pytest.mark.parametrize("code", [3, 9, 31])
+def test_extensions_that_mean_nothing_here_are_refused(code: int) -> None:
+    with pytest.raises(ValueError, match=f"an extension of type {code}"):
+        decode_any(msgspec.msgpack.encode([msgspec.msgpack.Ext(code, b"x")]), [])
+
+
 def test_raw_buffers_can_be_referred_to() -> None:
     body = msgspec.msgpack.encode([msgspec.msgpack.Ext(msgpack.BUFFER, b"\x00"), msgspec.msgpack.Ext(77, b"x")])
     view, other = decode_any(body, [memoryview(b"abc")])

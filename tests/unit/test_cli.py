@@ -304,11 +304,11 @@ def test_serve(
     module += suffix
     served: list[Any] = []
 
-    def serve(*things: Any, on_ready: Callable[[Any], object]) -> None:
+    def serve(things: tuple[Any, ...], *, on_ready: Callable[[Any], object], on_stopping: object) -> None:
         served.extend(things)
         on_ready(SimpleNamespace(urls=things[1:]))
 
-    monkeypatch.setattr(nearcall, "serve", serve)
+    monkeypatch.setattr("nearcall.cli.serve.serve_alone", serve)
     status, out, err = run("serve", f"{module}:{name}", "shm://a", "tcp://127.0.0.1:7000")
     assert (status, out) == (0, "")
     assert err == f"serving {module}:{name} at shm://a\nserving {module}:{name} at tcp://127.0.0.1:7000\n"
@@ -320,11 +320,11 @@ def test_serve(
 def test_the_flags_of_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: str, tmp_path: Path) -> None:
     chosen: dict[str, Any] = {}
 
-    def serve(*things: Any, **options: Any) -> None:
+    def serve(things: tuple[Any, ...], **options: Any) -> None:
         chosen.update(options, things=things)
-        del chosen["on_ready"]
+        del chosen["on_ready"], chosen["on_stopping"]
 
-    monkeypatch.setattr(nearcall, "serve", serve)
+    monkeypatch.setattr("nearcall.cli.serve.serve_alone", serve)
     tokens = tmp_path / "tokens"
     tokens.write_text("new\n\nold\n")
     flags = "--allow-plaintext --allow-user ada --allow-user 1001 --allow-group staff --max-message-size 1000"
@@ -355,6 +355,8 @@ def test_with_workers_each_makes_its_objects(run: Any, monkeypatch: pytest.Monke
         on_ready: Callable[[Any], object],
         late_options: Callable[[], object],
         refresh: Callable[[], object],
+        on_stopping: Callable[[], object],
+        on_reloading: Callable[[bool], object],
     ) -> None:
         served.extend([workers, *things])
         assert late_options() == {}

@@ -188,7 +188,7 @@ class Unknown:
     pass
 
 
-Callback = Callable[[int], int]
+Callback = Callable[..., int]
 
 
 @dataclass
@@ -304,10 +304,10 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
     def m16(self, a: object) -> None: ...
 
     @refused(
-        "Bad.m(): parameter 'a: Callable[[int], None]' cannot be sent: a function cannot be encoded; "
-        "to call back, take an object: annotate a service class with that method"
+        "Bad.m(): parameter 'a: Callable[..., None]' cannot be sent: a function needs the types of its parameters and "
+        "its result: write Callable[[int], str], for example"
     )
-    def m20(self, a: Callable[[int], None]) -> None: ...
+    def m20(self, a: Callable[..., None]) -> None: ...
 
     @refused(
         "Bad.m(): parameter 'a: Offered | int' cannot be sent: tests.unit.test_service.Offered | int may not be a "

@@ -1,13 +1,15 @@
 //! A link for tests, of which the test chooses what comes and what fails.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{CallKey, Flushed, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent};
+use nearcall_transport::{
+    CallKey, Flushed, Incoming, Link, LinkError, MemoryLink, Outgoing, Peer, Properties, Room, Sent, Signal, Wait,
+};
 
 /// More bytes than a client may leave unread.
 pub(crate) const MUCH: usize = 1 << 21;
@@ -18,17 +20,15 @@ pub(crate) const MUCH: usize = 1 << 21;
 pub(crate) struct Chosen {
     pub(crate) socket: UnixStream,
     _other_end: UnixStream,
-    pub(crate) peer: Peer,
+    properties: Properties,
     pub(crate) frames: Mutex<VecDeque<Incoming>>,
     pub(crate) queued: Mutex<usize>,
     /// Nothing can be sent any more.
     pub(crate) broken: Mutex<bool>,
     /// The client is gone: the next read fails.
     pub(crate) gone: Mutex<bool>,
-    /// What was sent before the client hung up may still be something to do.
-    pub(crate) leaves_work: Mutex<bool>,
     /// Its reader tells of room by itself, as that of a ring.
-    pub(crate) memory: Mutex<bool>,
+    is_memory: bool,
     /// It pays to spin for what comes next.
     pub(crate) pays: Mutex<bool>,
     /// What panics.
@@ -47,19 +47,32 @@ pub(crate) enum Faulty {
 }
 
 impl Chosen {
-    /// A link over which these frames have come.
+    /// A link over a socket by which these frames have come.
     pub(crate) fn new(frames: VecDeque<Incoming>) -> Arc<Self> {
+        Self::of(frames, false, true)
+    }
+
+    /// The same, over memory.
+    pub(crate) fn over_memory(frames: VecDeque<Incoming>) -> Arc<Self> {
+        Self::of(frames, true, true)
+    }
+
+    /// A link over a socket, over which nothing is left to do when the client hangs up.
+    pub(crate) fn without_work(frames: VecDeque<Incoming>) -> Arc<Self> {
+        Self::of(frames, false, false)
+    }
+
+    fn of(frames: VecDeque<Incoming>, is_memory: bool, leaves_work: bool) -> Arc<Self> {
         let (socket, other_end) = UnixStream::pair().expect("descriptors");
         Arc::new(Self {
             socket,
             _other_end: other_end,
-            peer: Peer::Local { pid: 0, uid: 0, gid: 0 },
+            properties: Properties { leaves_work, ..Properties::new(Peer::Local { pid: 0, uid: 0, gid: 0 }) },
             frames: frames.into(),
             queued: Mutex::default(),
             broken: Mutex::default(),
             gone: Mutex::default(),
-            leaves_work: Mutex::new(true),
-            memory: Mutex::default(),
+            is_memory,
             pays: Mutex::default(),
             faulty: Mutex::default(),
         })
@@ -71,6 +84,14 @@ impl Chosen {
 }
 
 impl Link for Chosen {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
+        self.is_memory.then_some(self as _)
+    }
+
     fn send(&self, _: CallKey, _: &Outgoing<'_>, _: Room<'_>) -> Result<Sent, LinkError> {
         self.may_fail(Faulty::Sending);
         if *self.broken.lock() {
@@ -104,39 +125,13 @@ impl Link for Chosen {
         if place.is_none() && *self.gone.lock() { Err(LinkError::Closed) } else { Ok(()) }
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    fn arm(&self) -> bool {
-        self.frames.lock().is_empty()
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    fn leaves_work(&self) -> bool {
-        *self.leaves_work.lock()
-    }
-
-    fn is_memory(&self) -> bool {
-        *self.memory.lock()
-    }
-
-    fn spinning_pays(&self) -> bool {
-        *self.pays.lock()
-    }
-
-    fn seems_read_out(&self) -> bool {
-        self.frames.lock().is_empty()
+    fn has_delivered(&self) -> bool {
+        true
     }
 
     fn stop_sending(&self) {
         *self.queued.lock() = 0;
     }
-
-    fn disarm(&self) {}
 
     fn close(&self) {}
 
@@ -145,20 +140,46 @@ impl Link for Chosen {
         Ok(())
     }
 
+    fn is_stale(&self) -> bool {
+        false
+    }
+}
+
+impl Wait for Chosen {
+    fn signal(&self) -> Signal<'_> {
+        Signal::Descriptor(self.socket.as_fd())
+    }
+
+    fn arm(&self) -> bool {
+        self.frames.lock().is_empty()
+    }
+
     fn spin(&self) -> bool {
         !self.frames.lock().is_empty()
     }
 
-    fn is_stale(&self) -> bool {
-        false
+    fn may_have_more(&self) -> bool {
+        self.is_memory || !self.frames.lock().is_empty()
     }
 
     fn wait_room(&self, _: bool, _: Duration) -> Result<(), LinkError> {
         unreachable!("a server does not wait for room")
     }
+}
 
-    fn readable(&self) -> Result<Option<u64>, LinkError> {
-        assert!(*self.memory.lock(), "only rings have a bell");
+impl MemoryLink for Chosen {
+    fn disarm(&self) {}
+
+    fn signalled(&self) -> Result<Option<u64>, LinkError> {
+        assert!(self.is_memory, "only rings have a bell");
         Ok(None)
+    }
+
+    fn spinning_pays(&self) -> bool {
+        *self.pays.lock()
+    }
+
+    fn receive_soon(&self, _: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        if self.spin() { self.try_receive_part(place) } else { Ok(()) }
     }
 }

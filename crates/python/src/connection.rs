@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Adopter, Balancing, Channel, Connection as Core, NoEvent, Patience, Retries, may_pass};
+use nearcall_core::client::{
+    Adopter, Balancing, CallDriver, Channel, Connection as Core, NoEvent, Patience, Retries, Rules, may_pass,
+};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Codec, Failure, Url};
 use pyo3::exceptions::PyRuntimeError;
@@ -14,14 +16,10 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::asyncio::waiting::{Schedule, Waiting};
 use crate::asyncio::watched::Watched;
-use crate::calls::aio::AsyncUnary;
-use crate::calls::calling::{ATTEMPTS, Calling, Limits, Way, seconds_of};
+use crate::calls::callees::Calls;
+use crate::calls::calling::{Calling, Limits, Way, seconds_of};
 use crate::calls::deadline::Surroundings;
-use crate::calls::oneway::Oneway;
-use crate::calls::opening::begin_stream;
 use crate::calls::outcome::late;
-use crate::calls::stream::Stream;
-use crate::calls::unary::Unary;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
@@ -30,10 +28,9 @@ use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, 
 use crate::options::peer::peer;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;
-use crate::values::plan::Method;
 
 /// A client's connection to a server.
-#[pyclass(frozen, module = "nearcall._core")]
+#[pyclass(frozen, extends = Calls, module = "nearcall._core")]
 pub(crate) struct Connection {
     channel: Arc<Channel>,
     calling: Calling,
@@ -84,7 +81,7 @@ impl Connection {
         explain: Option<Py<PyAny>>,
         shown: Option<&str>,
         by_item: bool,
-    ) -> PyResult<Self> {
+    ) -> PyResult<PyClassInitializer<Self>> {
         let mut url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         if let Some(shown) = shown {
             url = url.shown_as(shown);
@@ -114,7 +111,8 @@ impl Connection {
             retries: retries.map(|policy| Arc::new(Retries::new(policy))),
             copies: None,
         };
-        Ok(Self { channel, calling, handshake })
+        let this = Self { channel, calling: calling.clone(), handshake };
+        Ok(PyClassInitializer::from(Calls { calling }).add_subclass(this))
     }
 
     /// Connects for the first time; blocks for at most `handshake_timeout` seconds, and no longer than until the deadline
@@ -126,7 +124,7 @@ impl Connection {
             .into_iter()
             .chain(Surroundings::look_and_wait(py, None, || format!("connecting to {}", self.channel.url()))?.until())
             .min();
-        self.calling.usable(py, until).map(|_| ())
+        self.calling.usable(py, false, until).map(|_| ())
     }
 
     /// Goes on connecting for at most `seconds`. Returns whether it has connected. Raises if the server cannot be
@@ -195,7 +193,7 @@ impl Connection {
     fn renew(&self, py: Python<'_>) -> PyResult<()> {
         let until = Surroundings::look(py, self.calling.limits.of_call())?.until();
         if !self.connected(py) {
-            self.calling.usable(py, until)?;
+            self.calling.usable(py, false, until)?;
         }
         Ok(())
     }
@@ -233,16 +231,11 @@ impl Connection {
         self.calling.waiting.on_idle(py)
     }
 
-    /// To be called by the event loop when it has sent a one-way call.
-    fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        self.calling.waiting.stirred(py)
-    }
-
     /// Gives the connection to the event loop `running`, whose method `call_soon` is. `on_idle` calls this object's
     /// `on_idle`.
     ///
-    /// `call_again` takes a call, the seconds to wait before it, whether to wait for another server, the seconds left,
-    /// and the exception to raise if no server comes. It returns a coroutine that connects and makes the call.
+    /// `connect_again` takes the seconds to wait first, whether to wait for another server, the seconds left, and the
+    /// exception to raise if no server comes. It returns a coroutine that connects.
     /// `send_again` takes a stream and the same values but the exception, and begins to send the stream again. `follow`
     /// makes the loop watch the current connections.
     fn use_loop(
@@ -250,16 +243,11 @@ impl Connection {
         running: Py<PyAny>,
         call_soon: Py<PyAny>,
         on_idle: Py<PyAny>,
-        call_again: Py<PyAny>,
+        connect_again: Py<PyAny>,
         send_again: Py<PyAny>,
         follow: Py<PyAny>,
     ) {
-        self.calling.waiting.use_loop(Schedule { running, call_soon, on_idle, call_again, send_again, follow });
-    }
-
-    /// Raises unless the running event loop is the one that the connection was given to.
-    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
-        self.calling.waiting.check_loop(py)
+        self.calling.waiting.use_loop(Schedule { running, call_soon, on_idle, connect_again, send_again, follow });
     }
 
     /// Ends the connection for good. `why` is what calls under way are told, if the server has ended.
@@ -289,27 +277,19 @@ impl Connection {
         let what = || format!("a ping to {}", self.channel.url());
         let until = Surroundings::look_and_wait(py, default, what)?.until();
         let mut core = self.ready(py, until)?;
-        let mut attempts = 1;
+        let (mut driver, rules) = (CallDriver::new(until), Rules { retries: None, idempotent: true, may_move: true });
         loop {
             match detach(py, || core.ping(until)) {
                 Ok(took) => return Ok(took.as_secs_f64()),
-                // Only the ping has shown that the server is gone: ask the next one.
-                Err(Err(failure))
-                    if failure.code == Failure::UNAVAILABLE && !core.is_usable() && attempts < ATTEMPTS =>
-                {
-                    attempts += 1;
-                    core = self.calling.usable(py, until)?;
-                }
-                Err(Err(failure)) => return Err(raise(py, &failure)),
+                // Only the ping may have shown that the server is gone: ask the next one.
+                Err(Err(failure)) => match driver.unsent(&rules, &core, failure) {
+                    Ok(again) => core = self.calling.usable(py, again.hopeful, until)?,
+                    Err(failure) => return Err(raise(py, &failure)),
+                },
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
                 Err(Ok(_)) => return Err(raise(py, &late("ping", core.name()))),
             }
         }
-    }
-
-    /// Seconds that a call made now may take; `None` if there is no limit.
-    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
     }
 
     /// Lets the server at the other end call objects that this client gives to it, from now on.
@@ -320,34 +300,6 @@ impl Connection {
     fn serve_with(&self, callback_server: Py<PyAny>, max_references: usize) {
         let waiting = Arc::clone(&self.calling.of_callbacks);
         self.channel.serve_with(Arc::new(Callbacks { server: callback_server, waiting, max_references }));
-    }
-
-    /// A callable for a method without streams.
-    fn unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<Unary>> {
-        Unary::new(py, self.calling.clone(), method)
-    }
-
-    /// A callable for a method that sends no reply. With `for_loop` it never waits for a connection.
-    #[pyo3(signature = (method, *, for_loop))]
-    fn oneway(&self, py: Python<'_>, method: Py<Method>, for_loop: bool) -> PyResult<Py<Oneway>> {
-        Oneway::new(py, self.calling.clone(), method, for_loop)
-    }
-
-    /// A callable for a method without streams that returns an awaitable.
-    fn async_unary(&self, py: Python<'_>, method: Py<Method>) -> PyResult<Py<AsyncUnary>> {
-        AsyncUnary::new(py, self.calling.clone(), method)
-    }
-
-    /// Begins a call with streams. `arguments` is what the plan's `split` returned.
-    #[pyo3(signature = (method, arguments, *, for_loop))]
-    fn open(
-        &self,
-        py: Python<'_>,
-        method: &Bound<'_, Method>,
-        arguments: &Bound<'_, PyAny>,
-        for_loop: bool,
-    ) -> PyResult<Stream> {
-        begin_stream(py, &self.calling, method, arguments, for_loop)
     }
 }
 
@@ -393,7 +345,7 @@ impl Connection {
     fn ready(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
         match self.channel.ready() {
             Some(core) => Ok(core),
-            None => self.calling.usable(py, until),
+            None => self.calling.usable(py, false, until),
         }
     }
 }

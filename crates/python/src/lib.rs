@@ -28,13 +28,17 @@ mod _core {
     #[pymodule_export]
     use super::calls::bound::BoundMethod;
     #[pymodule_export]
+    use super::calls::callees::{CalledObject, Calls};
+    #[pymodule_export]
     use super::calls::deadline::{note_block, set_call_variables};
     #[pymodule_export]
     use super::calls::oneway::Oneway;
     #[pymodule_export]
+    use super::calls::started::{StartedCall, wait_for_started};
+    #[pymodule_export]
     use super::calls::stream::Stream;
     #[pymodule_export]
-    use super::calls::unary::{StartedCall, Unary, wait_for_started};
+    use super::calls::unary::Unary;
     #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]
@@ -56,9 +60,9 @@ mod _core {
     #[pymodule_export]
     use super::references::objects::ServedObject;
     #[pymodule_export]
-    use super::routing::codec::RouteCodec;
+    use super::routing::node::{RouteEndpoint, RouteNode, RoutePending, RouteWaiter, RouteWork, read_route_table};
     #[pymodule_export]
-    use super::routing::node::{RouteEndpoint, RouteNode, RoutePushed, RouteWaiter, RouteWork, read_route_table};
+    use super::routing::pushed::RoutePushed;
     #[pymodule_export]
     use super::serving::buffer::Buffer;
     #[pymodule_export]
@@ -73,6 +77,8 @@ mod _core {
     use super::serving::loop_server::{LoopRequest, Watch};
     #[pymodule_export]
     use super::serving::request_stream::RequestStream;
+    #[pymodule_export]
+    use super::serving::route_codec::RouteCodec;
     #[pymodule_export]
     use super::serving::route_handlers::{RouteDispatch, RouteInbox};
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use nearcall_core::Payload;
 use nearcall_core::server::Request;
 
-use crate::message::Head;
+use crate::message::{BadMessage, Head};
 
 /// A message that has arrived.
 #[derive(Debug)]
@@ -12,8 +12,25 @@ pub struct Arrived {
     pub head: Head,
     /// The payload of the call that brought it.
     pub call: Payload,
-    /// Where in that its own payload begins.
-    pub begin: usize,
     /// The call itself, which counts as under way while the message waits.
     pub(crate) request: Option<Box<Request>>,
+}
+
+impl Arrived {
+    /// Takes a message out of a call.
+    pub(crate) fn read(payload: &mut Payload) -> Result<Self, BadMessage> {
+        Ok(Self { head: Head::read(payload)?, call: payload.take(), request: None })
+    }
+
+    /// The number that it and the reply to it share. May be empty.
+    #[must_use]
+    pub fn transaction(&self) -> &[u8] {
+        self.head.transaction(&self.call)
+    }
+
+    /// Bytes of its payload.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        self.call.len() - self.head.begin
+    }
 }

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::lock::{Condvar, Mutex};
-use smallvec::SmallVec;
 
 use crate::arrived::Arrived;
-use crate::message::LONGEST_TRANSACTION;
+use crate::bell::Bell;
+use crate::message::Transaction;
 use crate::rmr::frame::without_zeros;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// A transaction number. Zeros at its end say nothing: RMR fills it up with them.
-pub type Transaction = SmallVec<[u8; LONGEST_TRANSACTION]>;
-
-/// All who wait for replies.
+/// All who wait for replies. Zeros at the end of a number say nothing: RMR fills it up with them.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     waiting: Mutex<HashMap<Transaction, Arc<Place>>>,
@@ -27,6 +24,8 @@ pub(crate) struct Calls {
 struct Place {
     reply: Mutex<Option<Arrived>>,
     come: Condvar,
+    /// What rings if the reply is awaited in an event loop, with the number as it is known there.
+    bell: Option<(Arc<Bell>, Transaction)>,
 }
 
 /// One who waits for a reply, until this is dropped.
@@ -38,18 +37,19 @@ pub struct Waiter {
 }
 
 impl Calls {
-    /// Waits for the reply with this number from now on. `None` if somebody waits for that already.
-    pub(crate) fn begin(self: &Arc<Self>, transaction: &[u8]) -> Option<Waiter> {
+    /// Waits for the reply with this number from now on; `bell` rings if it is awaited in an event loop. `None` if
+    /// somebody waits for that already.
+    pub(crate) fn begin(self: &Arc<Self>, transaction: Transaction, bell: Option<Arc<Bell>>) -> Option<Waiter> {
         use std::collections::hash_map::Entry;
-        let transaction = Transaction::from_slice(without_zeros(transaction));
-        let place = Arc::<Place>::default();
+        let key = Transaction::from_slice(without_zeros(&transaction));
+        let place = Arc::new(Place { bell: bell.map(|bell| (bell, transaction)), ..Place::default() });
         let mut waiting = self.waiting.lock();
-        let Entry::Vacant(vacant) = waiting.entry(transaction.clone()) else { return None };
+        let Entry::Vacant(vacant) = waiting.entry(key.clone()) else { return None };
         vacant.insert(Arc::clone(&place));
         // Release: who sees the count finds the entry. The message is sent later, so its reply finds both.
         self.count.fetch_add(1, Ordering::Release);
         drop(waiting);
-        Some(Waiter { calls: Arc::clone(self), transaction, place })
+        Some(Waiter { calls: Arc::clone(self), transaction: key, place })
     }
 
     /// Whether somebody waits for the reply with this number.
@@ -61,10 +61,10 @@ impl Calls {
     /// Gives a message to who waits for it. Gives it back if nobody does, or if that one has a reply already.
     pub(crate) fn give(&self, arrived: Arrived) -> Option<Arrived> {
         // Acquire: after the Release of `begin`.
-        if self.count.load(Ordering::Acquire) == 0 || arrived.head.transaction().is_empty() {
+        if self.count.load(Ordering::Acquire) == 0 || arrived.transaction().is_empty() {
             return Some(arrived);
         }
-        let place = self.waiting.lock().get(without_zeros(arrived.head.transaction())).cloned();
+        let place = self.waiting.lock().get(without_zeros(arrived.transaction())).cloned();
         let Some(place) = place else { return Some(arrived) };
         let mut reply = place.reply.lock();
         if reply.is_some() {
@@ -72,12 +72,23 @@ impl Calls {
         }
         *reply = Some(arrived);
         drop(reply);
-        place.come.notify_all();
+        match &place.bell {
+            Some((bell, transaction)) => bell.ring_for_reply(transaction.clone()),
+            None => {
+                place.come.notify_all();
+            }
+        }
         None
     }
 }
 
 impl Waiter {
+    /// The reply, if it has come.
+    #[must_use]
+    pub fn take(&self) -> Option<Arrived> {
+        self.place.reply.lock().take()
+    }
+
     /// Waits for the reply until then. `None` if none has come.
     #[must_use]
     pub fn wait(&self, until: Option<Instant>) -> Option<Arrived> {

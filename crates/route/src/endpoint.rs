@@ -1,17 +1,18 @@
-//! One receiver of messages: the channel to it, and the queue of what could not be sent at once.
+//! One receiver of messages: the way to it, and the queue of what could not be sent at once.
 //!
 //! A sender passes a message to the transport by itself while nothing waits here. Otherwise the message waits behind the
-//! others, and the endpoint's own thread ([`Endpoint::work`]) sends it. That thread makes the connection, too.
+//! others, and the endpoint's own thread ([`Endpoint::work`]) sends it. That thread makes the connection, too, and hands
+//! what waits on to the other members of its group while there is none.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_core::Failure;
 use nearcall_core::client::Passed;
 use nearcall_core::lock::{Condvar, Mutex, MutexGuard};
 
-use crate::letter::Letter;
+use crate::bell::Bell;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::way::{Ready, Standing, Way};
 
@@ -59,6 +60,8 @@ pub struct Counts {
     pub failed_soft: u64,
     /// Messages that were dropped, as the policy says, or because the node was closed.
     pub dropped: u64,
+    /// Messages that have waited here and went to another member of the group, since this one was not connected.
+    pub handed_on: u64,
     /// Messages in the queue.
     pub queued: usize,
     /// Their bytes.
@@ -83,13 +86,39 @@ pub struct Endpoint {
     failed_hard: AtomicU64,
     failed_soft: AtomicU64,
     dropped: AtomicU64,
+    handed_on: AtomicU64,
+    /// Rings when there may be room.
+    bell: Arc<Bell>,
     /// Tables in force that name it, and others who use it.
     users: AtomicUsize,
 }
 
+/// A message to be sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Outbound<'a> {
+    /// Its bytes, in two pieces.
+    pub(crate) pieces: &'a [&'a [u8]; 2],
+    /// All members of the group that it is for, if it may go to another one.
+    pub(crate) group: &'a [&'a Arc<Endpoint>],
+}
+
+impl Outbound<'_> {
+    /// Its bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces[0].len() + self.pieces[1].len()
+    }
+}
+
+/// A message in the queue.
+struct Waiting {
+    bytes: Vec<u8>,
+    /// The members of its group. Weak: two of them may have messages for each other.
+    group: Box<[Weak<Endpoint>]>,
+}
+
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Vec<u8>>,
+    queue: VecDeque<Waiting>,
     bytes: usize,
     /// Messages that the thread has taken out of the queue and not sent yet.
     sending: usize,
@@ -101,6 +130,13 @@ struct State {
     until: Option<Instant>,
 }
 
+impl Waiting {
+    /// What it takes of the queue's bytes.
+    fn len(&self) -> usize {
+        self.bytes.len() + size_of_val(&*self.group) + EACH
+    }
+}
+
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint").field("name", &self.name).finish_non_exhaustive()
@@ -108,7 +144,7 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(name: &str, way: Way, when_full: WhenFull, most: usize) -> Arc<Self> {
+    pub(crate) fn new(name: &str, way: Way, when_full: WhenFull, most: usize, bell: Arc<Bell>) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
             way,
@@ -121,6 +157,8 @@ impl Endpoint {
             failed_hard: AtomicU64::new(0),
             failed_soft: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            handed_on: AtomicU64::new(0),
+            bell,
             users: AtomicUsize::new(0),
         })
     }
@@ -151,6 +189,7 @@ impl Endpoint {
             failed_hard: read(&self.failed_hard),
             failed_soft: read(&self.failed_soft),
             dropped: read(&self.dropped),
+            handed_on: read(&self.handed_on),
             queued,
             queued_bytes,
             connected: self.is_connected(),
@@ -170,15 +209,14 @@ impl Endpoint {
     /// It can never be sent to this endpoint; nothing was sent.
     pub(crate) fn offer(
         &self,
-        letter: &Letter<'_>,
+        message: Outbound<'_>,
         go_on: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<Offered, Failure> {
         let Standing::Ready(ready) = self.way.standing() else { return Ok(Offered::Down) };
-        let pieces = &letter.pieces(self.way.form());
         // Acquire: what was queued before is sent before.
         if !self.behind.load(Ordering::Acquire) {
             let waits = go_on.is_some();
-            match ready.send(pieces, go_on) {
+            match ready.send(message.pieces, go_on) {
                 Ok(Passed::Sent | Passed::Begun) => {
                     // Relaxed: a number to be shown.
                     self.sent.fetch_add(1, Ordering::Relaxed);
@@ -198,17 +236,16 @@ impl Endpoint {
                 }
             }
         }
-        Ok(self.queue_up(pieces, WhenFull::Error))
+        Ok(self.queue_up(message, None))
     }
 
     /// Takes a message, whether there is a connection or not, and does what the policy says if there is no room.
-    pub(crate) fn insist(&self, letter: &Letter<'_>) -> Offered {
-        self.queue_up(&letter.pieces(self.way.form()), self.when_full)
+    pub(crate) fn insist(&self, message: Outbound<'_>) -> Offered {
+        self.queue_up(message, Some(self.when_full))
     }
 
     /// Waits until the queue may have room, or until then. Whether it is worth another try.
-    pub(crate) fn await_room(&self, letter: &Letter<'_>, until: Option<Instant>) -> bool {
-        let len = letter.pieces(self.way.form()).iter().map(|piece| piece.len()).sum();
+    pub(crate) fn await_room(&self, len: usize, until: Option<Instant>) -> bool {
         let mut state = self.state.lock();
         let now = Instant::now();
         if until.is_some_and(|until| until <= now) || state.closing {
@@ -231,22 +268,23 @@ impl Endpoint {
         self.when_full
     }
 
-    /// Puts a message into the queue, if there is room.
-    fn queue_up(&self, pieces: &[&[u8]; 2], when_full: WhenFull) -> Offered {
-        let len = pieces[0].len() + pieces[1].len();
+    /// Puts a message into the queue, if there is room. Otherwise, and if no more are taken, it does what the policy says;
+    /// without one somebody else may be asked.
+    fn queue_up(&self, message: Outbound<'_>, when_full: Option<WhenFull>) -> Offered {
+        let len = message.len() + size_of_val(message.group);
         let mut state = self.state.lock();
         if state.closing {
-            return self.drop_one();
+            return if when_full.is_some() { self.drop_one() } else { Offered::Down };
         }
         if !self.fits(&state, len) {
             match when_full {
-                WhenFull::Block | WhenFull::Error => return Offered::Full,
-                WhenFull::DropNewest => return self.drop_one(),
-                WhenFull::DropOldest => {
+                None | Some(WhenFull::Block | WhenFull::Error) => return Offered::Full,
+                Some(WhenFull::DropNewest) => return self.drop_one(),
+                Some(WhenFull::DropOldest) => {
                     while !self.fits(&state, len)
                         && let Some(oldest) = state.queue.pop_front()
                     {
-                        state.bytes -= oldest.len() + EACH;
+                        state.bytes -= oldest.len();
                         self.drop_one();
                     }
                 }
@@ -254,7 +292,8 @@ impl Endpoint {
         }
         state.bytes += len + EACH;
         let wakes = state.queue.is_empty() && state.sending == 0;
-        state.queue.push_back(pieces.concat());
+        let group = message.group.iter().map(|member| Arc::downgrade(member)).collect();
+        state.queue.push_back(Waiting { bytes: message.pieces.concat(), group });
         // Release: before who sees that nothing waits sends past this.
         self.behind.store(true, Ordering::Release);
         drop(state);
@@ -288,8 +327,10 @@ impl Endpoint {
                     let failure = self.connect();
                     state = self.state.lock();
                     state.failure = failure;
-                    if state.failure.is_some() && !state.closing {
-                        self.changed.wait_for(&mut state, LOOK);
+                    if state.failure.is_some() {
+                        state = self.hand_on(state);
+                        let pause = if state.closing { SLICE } else { LOOK };
+                        self.changed.wait_for(&mut state, pause);
                     }
                 }
                 _ if state.queue.is_empty() => self.changed.wait(&mut state),
@@ -300,20 +341,20 @@ impl Endpoint {
                 Standing::Ready(ready) => state = self.send_first(state, &ready),
             }
         }
-        let left = state.queue.len();
-        state.queue.clear();
+        let left = std::mem::take(&mut state.queue);
         state.bytes = 0;
         drop(state);
         // Relaxed: a number to be shown.
-        self.dropped.fetch_add(left as u64, Ordering::Relaxed);
+        self.dropped.fetch_add(left.len() as u64, Ordering::Relaxed);
         self.changed.notify_all();
+        self.bell.ring_for_room();
         self.way.close();
     }
 
     /// Sends the first messages of the queue.
     fn send_first<'a>(&'a self, mut state: MutexGuard<'a, State>, ready: &Ready) -> MutexGuard<'a, State> {
         let most = state.queue.len().min(AT_ONCE);
-        let mut batch: VecDeque<Vec<u8>> = state.queue.drain(..most).collect();
+        let mut batch: VecDeque<Waiting> = state.queue.drain(..most).collect();
         state.sending = most;
         drop(state);
         let mut go_on = || {
@@ -322,7 +363,7 @@ impl Endpoint {
         };
         let (mut done, mut failure) = (0, None);
         while let Some(message) = batch.front() {
-            match ready.send(&[message, &[]], Some(&mut go_on)) {
+            match ready.send(&[&message.bytes, &[]], Some(&mut go_on)) {
                 // Relaxed, both: numbers to be shown.
                 Ok(Passed::Sent | Passed::Begun) => _ = self.sent.fetch_add(1, Ordering::Relaxed),
                 // The node ends, or the connection is lost: the message waits for the next one.
@@ -333,30 +374,70 @@ impl Endpoint {
                     failure = Some(error);
                 }
             }
-            done += batch.pop_front().map_or(0, |message| message.len() + EACH);
+            done += batch.pop_front().map_or(0, |message| message.len());
         }
+        let mut state = self.put_back(batch, done);
+        state.failure = failure.or(state.failure.take());
+        state
+    }
+
+    /// Puts messages back before all others, after some of `done` bytes have gone.
+    fn put_back(&self, mut batch: VecDeque<Waiting>, done: usize) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         state.sending = 0;
         state.bytes -= done;
-        while let Some(message) = batch.pop_back() {
-            state.queue.push_front(message);
-        }
-        state.failure = failure.or(state.failure.take());
+        batch.append(&mut state.queue);
+        state.queue = batch;
         if state.queue.is_empty() {
             // Release: what was queued is sent.
             self.behind.store(false, Ordering::Release);
         }
         self.changed.notify_all();
+        self.bell.ring_for_room();
         state
+    }
+
+    /// Gives what waits to other members of its group, as long as they take it. A member that is not connected may be gone
+    /// for ever, and its messages are nobody else's in particular: that they take turns says so.
+    fn hand_on<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.queue.iter().all(|message| message.group.is_empty()) {
+            return state;
+        }
+        // Without the lock: another member may do the same at this moment.
+        let batch = std::mem::take(&mut state.queue);
+        state.sending = batch.len();
+        drop(state);
+        let (mut done, mut left, mut full) = (0, VecDeque::new(), false);
+        for message in batch {
+            // Those behind one that nobody takes wait, too, or they would overtake it.
+            if !full && self.goes_elsewhere(&message) {
+                done += message.len();
+                // Relaxed: a number to be shown.
+                self.handed_on.fetch_add(1, Ordering::Relaxed);
+            } else {
+                full |= !message.group.is_empty();
+                left.push_back(message);
+            }
+        }
+        self.put_back(left, done)
+    }
+
+    /// Whether another member of its group has taken a message.
+    fn goes_elsewhere(&self, message: &Waiting) -> bool {
+        let members: Vec<Arc<Self>> = message.group.iter().filter_map(Weak::upgrade).collect();
+        let group: Vec<&Arc<Self>> = members.iter().collect();
+        let outbound = Outbound { pieces: &[&message.bytes, &[]], group: &group };
+        let others = members.iter().filter(|member| !std::ptr::eq(&raw const ***member, self));
+        // One that can never send it leaves it here, as if it were full: the next one is asked.
+        others.into_iter().any(|member| member.offer(outbound, None) == Ok(Offered::Taken))
     }
 
     /// Connects, for a moment. Returns why it could not.
     fn connect(&self) -> Option<Failure> {
+        let until = Instant::now() + LOOK;
         let mut go_on = || !self.state.lock().closing;
-        if let Err(failure) = self.way.connect(Instant::now() + LOOK, &mut go_on) {
-            return Some(failure);
-        }
-        matches!(self.way.standing(), Standing::Stranger).then(|| self.no_node())
+        let connected = self.way.connect(until, &mut go_on);
+        connected.err().or_else(|| matches!(self.way.standing(), Standing::Stranger).then(|| self.no_node()))
     }
 
     fn no_node(&self) -> Failure {

@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::arrived::Arrived;
 use crate::calls::Calls;
-use crate::message::{BadMessage, read};
+use crate::message::BadMessage;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What a message costs beside its payload.
@@ -215,11 +215,11 @@ impl Inbox {
     /// # Errors
     /// It cannot be read; that is counted.
     pub fn read(&self, payload: &mut Payload) -> Result<Option<Arrived>, BadMessage> {
-        let (head, begin) = read(payload).inspect_err(|_| {
+        let arrived = Arrived::read(payload).inspect_err(|_| {
             // Relaxed: a number to be shown.
             self.malformed.fetch_add(1, Ordering::Relaxed);
         })?;
-        Ok(self.calls.give(Arrived { head, call: payload.take(), begin, request: None }))
+        Ok(self.calls.give(arrived))
     }
 
     /// Counts messages that were taken without having waited here.

@@ -8,25 +8,30 @@
 //!   thread, as nothing below it does.
 
 mod arrived;
+mod bell;
 mod calls;
 mod described;
 mod endpoint;
 mod inbox;
-mod letter;
 pub mod message;
 mod node;
+mod passing;
+mod pending;
 pub mod rmr;
 mod rmr_side;
 mod sync;
 pub mod table;
 mod way;
+mod work;
 
 pub use arrived::Arrived;
-pub use calls::{Transaction, Waiter};
+pub use bell::Bell;
+pub use calls::Waiter;
 pub use endpoint::{Counts, Endpoint, WhenFull};
 pub use inbox::Inbox;
-pub use letter::RmrSender;
-pub use message::{Envelope, Head, NO_SUBSCRIPTION};
-pub use node::{Dialler, Node, SendError, Starter, Work};
-pub use rmr_side::RmrOptions;
-pub use way::{ToNode, Way};
+pub use message::{Envelope, Head, Heads, NO_SUBSCRIPTION, Transaction};
+pub use node::{Dialler, Node};
+pub use passing::SendError;
+pub use pending::Pending;
+pub use rmr_side::{RmrOptions, RmrSide};
+pub use work::{Starter, Work};

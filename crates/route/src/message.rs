@@ -22,10 +22,17 @@ pub const LONGEST_ADDRESS: usize = 255;
 /// Bytes of the longest trace data.
 pub const LONGEST_TRACE: usize = u16::MAX as usize;
 
+/// The longest parts of a head, in their order there, but for the trace data.
+const LONGEST: [usize; 4] = [LONGEST_TRANSACTION, LONGEST_ENTITY, LONGEST_SOURCE, LONGEST_ADDRESS];
 /// The first byte of a head.
 const VERSION: u8 = 1;
+/// The first byte of one that ends with the number of a call of RMR. It never leaves the node, and a peer's is refused.
+const WITH_CALL: u8 = 2;
 /// Bytes of a head before its texts.
 const FIXED: usize = 15;
+
+/// A transaction number.
+pub type Transaction = SmallVec<[u8; LONGEST_TRANSACTION]>;
 
 /// What a sender says of a message beside its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,17 +47,8 @@ pub struct Envelope<'a> {
     pub entity: &'a str,
     /// Data that travels along for tracing.
     pub trace: &'a [u8],
-    /// The number of the call of RMR to which it replies; 0 if it replies to none. Only RMR's form has it.
+    /// The number of the call of RMR that it is, or replies to; 0 if there is none. Only programs of RMR get to know it.
     pub call: u8,
-}
-
-/// Who sends a message, and the URL at which that node takes replies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sender<'a> {
-    /// The name of the node.
-    pub source: &'a str,
-    /// Where it takes replies. Empty if it takes none.
-    pub address: &'a str,
 }
 
 /// A part of a message is longer than it may be.
@@ -67,55 +65,85 @@ pub struct TooLong {
 #[error("{0}")]
 pub struct BadMessage(&'static str);
 
-/// Makes sure that no part of a message with `payload` bytes is too long to be sent.
-///
-/// # Errors
-/// The part that is.
-pub(crate) fn check(envelope: &Envelope<'_>, sender: &Sender<'_>, payload: usize) -> Result<(), TooLong> {
-    let limits = [
-        ("transaction number", envelope.transaction.len(), LONGEST_TRANSACTION),
-        ("name of the managed entity", envelope.entity.len(), LONGEST_ENTITY),
-        ("name of the node", sender.source.len(), LONGEST_SOURCE),
-        ("address for replies", sender.address.len(), LONGEST_ADDRESS),
-        ("trace data", envelope.trace.len(), LONGEST_TRACE),
-        ("payload", payload, u32::MAX as usize),
-    ];
-    match limits.into_iter().find(|(_, len, most)| len > most) {
-        Some((what, len, most)) => Err(TooLong { what, len, most }),
-        None => Ok(()),
+/// What stands before the payloads of a node's messages. All of it that does not change from one to the next is made once.
+#[derive(Debug)]
+pub struct Heads {
+    source: Box<str>,
+    address: Box<str>,
+    /// All of it for a message that has no transaction number, entity and trace data, as most have none; of type and
+    /// subscription 0.
+    plain: Box<[u8]>,
+}
+
+impl Heads {
+    /// For a node of that name, which takes replies at this URL; empty if it takes none.
+    ///
+    /// # Errors
+    /// One of the two is too long.
+    pub fn new(source: &str, address: &str) -> Result<Self, TooLong> {
+        check("name of the node", source.len(), LONGEST_SOURCE)?;
+        check("address for replies", address.len(), LONGEST_ADDRESS)?;
+        let mut new = Self { source: source.into(), address: address.into(), plain: Box::default() };
+        let mut plain = Vec::new();
+        new.write(
+            &mut plain,
+            &Envelope { kind: 0, subscription: 0, transaction: &[], entity: "", trace: &[], call: 0 },
+        );
+        new.plain = plain.into();
+        Ok(new)
+    }
+
+    /// Writes everything before the payload of a message with `payload` bytes.
+    ///
+    /// # Errors
+    /// A part is too long to be sent.
+    #[inline]
+    pub fn encode(&self, out: &mut Vec<u8>, envelope: &Envelope<'_>, payload: usize) -> Result<(), TooLong> {
+        let Envelope { kind, subscription, transaction, entity, trace, call } = *envelope;
+        check("payload", payload, u32::MAX as usize)?;
+        if transaction.is_empty() && entity.is_empty() && trace.is_empty() && call == 0 {
+            out.extend_from_slice(&self.plain);
+            let numbers = out.len() - self.plain.len() + head_at(self.plain.len()) + 1;
+            out[numbers..numbers + 4].copy_from_slice(&kind.to_le_bytes());
+            out[numbers + 4..numbers + 8].copy_from_slice(&subscription.to_le_bytes());
+        } else {
+            check("transaction number", transaction.len(), LONGEST_TRANSACTION)?;
+            check("name of the managed entity", entity.len(), LONGEST_ENTITY)?;
+            check("trace data", trace.len(), LONGEST_TRACE)?;
+            self.write(out, envelope);
+        }
+        begin_bytes(out, payload);
+        Ok(())
+    }
+
+    fn write(&self, out: &mut Vec<u8>, envelope: &Envelope<'_>) {
+        let Envelope { kind, subscription, transaction, entity, trace, ref call } = *envelope;
+        let texts = [transaction, entity.as_bytes(), self.source.as_bytes(), self.address.as_bytes()];
+        let (version, call) = if *call == 0 { (VERSION, &[][..]) } else { (WITH_CALL, std::slice::from_ref(call)) };
+        out.push(0x92); // msgpack: an array of two
+        begin_bytes(out, FIXED + texts.iter().map(|text| text.len()).sum::<usize>() + trace.len() + call.len());
+        out.push(version);
+        out.extend_from_slice(&kind.to_le_bytes());
+        out.extend_from_slice(&subscription.to_le_bytes());
+        out.extend(texts.iter().map(|text| text.len() as u8));
+        out.extend_from_slice(&(trace.len() as u16).to_le_bytes());
+        for text in texts {
+            out.extend_from_slice(text);
+        }
+        out.extend_from_slice(trace);
+        out.extend_from_slice(call);
     }
 }
 
-/// Writes everything before the payload of a message with `payload` bytes, whose lengths were [checked](check).
-pub(crate) fn write(out: &mut Prefix, envelope: &Envelope<'_>, sender: &Sender<'_>, payload: usize) {
-    let Envelope { kind, subscription, transaction, entity, trace, .. } = *envelope;
-    let (entity, source, address) = (entity.as_bytes(), sender.source.as_bytes(), sender.address.as_bytes());
-    out.push(0x92); // msgpack: an array of two
-    begin_bytes(out, FIXED + transaction.len() + entity.len() + source.len() + address.len() + trace.len());
-    begin_head(out, kind, subscription, [transaction, entity, source, address], trace);
-    begin_bytes(out, payload);
+const UNKNOWN: BadMessage = BadMessage("its head is of an unknown version");
+
+/// Where a head begins, behind the first bytes of a call whose arguments up to its end have this length.
+const fn head_at(len: usize) -> usize {
+    if len <= 0xff + 3 { 3 } else { 4 }
 }
 
-/// Writes the head of a message.
-fn begin_head(out: &mut Prefix, kind: i32, subscription: i32, texts: [&[u8]; 4], trace: &[u8]) {
-    out.push(VERSION);
-    out.extend_from_slice(&kind.to_le_bytes());
-    out.extend_from_slice(&subscription.to_le_bytes());
-    out.extend_from_slice(&texts.map(|text| text.len() as u8));
-    out.extend_from_slice(&(trace.len() as u16).to_le_bytes());
-    for part in [texts[0], texts[1], texts[2], texts[3], trace] {
-        out.extend_from_slice(part);
-    }
-}
-
-/// What an arrived message says beside its payload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
-    bytes: SmallVec<[u8; 256]>,
-    /// Where in `bytes` its parts end.
-    ends: [u32; 4],
-    /// The number of the call of RMR that it is; 0 if it is none.
-    call: u8,
+fn check(what: &'static str, len: usize, most: usize) -> Result<(), TooLong> {
+    if len > most { Err(TooLong { what, len, most }) } else { Ok(()) }
 }
 
 impl From<BadMessage> for Failure {
@@ -124,118 +152,13 @@ impl From<BadMessage> for Failure {
     }
 }
 
-impl Head {
-    /// The head of a message that came in another form, in which `source` has sent it from `address`.
-    ///
-    /// # Errors
-    /// A part of it is too long.
-    pub fn new(envelope: &Envelope<'_>, sender: &Sender<'_>) -> Result<Self, BadMessage> {
-        check(envelope, sender, 0).map_err(|_| BadMessage("a part of it is too long"))?;
-        let Envelope { kind, subscription, transaction, entity, trace, call } = *envelope;
-        let texts = [transaction, entity.as_bytes(), sender.source.as_bytes(), sender.address.as_bytes()];
-        let mut bytes = Prefix::new();
-        begin_head(&mut bytes, kind, subscription, texts, trace);
-        Ok(Self { call, ..Self::decode(bytes)? })
-    }
-
-    /// Reads a head.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    fn decode(bytes: SmallVec<[u8; 256]>) -> Result<Self, BadMessage> {
-        let (fixed, rest) = bytes.split_first_chunk::<FIXED>().ok_or(BadMessage("its head is too short"))?;
-        if fixed[0] != VERSION {
-            return Err(BadMessage("its head is of an unknown version"));
-        }
-        if usize::from(fixed[9]) > LONGEST_TRANSACTION {
-            return Err(BadMessage("its transaction number is too long"));
-        }
-        let mut ends = [0; 4];
-        let mut end = FIXED as u32;
-        for (place, len) in ends.iter_mut().zip(&fixed[9..13]) {
-            end += u32::from(*len);
-            *place = end;
-        }
-        let trace = usize::from(u16::from_le_bytes([fixed[13], fixed[14]]));
-        if rest.len() != end as usize - FIXED + trace {
-            return Err(BadMessage("the lengths in its head are wrong"));
-        }
-        let texts = ends.map(|end| end as usize);
-        if texts.windows(2).any(|range| std::str::from_utf8(&bytes[range[0]..range[1]]).is_err()) {
-            return Err(BadMessage("a text in its head is not UTF-8"));
-        }
-        Ok(Self { bytes, ends, call: 0 })
-    }
-
-    /// The message's type.
-    #[must_use]
-    pub fn kind(&self) -> i32 {
-        self.number(1)
-    }
-
-    /// Its subscription, or [`NO_SUBSCRIPTION`].
-    #[must_use]
-    pub fn subscription(&self) -> i32 {
-        self.number(5)
-    }
-
-    /// The number that a message and the reply to it share. May be empty.
-    #[must_use]
-    pub fn transaction(&self) -> &[u8] {
-        &self.bytes[FIXED..self.ends[0] as usize]
-    }
-
-    /// The managed entity that it concerns. May be empty.
-    #[must_use]
-    pub fn entity(&self) -> &str {
-        self.text(0)
-    }
-
-    /// The name of the node that has sent it.
-    #[must_use]
-    pub fn source(&self) -> &str {
-        self.text(1)
-    }
-
-    /// The URL at which that node takes replies. May be empty.
-    #[must_use]
-    pub fn address(&self) -> &str {
-        self.text(2)
-    }
-
-    /// The number of the call of RMR that it is, which the reply to it has, too; 0 if it is none.
-    #[must_use]
-    pub fn call(&self) -> u8 {
-        self.call
-    }
-
-    /// Data that travels along for tracing.
-    #[must_use]
-    pub fn trace(&self) -> &[u8] {
-        &self.bytes[self.ends[3] as usize..]
-    }
-
-    fn number(&self, at: usize) -> i32 {
-        let bytes = &self.bytes;
-        i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-    }
-
-    fn text(&self, number: usize) -> &str {
-        let part = &self.bytes[self.ends[number] as usize..self.ends[number + 1] as usize];
-        std::str::from_utf8(part).expect("this was looked at when it arrived")
-    }
-}
-
-/// What stands before the payload of a message.
-pub type Prefix = SmallVec<[u8; 256]>;
-
 /// The begin of `len` bytes in msgpack.
-fn begin_bytes(out: &mut Prefix, len: usize) {
+fn begin_bytes(out: &mut Vec<u8>, len: usize) {
     match len {
         0..=0xff => out.extend_from_slice(&[0xc4, len as u8]),
         0x100..=0xffff => {
-            out.push(0xc5);
-            out.extend_from_slice(&(len as u16).to_be_bytes());
+            let [high, low] = (len as u16).to_be_bytes();
+            out.extend_from_slice(&[0xc5, high, low]);
         }
         _ => {
             out.push(0xc6);
@@ -244,60 +167,201 @@ fn begin_bytes(out: &mut Prefix, len: usize) {
     }
 }
 
-/// A reader of the first bytes of a payload, wherever they lie.
-struct Reader<'a> {
-    payload: &'a Payload,
+/// What an arrived message says beside its payload, and where in the call's payload the message's own begins. It goes on
+/// to the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The message's type.
+    pub kind: i32,
+    /// Its subscription, or [`NO_SUBSCRIPTION`].
+    pub subscription: i32,
+    /// Where its head begins.
     at: usize,
+    /// Where in the head its texts end.
+    ends: [u32; 4],
+    /// Where in the head its trace data end.
+    len: usize,
+    /// Where the message's payload begins.
+    pub begin: usize,
+    /// The number of the call of RMR that it is, or replies to; 0 if there is none.
+    call: u8,
+    /// The head, if the payload that it lies in may change.
+    copied: Option<Box<[u8]>>,
 }
 
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], BadMessage> {
-        let mut bytes = [0; N];
-        self.fill(&mut bytes)?;
-        Ok(bytes)
+impl Head {
+    /// Reads the head of a message that another node has sent.
+    ///
+    /// # Errors
+    /// What is wrong with the message.
+    #[inline]
+    pub fn read(payload: &Payload) -> Result<Self, BadMessage> {
+        let head = Self::read_own(payload)?;
+        if head.call == 0 { Ok(head) } else { Err(UNKNOWN) }
     }
 
-    fn fill(&mut self, into: &mut [u8]) -> Result<(), BadMessage> {
-        if self.payload.len() - self.at < into.len() {
-            return Err(BadMessage("it ends early"));
+    /// The same of one that this node has written, which may have the number of a call.
+    pub(crate) fn read_own(payload: &Payload) -> Result<Self, BadMessage> {
+        match payload.inline() {
+            Some(bytes) => Self::parse(bytes, bytes.len()),
+            None => Self::read_copy(payload),
         }
-        self.payload.copy_to(self.at, into);
-        self.at += into.len();
-        Ok(())
     }
 
-    /// The length of bytes in msgpack that begin here.
-    fn bytes(&mut self) -> Result<usize, BadMessage> {
-        match self.take::<1>()? {
-            [0xc4] => self.take::<1>().map(|[len]| usize::from(len)),
-            [0xc5] => self.take::<2>().map(|len| usize::from(u16::from_be_bytes(len))),
-            [0xc6] => self.take::<4>().map(|len| u32::from_be_bytes(len) as usize),
-            _ => Err(BadMessage("it is no call of deliver(head: bytes, payload: bytes)")),
+    /// The same of a payload that others may change: what was checked is kept.
+    #[cold]
+    fn read_copy(payload: &Payload) -> Result<Self, BadMessage> {
+        let copy = |len: usize| {
+            let mut copy = vec![0; len.min(payload.len())];
+            payload.copy_to(0, &mut copy);
+            copy
+        };
+        let (at, len) = begin_of_head(&copy(6))?;
+        let copied = copy(at + len + 5);
+        let mut head = Self::parse(&copied, payload.len())?;
+        head.copied = Some(copied.into());
+        Ok(head)
+    }
+
+    /// Reads a head at the beginning of a call of `total` bytes. All of the head is in `bytes`, and the length behind it.
+    fn parse(bytes: &[u8], total: usize) -> Result<Self, BadMessage> {
+        const EARLY: BadMessage = BadMessage("it ends early");
+        let (at, len) = begin_of_head(bytes)?;
+        let head = bytes.get(at..at + len).ok_or(EARLY)?;
+        let (begin, payload) = bytes_at(&bytes[at + len..])?.ok_or(EARLY)?;
+        let begin = at + len + begin;
+        if total - begin != payload {
+            return Err(BadMessage("the length of its payload is wrong"));
         }
+        let (fixed, rest) = head.split_first_chunk::<FIXED>().ok_or(BadMessage("its head is too short"))?;
+        let (call, rest) = match (fixed[0], rest) {
+            (VERSION, _) => (0, rest),
+            (WITH_CALL, [rest @ .., call]) if *call != 0 => (*call, rest),
+            _ => return Err(UNKNOWN),
+        };
+        let mut ends = [0; 4];
+        let mut end = FIXED as u32;
+        for ((place, len), most) in ends.iter_mut().zip(&fixed[9..13]).zip(LONGEST) {
+            if usize::from(*len) > most {
+                return Err(BadMessage("a part of its head is too long"));
+            }
+            end += u32::from(*len);
+            *place = end;
+        }
+        let trace = usize::from(u16::from_le_bytes([fixed[13], fixed[14]]));
+        if rest.len() != end as usize - FIXED + trace {
+            return Err(BadMessage("the lengths in its head are wrong"));
+        }
+        // All texts at once: they are UTF-8 if all of it is, and no character goes beyond the end of one.
+        let [from, inner @ .., to] = ends.map(|end| end as usize);
+        let whole = std::str::from_utf8(&head[from..to]).ok();
+        if !whole.is_some_and(|whole| inner.iter().all(|end| whole.is_char_boundary(end - from))) {
+            return Err(BadMessage("a text in its head is not UTF-8"));
+        }
+        let number = |at: usize| i32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        Ok(Self {
+            kind: number(1),
+            subscription: number(5),
+            at,
+            ends,
+            len: FIXED + rest.len(),
+            begin,
+            call,
+            copied: None,
+        })
+    }
+
+    /// The number that a message and the reply to it share. May be empty.
+    #[must_use]
+    pub fn transaction<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
+        self.part(self.bytes(payload), FIXED, self.ends[0] as usize)
+    }
+
+    /// The managed entity that it concerns. May be empty.
+    #[must_use]
+    pub fn entity<'a>(&'a self, payload: &'a Payload) -> &'a str {
+        self.text(self.bytes(payload), 0)
+    }
+
+    /// The name of the node that has sent it.
+    #[must_use]
+    pub fn source<'a>(&'a self, payload: &'a Payload) -> &'a str {
+        self.text(self.bytes(payload), 1)
+    }
+
+    /// The URL at which that node takes replies. May be empty.
+    #[must_use]
+    pub fn address<'a>(&'a self, payload: &'a Payload) -> &'a str {
+        self.text(self.bytes(payload), 2)
+    }
+
+    /// Data that travels along for tracing.
+    #[must_use]
+    pub fn trace<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
+        self.part(self.bytes(payload), self.ends[3] as usize, self.len)
+    }
+
+    /// What its sender has said of it.
+    #[must_use]
+    pub fn envelope<'a>(&'a self, payload: &'a Payload) -> Envelope<'a> {
+        self.envelope_in(self.bytes(payload))
+    }
+
+    fn envelope_in<'a>(&self, bytes: &'a [u8]) -> Envelope<'a> {
+        Envelope {
+            kind: self.kind,
+            subscription: self.subscription,
+            transaction: self.part(bytes, FIXED, self.ends[0] as usize),
+            entity: self.text(bytes, 0),
+            trace: self.part(bytes, self.ends[3] as usize, self.len),
+            call: self.call,
+        }
+    }
+
+    fn bytes<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
+        self.copied.as_deref().or_else(|| payload.inline()).expect("a payload that may change was copied")
+    }
+
+    fn text<'a>(&self, bytes: &'a [u8], number: usize) -> &'a str {
+        let part = self.part(bytes, self.ends[number] as usize, self.ends[number + 1] as usize);
+        std::str::from_utf8(part).expect("this was looked at when it arrived")
+    }
+
+    fn part<'a>(&self, bytes: &'a [u8], from: usize, to: usize) -> &'a [u8] {
+        &bytes[self.at + from..self.at + to]
     }
 }
 
-/// The head of an arrived message, and where in the call's payload the message's own begins. It goes on to the end.
-///
-/// # Errors
-/// What is wrong with the message.
-pub fn read(payload: &Payload) -> Result<(Head, usize), BadMessage> {
-    let mut reader = Reader { payload, at: 0 };
-    if reader.take::<1>()? != [0x92] {
+/// Takes a message apart that this node has [encoded](Heads::encode): what it says, and its payload, which is all in one of
+/// the two pieces.
+pub(crate) fn take_apart<'a>(pieces: &[&'a [u8]; 2]) -> (Envelope<'a>, &'a [u8]) {
+    let [first, second] = *pieces;
+    let head = Head::parse(first, first.len() + second.len()).expect("this node has written it");
+    (head.envelope_in(first), if second.is_empty() { &first[head.begin..] } else { second })
+}
+
+/// Where the head of a message begins, and its length.
+fn begin_of_head(bytes: &[u8]) -> Result<(usize, usize), BadMessage> {
+    let (first, rest) = bytes.split_first().ok_or(BadMessage("it ends early"))?;
+    if *first != 0x92 {
         return Err(BadMessage("it is no call of deliver(head: bytes, payload: bytes)"));
     }
-    let len = reader.bytes()?;
-    if len > FIXED + 4 * usize::from(u8::MAX) + LONGEST_TRACE {
+    let (at, len) = bytes_at(rest)?.ok_or(BadMessage("it ends early"))?;
+    if len > FIXED + LONGEST.iter().sum::<usize>() + LONGEST_TRACE + 1 {
         return Err(BadMessage("its head is too long"));
     }
-    let mut head: SmallVec<[u8; 256]> = SmallVec::from_elem(0, len);
-    reader.fill(&mut head)?;
-    let head = Head::decode(head)?;
-    let len = reader.bytes()?;
-    if payload.len() - reader.at != len {
-        return Err(BadMessage("the length of its payload is wrong"));
-    }
-    Ok((head, reader.at))
+    Ok((1 + at, len))
+}
+
+/// The length of the beginning of bytes in msgpack, and their number. `None` if not all of that is there.
+fn bytes_at(bytes: &[u8]) -> Result<Option<(usize, usize)>, BadMessage> {
+    Ok(match bytes {
+        [0xc4, len, ..] => Some((2, usize::from(*len))),
+        [0xc5, high, low, ..] => Some((3, usize::from(u16::from_be_bytes([*high, *low])))),
+        [0xc6, a, b, c, d, ..] => Some((5, u32::from_be_bytes([*a, *b, *c, *d]) as usize)),
+        [] | [0xc4..=0xc6, ..] => None,
+        _ => return Err(BadMessage("it is no call of deliver(head: bytes, payload: bytes)")),
+    })
 }
 
 #[cfg(test)]
@@ -306,13 +370,10 @@ mod tests {
 
     const ENVELOPE: Envelope<'_> =
         Envelope { kind: -7, subscription: 10, transaction: b"t1", entity: "meid", trace: &[1, 2, 3], call: 0 };
-    const SENDER: Sender<'_> = Sender { source: "filter", address: "shm://filter" };
-
-    fn encode(envelope: &Envelope<'_>, sender: &Sender<'_>, payload: usize) -> Prefix {
-        check(envelope, sender, payload).unwrap();
-        let mut out = Prefix::new();
-        write(&mut out, envelope, sender, payload);
-        out
+    fn encode(envelope: &Envelope<'_>, payload: usize) -> Result<Vec<u8>, TooLong> {
+        let mut out = Vec::new();
+        Heads::new("filter", "shm://filter").unwrap().encode(&mut out, envelope, payload)?;
+        Ok(out)
     }
 
     fn payload(bytes: &[u8]) -> Payload {
@@ -324,39 +385,75 @@ mod tests {
         for len in [0, 20, 255, 256, 65_535, 65_536] {
             for trace in [0, 300, LONGEST_TRACE] {
                 let trace = vec![7; trace];
-                let mut sent = encode(&Envelope { trace: &trace, ..ENVELOPE }, &SENDER, len).to_vec();
+                let mut sent = encode(&Envelope { trace: &trace, ..ENVELOPE }, len).unwrap();
                 let begin = sent.len();
                 sent.resize(begin + len, 9);
-                let (head, at) = read(&payload(&sent)).unwrap();
-                assert_eq!((head.kind(), head.subscription(), head.transaction(), at), (-7, 10, &b"t1"[..], begin));
-                assert_eq!((head.entity(), head.source(), head.address()), ("meid", "filter", "shm://filter"));
-                assert_eq!(head.trace(), trace);
+                let arrived = payload(&sent);
+                let head = Head::read(&arrived).unwrap();
+                assert_eq!((head.kind, head.subscription, head.begin), (-7, 10, begin));
+                assert_eq!((head.transaction(&arrived), head.entity(&arrived)), (&b"t1"[..], "meid"));
+                assert_eq!((head.source(&arrived), head.address(&arrived)), ("filter", "shm://filter"));
+                assert_eq!(head.trace(&arrived), trace);
+                // As if others could change it.
+                let copied = Head::read_copy(&arrived).unwrap();
+                assert_eq!((copied.source(&arrived), copied.begin), ("filter", begin));
             }
         }
     }
 
     #[test]
     fn every_cut_is_refused_and_every_wrong_byte_is_refused_or_read() {
-        let mut sent = encode(&ENVELOPE, &SENDER, 3).to_vec();
+        let mut sent = encode(&ENVELOPE, 3).unwrap();
         sent.extend(b"abc");
         for len in 0..sent.len() {
-            assert!(read(&payload(&sent[..len])).is_err(), "{len}");
+            assert!(Head::read(&payload(&sent[..len])).is_err(), "{len}");
         }
         for at in 0..sent.len() {
             for byte in 0..=255 {
                 let mut wrong = sent.clone();
                 wrong[at] = byte;
-                if let Ok((head, begin)) = read(&payload(&wrong)) {
-                    assert_eq!(begin, sent.len() - 3);
-                    let _ = (head.entity(), head.source(), head.address(), head.trace());
+                let arrived = payload(&wrong);
+                if let Ok(head) = Head::read(&arrived) {
+                    assert_eq!(head.begin, sent.len() - 3);
+                    let _ =
+                        (head.entity(&arrived), head.source(&arrived), head.address(&arrived), head.trace(&arrived));
                 }
             }
         }
     }
 
     #[test]
+    fn what_has_no_more_than_a_type_is_the_same_as_written_out() {
+        for source in ["", "filter", &"x".repeat(LONGEST_SOURCE)] {
+            for address in ["", "shm://filter", &"x".repeat(LONGEST_ADDRESS)] {
+                let plain = Envelope { kind: -7, subscription: 10, transaction: &[], entity: "", trace: &[], call: 0 };
+                let heads = Heads::new(source, address).unwrap();
+                let (mut fast, mut written) = (b"before".to_vec(), b"before".to_vec());
+                heads.encode(&mut fast, &plain, 300).unwrap();
+                heads.write(&mut written, &plain);
+                begin_bytes(&mut written, 300);
+                assert_eq!(fast, written);
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_call_stays_in_the_node() {
+        let trace = vec![9; LONGEST_TRACE];
+        let of_call = Envelope { call: 7, trace: &trace, ..ENVELOPE };
+        let head = encode(&of_call, 3).unwrap();
+        let sent = [&head[..], b"abc"].concat();
+        for pieces in [[&sent[..], &[]], [&head, b"abc"]] {
+            assert_eq!(take_apart(&pieces), (of_call, &b"abc"[..]));
+        }
+        let arrived = payload(&sent);
+        assert_eq!(Head::read_own(&arrived).unwrap().envelope(&arrived).call, 7);
+        assert_eq!(Head::read(&arrived).unwrap_err().to_string(), "its head is of an unknown version");
+    }
+
+    #[test]
     fn what_is_too_long_is_named() {
-        let long = check(&Envelope { entity: &"x".repeat(32), ..ENVELOPE }, &SENDER, 0).unwrap_err();
+        let long = encode(&Envelope { entity: &"x".repeat(32), ..ENVELOPE }, 0).unwrap_err();
         assert_eq!(long.to_string(), "the name of the managed entity has 32 bytes, 31 is the most");
     }
 }

@@ -1,122 +1,43 @@
 //! A node: it sends messages where its table says, and takes those that others send.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use nearcall_core::Failure;
+use nearcall_core::client::Channel;
 use nearcall_core::lock::Mutex;
 use smallvec::SmallVec;
 
-use crate::calls::{Calls, Transaction, Waiter};
-use crate::endpoint::{Endpoint, Offered, WhenFull};
+use crate::bell::Bell;
+use crate::calls::{Calls, Waiter};
+use crate::endpoint::{Endpoint, WhenFull};
 use crate::inbox::Inbox;
-use crate::letter::{Letter, RmrSender};
-use crate::message::{Envelope, Sender, TooLong};
-use crate::rmr::Exchange;
+use crate::message::{Envelope, Heads, TooLong, Transaction};
+use crate::passing::{SendError, attempt, pass};
+use crate::pending::Pending;
 use crate::rmr_side::{RmrOptions, RmrSide};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::table::{EndpointId, Group, Table};
+use crate::table::{EndpointId, Table};
 use crate::way::Way;
+use crate::work::{Starter, Work};
 
 /// The most endpoints that are in use without being in the table.
 const MOST_DIRECT: usize = 256;
+/// Bytes of a payload that is copied behind the head.
+const SHORT: usize = 1024;
 /// How long what is queued for an endpoint that is no longer used may still be sent.
 const LEFT_TIME: Duration = Duration::from_secs(5);
 
-/// Makes the way to an endpoint of that name.
-pub type Dialler = Box<dyn Fn(&str) -> Result<Way, Failure> + Send + Sync>;
-/// Starts a thread that does some work.
-pub type Starter = Box<dyn Fn(Work) -> Result<(), Failure> + Send + Sync>;
-
-/// What a thread of its own has to do.
-#[derive(Debug, Clone)]
-pub enum Work {
-    /// To connect an endpoint, and to send what waits for it.
-    Endpoint(Arc<Endpoint>),
-    /// To serve the sockets over which programs of RMR are spoken with.
-    Exchange(Arc<Exchange>),
+thread_local! {
+    /// Memory for what is sent next.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-impl Work {
-    /// A name for the thread.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.name(),
-            Self::Exchange(_) => "rmr",
-        }
-    }
-
-    /// Does it, until the node is closed.
-    pub fn run(&self) {
-        match self {
-            Self::Endpoint(endpoint) => endpoint.work(),
-            Self::Exchange(exchange) => exchange.work(),
-        }
-    }
-}
-
-/// Where a message could not go, or why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// No table is in force.
-    #[error("no table is in force, so nobody is known who takes messages of type {kind}")]
-    NoTable {
-        /// The message's type.
-        kind: i32,
-    },
-    /// The table has no entry for the message.
-    #[error("table {table:?} has no entry for type {kind} and subscription {subscription}")]
-    NoEndpoint {
-        /// The message's type.
-        kind: i32,
-        /// Its subscription.
-        subscription: i32,
-        /// The table's id.
-        table: String,
-    },
-    /// The table's entry leads nowhere from this node.
-    #[error(
-        "table {table:?} sends type {kind} nowhere from here: its entry names this node only, which is reached by \
-         send_to(), or takes the type away from this sender"
-    )]
-    Nowhere {
-        /// The message's type.
-        kind: i32,
-        /// The table's id.
-        table: String,
-    },
-    /// The table names no owner of the message's managed entity.
-    #[error("table {table:?} sends type {kind} to the owner of the managed entity, and names none for {entity:?}")]
-    NoOwner {
-        /// The message's type.
-        kind: i32,
-        /// Its managed entity.
-        entity: String,
-        /// The table's id.
-        table: String,
-    },
-    /// The queue of an endpoint has no room.
-    #[error("the queue for {endpoint} is full, because it takes messages more slowly than they are sent")]
-    Full {
-        /// The endpoint's name.
-        endpoint: String,
-    },
-    /// The message does not say where replies go.
-    #[error("the sender of this message takes no replies: it gave no address")]
-    NoAddress,
-    /// A part of the message is too long.
-    #[error(transparent)]
-    TooLong(#[from] TooLong),
-    /// The node is closed.
-    #[error("the node is closed")]
-    Closed,
-    /// An endpoint cannot be used, or does not take the message.
-    #[error("{}", .0.message)]
-    Failed(Failure),
-}
+/// Makes the channel to an endpoint of that name, which is a node.
+pub type Dialler = Box<dyn Fn(&str) -> Result<Arc<Channel>, Failure> + Send + Sync>;
 
 /// A table, with the endpoints that it names. They are used until the last sender that has read it is done.
 struct InForce {
@@ -171,10 +92,9 @@ pub struct Node {
     inbox: Arc<Inbox>,
     rmr: RmrSide,
     calls: Arc<Calls>,
-    /// Where this node takes replies.
-    address: ArcSwap<Box<str>>,
-    /// Where it takes those of RMR's programs.
-    rmr_sender: ArcSwap<RmrSender>,
+    /// What this node's messages begin with.
+    heads: ArcSwap<Heads>,
+    bell: Arc<Bell>,
     in_force: ArcSwapOption<InForce>,
     known: Arc<Mutex<Known>>,
     closed: AtomicBool,
@@ -193,7 +113,9 @@ impl std::fmt::Debug for Node {
 
 impl Node {
     /// A node without a table.
-    #[must_use]
+    ///
+    /// # Errors
+    /// Its name is too long.
     pub fn new(
         name: &str,
         when_full: WhenFull,
@@ -201,32 +123,33 @@ impl Node {
         rmr: RmrOptions,
         dial: Dialler,
         start: Starter,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, TooLong> {
         let calls = Arc::<Calls>::default();
         let inbox = Inbox::new(Arc::clone(&calls));
+        let rmr = RmrSide::new(name, rmr, Arc::clone(&inbox), Arc::clone(&start));
         let mut salt = [0; 8];
         // Without random numbers of the system, the time tells this node's numbers from others'.
         if rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty()) != Ok(salt.len()) {
             salt = nearcall_core::monotonic_seconds().to_bits().to_ne_bytes();
         }
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             name: name.into(),
             when_full,
             queue,
             dial,
             start,
-            rmr: RmrSide::new(rmr, Arc::clone(&inbox)),
             inbox,
+            rmr,
             calls,
-            address: ArcSwap::from_pointee("".into()),
-            rmr_sender: ArcSwap::from_pointee(RmrSender { source: name.to_owned(), address: String::new() }),
+            heads: ArcSwap::from_pointee(Heads::new(name, "")?),
+            bell: Arc::default(),
             in_force: ArcSwapOption::empty(),
             known: Arc::default(),
             closed: AtomicBool::new(false),
             transactions: AtomicU64::new(0),
             salt,
             unrouted: AtomicU64::new(0),
-        })
+        }))
     }
 
     /// Where arrived messages wait.
@@ -235,20 +158,25 @@ impl Node {
         &self.inbox
     }
 
-    /// Where tables wait that a route manager of RMR has pushed.
+    /// What concerns programs of RMR.
     #[must_use]
-    pub fn tables(&self) -> &Arc<Inbox> {
-        self.rmr.tables()
+    pub fn rmr(&self) -> &RmrSide {
+        &self.rmr
+    }
+
+    /// What an event loop waits for.
+    #[must_use]
+    pub fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// Sets where this node takes replies.
-    pub fn set_address(&self, address: &str) {
-        self.address.store(Arc::new(address.into()));
-    }
-
-    /// Sets where this node takes what programs of RMR send: each part has at most 63 bytes.
-    pub fn set_rmr_sender(&self, sender: RmrSender) {
-        self.rmr_sender.store(Arc::new(sender));
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn set_address(&self, address: &str) -> Result<(), TooLong> {
+        self.heads.store(Arc::new(Heads::new(&self.name, address)?));
+        Ok(())
     }
 
     /// Puts a table in force, in the place of the one before. What was queued for endpoints that it no longer names is
@@ -293,32 +221,10 @@ impl Node {
 
     /// An endpoint, with a thread that works for it.
     fn make(&self, name: &str) -> Result<Arc<Endpoint>, Failure> {
-        let way = match self.rmr.places(name) {
-            Some(places) => self.rmr.link(places, self.exchange_starter())?.into(),
-            None => (self.dial)(name)?,
-        };
-        let endpoint = Endpoint::new(name, way, self.when_full, self.queue);
+        let way = self.rmr.way(name).unwrap_or_else(|| (self.dial)(name).map(Way::from))?;
+        let endpoint = Endpoint::new(name, way, self.when_full, self.queue, Arc::clone(&self.bell));
         (self.start)(Work::Endpoint(Arc::clone(&endpoint)))?;
         Ok(endpoint)
-    }
-
-    fn exchange_starter(&self) -> impl FnOnce(Arc<Exchange>) -> Result<(), Failure> {
-        |exchange| (self.start)(Work::Exchange(exchange))
-    }
-
-    /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it
-    /// was 0.
-    ///
-    /// # Errors
-    /// The place cannot be had.
-    pub fn listen_rmr(&self, place: &str) -> Result<String, Failure> {
-        self.rmr.listen(place, self.exchange_starter())
-    }
-
-    /// The sockets over which RMR's programs are spoken with, if there are any.
-    #[must_use]
-    pub fn exchange(&self) -> Option<Arc<Exchange>> {
-        self.rmr.current()
     }
 
     /// What the table in force says, if there is one.
@@ -348,74 +254,103 @@ impl Node {
         })
     }
 
-    /// Sends a message where the table says: to one member of each group. Waits for room until `until` as the policy says,
-    /// and asks `go_on` after each short wait.
+    /// Sends a message to the endpoint `to`, or else where the table says: to one member of each group. Waits for room until
+    /// `until` as the policy says, and asks `go_on` after each short wait.
     ///
     /// # Errors
     /// The first group that did not take the message; others may have it.
+    #[inline]
     pub fn send(
         &self,
+        to: Option<&str>,
         envelope: &Envelope<'_>,
         payload: &[u8],
         until: Option<Instant>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SendError> {
+        self.encoded(envelope, payload, |pieces| {
+            self.each(to, envelope, |group, first| pass(group, first, pieces, until, go_on))
+        })
+    }
+
+    /// The same without waiting. What is left to be done if somebody has no room, and senders wait for it.
+    ///
+    /// # Errors
+    /// The first group that did not take the message; others may have it.
+    pub fn begin(
+        &self,
+        to: Option<&str>,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+    ) -> Result<Option<Pending>, SendError> {
+        self.encoded(envelope, payload, |pieces| {
+            let mut left = Vec::new();
+            let result = self.each(to, envelope, |group, first| {
+                if !attempt(group, first, pieces)? {
+                    left.push((group.iter().copied().cloned().collect(), first));
+                }
+                Ok(())
+            });
+            if left.is_empty() {
+                return result.map(|()| None);
+            }
+            Ok(Some(Pending::new(pieces.concat(), left, result, Arc::clone(&self.bell))))
+        })
+    }
+
+    /// Calls a function with each group that a message goes to, and with the place of the member whose turn it is.
+    #[inline]
+    fn each(
+        &self,
+        to: Option<&str>,
+        envelope: &Envelope<'_>,
+        mut pass: impl FnMut(&[&Arc<Endpoint>], usize) -> Result<(), SendError>,
+    ) -> Result<(), SendError> {
+        if let Some(name) = to {
+            if name.is_empty() {
+                return Err(SendError::NoAddress);
+            }
+            return pass(&[&self.direct(name)?], 0);
+        }
         let in_force = self.in_force.load();
         let (kind, subscription) = (envelope.kind, envelope.subscription);
-        let unrouted = |error| {
-            // Relaxed: a number to be shown.
-            self.unrouted.fetch_add(1, Ordering::Relaxed);
-            Err(error)
-        };
         let Some(InForce { table, endpoints, .. }) = in_force.as_deref() else {
-            return unrouted(SendError::NoTable { kind });
+            return self.unrouted_as(SendError::NoTable { kind });
         };
-        let (address, rmr_sender) = (self.address.load(), self.rmr_sender.load());
-        let sender = self.sender(&address)?;
-        let letter = Letter::new(envelope, &sender, &rmr_sender, payload)?;
         let endpoint = |id: &EndpointId| &endpoints[id.0 as usize];
         let table_id = || table.id().to_owned();
         let Some(route) = table.lookup(kind, subscription) else {
-            return unrouted(SendError::NoEndpoint { kind, subscription, table: table_id() });
+            return self.unrouted_as(SendError::NoEndpoint { kind, subscription, table: table_id() });
         };
-        if route.groups.is_empty() && !route.by_entity {
-            return unrouted(SendError::Nowhere { kind, table: table_id() });
-        }
         if route.by_entity {
             let Some(owner) = table.owner(envelope.entity) else {
                 let entity = envelope.entity.to_owned();
-                return unrouted(SendError::NoOwner { kind, entity, table: table_id() });
+                return self.unrouted_as(SendError::NoOwner { kind, entity, table: table_id() });
             };
-            return pass(&[endpoint(&owner)], 0, &letter, until, go_on);
+            return pass(&[endpoint(&owner)], 0);
+        }
+        if route.groups.is_empty() {
+            return self.unrouted_as(SendError::Nowhere { kind, table: table_id() });
         }
         let mut result = Ok(());
         for group in &route.groups {
-            let members: SmallVec<[&Arc<Endpoint>; 8]> = group.members.iter().map(endpoint).collect();
-            let passed = pass(&members, turn(group), &letter, until, go_on);
+            let passed = match &*group.members {
+                [one] => pass(&[endpoint(one)], 0),
+                several => {
+                    let members: SmallVec<[&Arc<Endpoint>; 8]> = several.iter().map(endpoint).collect();
+                    pass(&members, group.next())
+                }
+            };
             result = result.and(passed);
         }
         result
     }
 
-    /// Sends a message to an endpoint, whatever the table says.
-    ///
-    /// # Errors
-    /// The endpoint cannot be used, or has no room.
-    pub fn send_to(
-        &self,
-        name: &str,
-        envelope: &Envelope<'_>,
-        payload: &[u8],
-        until: Option<Instant>,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<(), SendError> {
-        if name.is_empty() {
-            return Err(SendError::NoAddress);
-        }
-        let (address, rmr_sender) = (self.address.load(), self.rmr_sender.load());
-        let sender = self.sender(&address)?;
-        let letter = Letter::new(envelope, &sender, &rmr_sender, payload)?;
-        pass(&[&self.direct(name)?], 0, &letter, until, go_on)
+    #[cold]
+    fn unrouted_as(&self, error: SendError) -> Result<(), SendError> {
+        // Relaxed: a number to be shown.
+        self.unrouted.fetch_add(1, Ordering::Relaxed);
+        Err(error)
     }
 
     /// The endpoint of that name, whether the table names it or not.
@@ -448,12 +383,13 @@ impl Node {
         Ok(made)
     }
 
-    /// Begins to wait for the reply to the message with this transaction number.
+    /// Begins to wait for the reply to the message with this transaction number; in an event loop the [`Bell`] tells of it.
     ///
     /// # Errors
     /// A call with that number is under way.
-    pub fn expect(&self, transaction: &[u8]) -> Result<Waiter, SendError> {
-        self.calls.begin(transaction).ok_or_else(|| {
+    pub fn expect(&self, transaction: Transaction, for_loop: bool) -> Result<Waiter, SendError> {
+        let bell = for_loop.then(|| Arc::clone(&self.bell));
+        self.calls.begin(transaction, bell).ok_or_else(|| {
             let text = "a call with this transaction number is under way: choose another, or none";
             SendError::Failed(Failure::new(Failure::ALREADY_EXISTS, text))
         })
@@ -468,9 +404,33 @@ impl Node {
         out
     }
 
-    /// What messages say of this node.
-    fn sender<'a>(&'a self, address: &'a str) -> Result<Sender<'a>, SendError> {
-        if self.is_closed() { Err(SendError::Closed) } else { Ok(Sender { source: &self.name, address }) }
+    /// Calls a function with what is sent, in two pieces. The second is empty if the payload is short: one piece is sent
+    /// faster than two.
+    #[inline]
+    fn encoded<R>(
+        &self,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        send: impl FnOnce(&[&[u8]; 2]) -> Result<R, SendError>,
+    ) -> Result<R, SendError> {
+        if self.is_closed() {
+            return Err(SendError::Closed);
+        }
+        // Taken, not borrowed: who waits for room may run code that sends another message.
+        let mut first = SPARE.take();
+        first.clear();
+        let result =
+            self.heads.load().encode(&mut first, envelope, payload.len()).map_err(SendError::TooLong).and_then(|()| {
+                if payload.len() > SHORT {
+                    return send(&[&first, payload]);
+                }
+                first.extend_from_slice(payload);
+                send(&[&first, &[]])
+            });
+        if first.capacity() <= 4 * SHORT {
+            SPARE.set(first);
+        }
+        result
     }
 
     /// Whether [`close`](Self::close) was called.
@@ -485,47 +445,5 @@ impl Node {
         // Relaxed: as in `is_closed`.
         self.closed.store(true, Ordering::Relaxed);
         close_all(&self.endpoints(), Instant::now() + grace);
-    }
-}
-
-/// Where the turn of a group begins.
-fn turn(group: &Group) -> usize {
-    if group.members.len() > 1 { group.next() } else { 0 }
-}
-
-/// Passes a message to one of the members of a group: from `first` on, to the next that is connected and has room. If there
-/// is none, to the first that is connected, or the first, as the policy says.
-fn pass(
-    members: &[&Arc<Endpoint>],
-    first: usize,
-    letter: &Letter<'_>,
-    until: Option<Instant>,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<(), SendError> {
-    let in_turn = || (0..members.len()).map(|at| members[(first + at) % members.len()]);
-    loop {
-        let mut full = None;
-        for endpoint in in_turn() {
-            match endpoint.offer(letter, None).map_err(SendError::Failed)? {
-                Offered::Taken => return Ok(()),
-                Offered::Full => full = full.or(Some(endpoint)),
-                Offered::Down => {}
-            }
-        }
-        let endpoint = full.unwrap_or(members[first % members.len()]);
-        let waits = endpoint.when_full() == WhenFull::Block;
-        let mut may_wait = || until.is_none_or(|until| until > Instant::now()) && go_on();
-        let offered = match full {
-            // The transport has no room, or a queue is before it.
-            Some(endpoint) if waits => endpoint.offer(letter, Some(&mut may_wait)).map_err(SendError::Failed)?,
-            _ => endpoint.insist(letter),
-        };
-        if offered == Offered::Taken {
-            return Ok(());
-        }
-        if !waits || !may_wait() || !endpoint.await_room(letter, until) {
-            endpoint.count_refused();
-            return Err(SendError::Full { endpoint: endpoint.name().to_owned() });
-        }
     }
 }

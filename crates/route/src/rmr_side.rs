@@ -3,16 +3,19 @@
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Payload};
 
 use crate::arrived::Arrived;
 use crate::inbox::Inbox;
-use crate::message::{Envelope, Head, Sender};
-use crate::rmr::frame::Frame;
+use crate::message::{Envelope, Head, Heads};
+use crate::rmr::frame::{Frame, Sender};
 use crate::rmr::pushed::kinds;
-use crate::rmr::{Exchange, Limits, Link, Outlet, Sink};
+use crate::rmr::{Exchange, ExchangeCounts, Limits, Link, Outlet, Sink};
 use crate::table::check_place;
+use crate::way::Way;
+use crate::work::{Starter, Work};
 
 /// What a node's owner says of RMR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +34,11 @@ pub struct RmrOptions {
     pub plain: bool,
 }
 
-pub(crate) struct RmrSide {
+/// What a node has for programs of RMR.
+pub struct RmrSide {
     options: RmrOptions,
+    start: Starter,
+    sender: Arc<ArcSwap<Sender>>,
     inbox: Arc<Inbox>,
     /// Tables that a route manager has pushed.
     tables: Arc<Inbox>,
@@ -40,35 +46,43 @@ pub(crate) struct RmrSide {
 }
 
 impl RmrSide {
-    pub(crate) fn new(options: RmrOptions, inbox: Arc<Inbox>) -> Self {
-        Self { options, inbox, tables: Inbox::new(Arc::default()), exchange: Mutex::default() }
+    pub(crate) fn new(name: &str, options: RmrOptions, inbox: Arc<Inbox>, start: Starter) -> Self {
+        let sender = Sender { source: name.to_owned(), source_address: String::new() };
+        Self {
+            options,
+            start,
+            sender: Arc::new(ArcSwap::from_pointee(sender)),
+            inbox,
+            tables: Inbox::new(Arc::default()),
+            exchange: Mutex::default(),
+        }
     }
 
-    /// Where the program of RMR is that an endpoint names; `None` if it names another.
-    pub(crate) fn places<'a>(&self, endpoint: &'a str) -> Option<&'a str> {
+    /// Sets where this node takes what programs of RMR send.
+    pub fn set_sender(&self, sender: Sender) {
+        self.sender.store(Arc::new(sender));
+    }
+
+    /// The way to the program of RMR that an endpoint names; `None` if it names another receiver.
+    pub(crate) fn way(&self, endpoint: &str) -> Option<Result<Way, Failure>> {
         let plain = self.options.plain && !endpoint.contains("://");
-        if plain { Some(endpoint) } else { endpoint.strip_prefix("rmr://") }
+        let places = if plain { endpoint } else { endpoint.strip_prefix("rmr://")? };
+        Some(self.link(places).map(|link| Way::Rmr { link, sender: Arc::clone(&self.sender) }))
     }
 
-    /// The way to a program of RMR.
-    pub(crate) fn link(
-        &self,
-        places: &str,
-        start: impl FnOnce(Arc<Exchange>) -> Result<(), Failure>,
-    ) -> Result<Arc<Link>, Failure> {
+    fn link(&self, places: &str) -> Result<Arc<Link>, Failure> {
         for place in places.split(',') {
             check_place(place)
                 .map_err(|why| Failure::new(Failure::INVALID_ARGUMENT, format!("rmr://{places}: {why}")))?;
         }
-        Ok(Link::new(self.exchange(start)?, places, self.options.anywhere))
+        Ok(Link::new(self.exchange()?, places, self.options.anywhere))
     }
 
     /// Takes messages from now on at `host:port`, and returns that with the port that the system chose, if it was 0.
-    pub(crate) fn listen(
-        &self,
-        place: &str,
-        start: impl FnOnce(Arc<Exchange>) -> Result<(), Failure>,
-    ) -> Result<String, Failure> {
+    ///
+    /// # Errors
+    /// The place cannot be had.
+    pub fn listen(&self, place: &str) -> Result<String, Failure> {
         let failed = |code, error: &dyn std::fmt::Display| {
             Failure::new(code, format!("cannot take messages at rmr://{place}: {error}"))
         };
@@ -87,22 +101,35 @@ impl RmrSide {
         }
         let listener = TcpListener::bind(&addresses[..]).map_err(unavailable)?;
         let port = listener.local_addr().map_err(unavailable)?.port();
-        self.exchange(start)?.listen(listener).map_err(unavailable)?;
+        self.exchange()?.listen(listener).map_err(unavailable)?;
         Ok(format!("{host}:{port}"))
     }
 
     /// Where tables wait that a route manager has pushed.
-    pub(crate) fn tables(&self) -> &Arc<Inbox> {
+    #[must_use]
+    pub fn tables(&self) -> &Arc<Inbox> {
         &self.tables
     }
 
-    /// The exchange, if there is one.
-    pub(crate) fn current(&self) -> Option<Arc<Exchange>> {
+    /// What has happened on the sockets so far.
+    #[must_use]
+    pub fn counts(&self) -> ExchangeCounts {
+        self.current().map(|exchange| exchange.counts()).unwrap_or_default()
+    }
+
+    /// Closes the sockets that are left, once nothing more is to be sent.
+    pub fn close(&self) {
+        if let Some(exchange) = self.current() {
+            exchange.close();
+        }
+    }
+
+    fn current(&self) -> Option<Arc<Exchange>> {
         self.exchange.lock().clone()
     }
 
     /// The exchange; makes it if there is none, and has it started.
-    fn exchange(&self, start: impl FnOnce(Arc<Exchange>) -> Result<(), Failure>) -> Result<Arc<Exchange>, Failure> {
+    fn exchange(&self) -> Result<Arc<Exchange>, Failure> {
         let mut exchange = self.exchange.lock();
         if let Some(exchange) = &*exchange {
             return Ok(Arc::clone(exchange));
@@ -118,7 +145,7 @@ impl RmrSide {
             inbox.set_on_room(Box::new(move || _ = room.upgrade().map(|exchange| exchange.room())));
         }
         // Without the lock: to start it takes the interpreter.
-        start(Arc::clone(&made))?;
+        (self.start)(Work::Exchange(Arc::clone(&made)))?;
         Ok(made)
     }
 }
@@ -138,7 +165,7 @@ impl Sink for RmrSink {
     }
 }
 
-/// A message in the form of those of other nodes. `None` if it has no such form.
+/// A message as if another node had sent it. `None` if it has no such form.
 fn arrived(frame: &Frame<'_>) -> Option<Arrived> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     let (source, by_address) = (text(frame.source())?, text(frame.source_address())?);
@@ -151,8 +178,11 @@ fn arrived(frame: &Frame<'_>) -> Option<Arrived> {
         trace: frame.trace(),
         call: if frame.is_call() { frame.call() } else { 0 },
     };
-    let head = Head::new(&envelope, &Sender { source, address: &address }).ok()?;
-    Some(Arrived { head, call: Payload::from(frame.payload()), begin: 0, request: None })
+    let mut call = Vec::with_capacity(frame.bytes().len() + address.len());
+    Heads::new(source, &address).ok()?.encode(&mut call, &envelope, frame.payload().len()).ok()?;
+    call.extend_from_slice(frame.payload());
+    let call = Payload::from(call);
+    Some(Arrived { head: Head::read_own(&call).ok()?, call, request: None })
 }
 
 /// Where replies to a message go: to its sender by name, and if that is not known here, by address.

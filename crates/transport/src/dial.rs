@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::errors::ConnectError;
-use crate::handshake::{Connected, establish};
 use crate::link::LONGEST_SLEEP;
 use crate::link::pace::Steps;
 use crate::options::Options;
-use crate::transports::{Each, Found};
+use crate::places::opening::{Connected, Greeting};
+use crate::places::place::{Each, Found};
 use crate::url::Url;
 
 /// How long to wait for an address before the next one is tried, too. RFC 8305 recommends this time.
@@ -157,8 +157,12 @@ impl Attempts {
     }
 
     fn begin(&mut self, found: Found, tries_left: u32, version: &'static str, options: &Options, deadline: Instant) {
-        let (url, options) = (Url::of(Arc::clone(&found.place)), options.clone());
-        let steps = Steps::new(deadline, |pace| async move { establish(&url, version, &options, &pace).await });
+        let (place, options) = (Arc::clone(&found.place), options.clone());
+        let steps = Steps::new(deadline, |pace| async move {
+            let url = &place.to_string();
+            let greeting = Greeting { url, version, options: &options, pace: &pace };
+            place.dial(&options, &pace).await?.greet(greeting).await
+        });
         self.under_way.push(Attempt { found, tries_left, steps });
         let now = Instant::now();
         self.soon = now + STAGGER;

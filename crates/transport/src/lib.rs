@@ -6,13 +6,15 @@
 //!
 //! The files have an order. Each uses only those above it in this list:
 //!
-//! - basics of a connection: `errors`, `budget` (limits on memory), `peer`, `paths`, `proxy`, `tls/`, `options`;
+//! - basics of a connection: `signal`, `errors`, `budget` (limits on memory), `peer`, `paths`, `proxy`, `tls/`, `options`;
 //! - frames: `memory/` (memory that both sides can see), `spares` (memory kept for the next long frames), `incoming`,
 //!   `outgoing`, and [`Link`], the trait that carries frames;
 //! - links: `wire` (a socket, plain or encrypted), `native` and `outbox` (nearcall's own frames, and the queue of
 //!   waiting ones), on these `stream` and `shm/`; `http/` beside them;
+//! - what a transport is: `places/`, with [`Place`], and the openings that become links: [`Dialled`] and [`Accepted`];
+//! - `handshake/`: the protocols over sockets, which make links of them;
 //! - addresses of servers: `transports/`, one file for each scheme and a table of them, and [`Url`];
-//! - connections: `handshake/` makes a link from a socket; [`Dial`] and [`Listener`] get the socket.
+//! - connections: [`Dial`] and [`Listener`].
 
 mod dial;
 mod errors;
@@ -27,7 +29,9 @@ mod listen;
 mod memory;
 mod options;
 mod peer;
+mod places;
 mod shm;
+mod signal;
 mod stream;
 mod sync;
 mod tls;
@@ -39,15 +43,21 @@ pub use errors::{ConnectError, LinkError};
 pub use frame::incoming::{FREE, INLINE, Incoming, Payload};
 pub use frame::outgoing::{Body, CallKey, Compress, Outgoing};
 pub use frame::paths::{Messages, MethodPath, Path, Paths};
-pub use handshake::{Connected, Handshake};
 pub use limits::budget::{Account, Budget, Charge, SharedCharge};
-pub use link::{Flushed, HeldUp, LONGEST_SLEEP, Link, Room, Sent};
+pub use link::pace::Pace;
+pub use link::{Flushed, HeldUp, LONGEST_SLEEP, Ledger, Link, MemoryLink, Properties, Room, Sent, Wait};
 pub use listen::Listener;
 pub use memory::{Buffer, BufferPool, Lease};
 pub use nearcall_http::{Codec, Encoding, Origins};
 pub use options::Options;
+pub use options::passed::PassedSockets;
 pub use options::proxy::Proxy;
 pub use peer::{Admission, Peer};
+pub use places::acceptor::{Acceptor, Arrived, HandsOver};
+pub use places::clients::{ConnectionPermit, is_end_of_clients};
+pub use places::opening::{Accepted, Awaits, Connected, Dialled, Greeted, Greeting};
+pub use places::place::{Bound, Comeback, Dialling, Each, Finding, Found, Place};
+pub use signal::{Signal, WakerSlot};
 pub use tls::{Credentials, DevCerts, Pem, dev_certs};
-pub use transports::{Comeback, ConnectionPermit, is_end_of_clients, named_servers};
+pub use transports::named_servers;
 pub use url::{BadUrl, Url};

@@ -1,27 +1,20 @@
 //! Where a server listens, and accepts clients.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nearcall_platform::sys::own_uid;
-use rustls::ServerConfig;
-
-use crate::handshake::{Accepted, Handshake};
 use crate::options::Options;
-use crate::peer::{Admission, Peer};
-use crate::transports::{Bound, Clients, ConnectionPermit, Handed, SharedMemory, Speaks};
+use crate::places::acceptor::{Acceptor, Arrived, HandsOver};
+use crate::places::place::Bound;
+use crate::signal::Signal;
 use crate::url::Url;
 
 /// Accepts a server's clients.
 #[derive(Debug)]
 pub struct Listener {
     url: Url,
-    clients: Box<dyn Clients>,
-    memory: SharedMemory,
-    tls: Option<Arc<ServerConfig>>,
-    admission: Admission,
-    speaks: Speaks,
+    acceptor: Box<dyn Acceptor>,
 }
 
 impl Listener {
@@ -31,23 +24,19 @@ impl Listener {
     /// With a sentence that names the URL: the URL is in use, the options do not allow it (`InvalidInput`), or the
     /// system refuses.
     pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
-        let Bound { clients, place, memory, tls, admission, speaks } = url.place().bind(options)?;
-        Ok(Self { url: Url::of(place), clients, memory, tls, admission, speaks })
+        let Bound { acceptor, place } = url.place().bind(options)?;
+        Ok(Self { url: Url::of(place), acceptor })
     }
 
     /// A listener for the same URL in another process. The sockets that `self` [accepts](Listener::accept_socket) come
     /// to it through `channel`, each as a descriptor beside one byte. It counts finished connections in the eventfd
     /// `returned`.
-    #[must_use]
-    pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Self {
-        Self {
-            url: self.url.clone(),
-            clients: Box::new(Handed { channel, returned }),
-            memory: self.memory,
-            tls: self.tls.clone(),
-            admission: self.admission.clone(),
-            speaks: self.speaks,
-        }
+    ///
+    /// # Errors
+    /// Clients of this URL do not come by sockets.
+    pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> io::Result<Self> {
+        let acceptor = self.by_sockets()?.through(channel, returned);
+        Ok(Self { url: self.url.clone(), acceptor })
     }
 
     /// The URL that this listens at, with the real port in place of 0.
@@ -56,19 +45,10 @@ impl Listener {
         &self.url
     }
 
-    /// The descriptor to poll for reading.
+    /// What tells of clients.
     #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.clients.fd()
-    }
-
-    /// The message for a client that may not connect.
-    fn refusal(&self, peer: &Peer) -> String {
-        let Peer::Local { uid, .. } = peer else { return "you may not connect".into() };
-        if self.admission.is_closed() {
-            return format!("this server serves user {} only, you are user {uid}", own_uid());
-        }
-        format!("you are user {uid}, whom neither allow_users nor allow_groups of this server name")
+    pub fn signal(&self) -> Signal<'_> {
+        self.acceptor.signal()
     }
 
     /// The next client, if one is there.
@@ -76,30 +56,28 @@ impl Listener {
     /// # Errors
     /// The system's error, mostly that there are no descriptors left. [`is_end_of_clients`](crate::is_end_of_clients)
     /// tells whether no more clients will come.
-    pub fn accept(&self) -> io::Result<Option<Handshake>> {
-        let Some((socket, permit)) = self.next_socket()? else { return Ok(None) };
-        let peer = self.memory.peer_of(socket.as_fd());
-        let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
-        let accepted = Accepted { socket, permit, peer, stranger, memory: self.memory, speaks: self.speaks };
-        Handshake::begin(accepted, self.tls.as_ref()).map(Some)
+    pub fn accept(&self) -> io::Result<Option<Arrived>> {
+        self.acceptor.accept()
     }
 
     /// The next client's bare socket, if one is there, for another process to serve.
     ///
     /// # Errors
-    /// As [`Listener::accept`].
+    /// As [`Listener::accept`]; clients of this URL do not come by sockets.
     pub fn accept_socket(&self) -> io::Result<Option<OwnedFd>> {
-        Ok(self.next_socket()?.map(|(socket, _)| socket))
+        self.by_sockets()?.accept_socket()
     }
 
-    fn next_socket(&self) -> io::Result<Option<(OwnedFd, Option<Arc<ConnectionPermit>>)>> {
-        loop {
-            match self.clients.accept() {
-                Ok(client) => return Ok(Some(client)),
-                Err(rustix::io::Errno::AGAIN) => return Ok(None),
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+    /// The descriptor to poll for clients, for another process to serve.
+    ///
+    /// # Errors
+    /// Clients of this URL do not come by sockets.
+    pub fn socket_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.by_sockets()?.fd())
+    }
+
+    fn by_sockets(&self) -> io::Result<&dyn HandsOver> {
+        let why = || format!("{} can be served by one process only: its clients come by no sockets", self.url);
+        self.acceptor.by_sockets().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, why()))
     }
 }

@@ -3,11 +3,9 @@
 //! A frame is preceded by its length, `u32`, little-endian.
 
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, sys};
 use nearcall_ring::SpinBudget;
@@ -19,14 +17,15 @@ use crate::frame::incoming::{self, INLINE, Incoming};
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{Account, Charge};
 use crate::limits::spares;
+use crate::link::end::End;
 use crate::link::native::{self, Delimited, PREFIX};
 use crate::link::outbox::{Frame, Outbox, Sink};
 use crate::link::silence::Silence;
 use crate::link::wire::Wire;
-use crate::link::{Flushed, HEAD_ROOM, Link, PART, Room, Sent};
+use crate::link::{Flushed, HEAD_ROOM, Link, PART, Properties, Room, Sent, Wait};
 use crate::options::Options;
 use crate::peer::Peer;
-use crate::sync::{AtomicBool, Ordering};
+use crate::signal::Signal;
 
 /// The most that one read takes. Longer frames are read straight into memory of their own.
 const BUFFER: usize = 64 << 10;
@@ -34,13 +33,12 @@ const BUFFER: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct StreamLink<W> {
     wire: Arc<W>,
-    peer: Peer,
+    properties: Properties,
     outbox: Outbox<Writer<W>>,
     silence: Silence,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
-    closed: AtomicBool,
-    owner: Owner,
+    end: End,
 }
 
 /// Writes frames into the wire.
@@ -89,7 +87,7 @@ impl<W: Wire> StreamLink<W> {
         Self {
             outbox: Outbox::new(Writer(Arc::clone(&wire)), Arc::clone(&account)),
             wire,
-            peer,
+            properties: Properties::new(peer),
             silence: Silence::begin(),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
@@ -104,8 +102,7 @@ impl<W: Wire> StreamLink<W> {
                 read_out: false,
             }),
             peer_limit,
-            closed: AtomicBool::new(false),
-            owner: Owner::this_process(),
+            end: End::open(),
         }
     }
 
@@ -115,11 +112,6 @@ impl<W: Wire> StreamLink<W> {
         if std::mem::replace(&mut receiver.corked, more) != more {
             if more { self.outbox.cork() } else { self.outbox.uncork() }
         }
-    }
-
-    fn is_closed(&self) -> bool {
-        // Acquire: pairs with the release in `close`.
-        self.closed.load(Ordering::Acquire)
     }
 }
 
@@ -263,7 +255,54 @@ impl Receiver {
     }
 }
 
+impl<W: Wire> Wait for StreamLink<W> {
+    fn signal(&self) -> Signal<'_> {
+        Signal::Descriptor(self.wire.fd())
+    }
+
+    fn arm(&self) -> bool {
+        !self.receiver.lock().has_frame() && !self.wire.holds()
+    }
+
+    fn spin(&self) -> bool {
+        let mut receiver = self.receiver.lock();
+        if receiver.has_frame() {
+            return true;
+        }
+        let begun = clock::monotonic_ns();
+        let limit = receiver.budget.next();
+        // A broken connection is something to look at, too.
+        let ready = receiver.spin(&*self.wire, limit).unwrap_or(true);
+        if ready {
+            receiver.budget.learn(clock::monotonic_ns() - begun);
+        }
+        ready
+    }
+
+    fn may_have_more(&self) -> bool {
+        let receiver = self.receiver.lock();
+        !receiver.read_out || receiver.long.is_some() || receiver.has_frame()
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving && self.wire.holds() {
+            return Ok(());
+        }
+        let events = if receiving { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
+        match sys::wait_for(self.wire.fd(), events, Some(Instant::now() + timeout)) {
+            // A signal is no reason to leave a frame half sent.
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        self.end.check()
+    }
+}
+
 impl<W: Wire> Link for StreamLink<W> {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let len = frame.len();
         // A payload too long for the prefix is longer than any limit.
@@ -340,53 +379,8 @@ impl<W: Wire> Link for StreamLink<W> {
         receiver.take(place)
     }
 
-    fn seems_read_out(&self) -> bool {
-        let receiver = self.receiver.lock();
-        receiver.read_out && receiver.long.is_none() && !receiver.has_frame()
-    }
-
-    fn spin(&self) -> bool {
-        let mut receiver = self.receiver.lock();
-        if receiver.has_frame() {
-            return true;
-        }
-        let begun = clock::monotonic_ns();
-        let limit = receiver.budget.next();
-        // A broken connection is something to look at, too.
-        let ready = receiver.spin(&*self.wire, limit).unwrap_or(true);
-        if ready {
-            receiver.budget.learn(clock::monotonic_ns() - begun);
-        }
-        ready
-    }
-
     fn is_stale(&self) -> bool {
         self.silence.hides_something(&*self.wire)
-    }
-
-    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
-        if receiving && self.wire.holds() {
-            return Ok(());
-        }
-        let events = if receiving { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
-        match sys::wait_for(self.wire.fd(), events, Some(Instant::now() + timeout)) {
-            // A signal is no reason to leave a frame half sent.
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-            _ => {}
-        }
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.wire.fd()
-    }
-
-    fn arm(&self) -> bool {
-        !self.receiver.lock().has_frame() && !self.wire.holds()
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
     }
 
     fn has_delivered(&self) -> bool {
@@ -394,12 +388,9 @@ impl<W: Wire> Link for StreamLink<W> {
     }
 
     fn close(&self) {
-        if !self.owner.is_this_process() {
-            // The connection belongs to the parent process, which goes on using it.
+        if self.end.come().is_none() {
             return;
         }
-        // Release: pairs with the acquire in `is_closed`.
-        self.closed.store(true, Ordering::Release);
         self.outbox.close();
         self.wire.say_goodbye();
         let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);

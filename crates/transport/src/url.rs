@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::transports::{Comeback, Place, TABLE};
+use crate::places::place::{Comeback, Place};
+use crate::transports::TABLE;
 
 /// A parsed URL of one of this crate's transports.
 #[derive(Debug, Clone)]
@@ -23,7 +24,9 @@ pub struct BadUrl {
 }
 
 impl Url {
-    pub(crate) fn of(place: Arc<dyn Place>) -> Self {
+    /// The URL of a place: also of one of a transport that this crate does not know.
+    #[must_use]
+    pub fn of(place: Arc<dyn Place>) -> Self {
         Self { place, shown: None }
     }
 
@@ -55,7 +58,7 @@ fn form_of(scheme: &str) -> Option<&'static str> {
     TABLE
         .iter()
         .find(|transport| transport.scheme().eq_ignore_ascii_case(scheme))
-        .map(|transport| transport.form())
+        .map(|transport| transport.form)
         .filter(|form| form.contains("://"))
 }
 
@@ -78,10 +81,10 @@ impl FromStr for Url {
             if let Some(form) = form_of(scheme) {
                 return Err(bad(format!("the scheme is in lower case: write {form}")));
             }
-            let forms: Vec<_> = TABLE.iter().map(|transport| transport.form()).collect();
+            let forms: Vec<_> = TABLE.iter().map(|transport| transport.form).collect();
             return Err(bad(format!("{scheme}: is no transport known here; there are {}", forms.join(", "))));
         };
-        transport.parse(rest).map(Self::of).map_err(bad)
+        (transport.parse)(transport.scheme(), rest).map(Self::of).map_err(bad)
     }
 }
 

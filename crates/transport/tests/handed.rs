@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use common::{Certificates, PATIENCE, accept, fresh, readable, receive, send, send_raw};
+use common::{Certificates, PATIENCE, accept, fresh, listening_fd, readable, receive, send, send_raw};
 use nearcall_transport::{Connected, Listener, Options, connect, is_end_of_clients};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -28,13 +28,13 @@ fn a_client_that_is_handed_over_notices_nothing() {
         let door = Listener::bind(&fresh(scheme), &server).expect("bind");
         let (giver, taker) = UnixStream::pair().expect("a pair");
         let returned = counter();
-        let room = door.through(taker.into(), Arc::clone(&returned));
+        let room = door.through(taker.into(), Arc::clone(&returned)).expect("by sockets");
         assert_eq!(room.url().to_string(), door.url().to_string());
         assert!(room.accept().expect("no client yet").is_none());
         std::thread::scope(|scope| {
             let served = scope.spawn(|| accept(&room, &server).expect("a good client"));
             let dialled = scope.spawn(|| connect(door.url(), "test", &client).expect("connect"));
-            assert!(readable(door.fd(), PATIENCE), "nobody connects");
+            assert!(readable(listening_fd(&door), PATIENCE), "nobody connects");
             let socket = door.accept_socket().expect("accept").expect("a client");
             send_raw(&giver, &[0], &[socket.as_fd()]).expect("room");
             drop(socket);
@@ -52,13 +52,13 @@ fn a_seat_is_given_back_once_by_its_last_owner() {
     let door = Listener::bind(&fresh("unix"), &Options::default()).expect("bind");
     let (giver, taker) = UnixStream::pair().expect("a pair");
     let returned = counter();
-    let room = door.through(taker.into(), Arc::clone(&returned));
+    let room = door.through(taker.into(), Arc::clone(&returned)).expect("by sockets");
     let (client, _other) = UnixStream::pair().expect("a pair");
     send_raw(&giver, &[0], &[client.as_fd()]).expect("room");
-    let handshake = room.accept().expect("accept").expect("a client");
-    let permit = handshake.permit();
+    let arrived = room.accept().expect("accept").expect("a client");
+    let permit = arrived.permit.clone();
     assert!(permit.is_some());
-    drop(handshake);
+    drop(arrived);
     assert_eq!(count(&returned), 0, "somebody still has it");
     drop(permit);
     assert_eq!(count(&returned), 1);
@@ -68,7 +68,7 @@ fn a_seat_is_given_back_once_by_its_last_owner() {
 fn no_client_comes_from_a_giver_that_is_gone() {
     let door = Listener::bind(&fresh("unix"), &Options::default()).expect("bind");
     let (giver, taker) = UnixStream::pair().expect("a pair");
-    let room = door.through(taker.into(), counter());
+    let room = door.through(taker.into(), counter()).expect("by sockets");
     // A byte without a descriptor is not a client.
     send_raw(&giver, &[0], &[]).expect("room");
     let error = room.accept().expect_err("no client");

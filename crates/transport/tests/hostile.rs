@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, item_head, memfd, next_frame, next_part, pattern,
-    readable, receive, send_raw, socket_path, try_receive, until, welcome, whole,
+    PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, item_head, listening_fd, memfd, next_frame,
+    next_part, pattern, readable, receive, send_raw, signal_fd, signalled, socket_path, try_receive, until, welcome,
+    whole,
 };
 use nearcall_ring::{Consumer, MappedLane, Mapping, Producer, Segment};
-use nearcall_transport::{ConnectError, Link, LinkError, Listener, Options, Url, connect};
+use nearcall_transport::{Awaits, ConnectError, Link, LinkError, Listener, Options, Url, connect};
 use nearcall_wire::{MAGIC, PROTOCOL, Preamble};
 
 const RING: usize = 1 << 16;
@@ -177,8 +178,8 @@ fn an_announcement_may_come_in_pieces() {
     let mut peer = Hostile::new(&Options::default());
     let fd = memfd(1 << 16, true);
     send_raw(&peer.socket, b"BBR\x09", &[fd.as_fd()]).expect("sent");
-    assert!(readable(peer.link.fd(), PATIENCE));
-    peer.link.readable().expect("not all of it is here");
+    assert!(readable(signal_fd(&*peer.link), PATIENCE));
+    signalled(&peer.link).expect("not all of it is here");
     send_raw(&peer.socket, &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, b'B'], &[]).expect("sent");
     peer.note(9, 100, false);
     assert_eq!(receive(&*peer.link).expect("a frame").len(), 100);
@@ -202,8 +203,8 @@ fn a_flood_of_descriptors_is_refused() {
     let end = Instant::now() + PATIENCE;
     let error = loop {
         // A poller reads whenever there is something.
-        assert!(readable(peer.link.fd(), end - Instant::now()));
-        if let Err(error) = peer.link.readable() {
+        assert!(readable(signal_fd(&*peer.link), end - Instant::now()));
+        if let Err(error) = signalled(&peer.link) {
             break error;
         }
     };
@@ -222,7 +223,7 @@ fn a_flood_of_bells_keeps_nobody() {
     });
     for number in 0..200 {
         assert_eq!(peer.producer.try_write(&[&item_head(), &pattern(number, 100)], false), Ok(true));
-        peer.link.readable().expect("open");
+        signalled(&peer.link).expect("open");
         assert_eq!(receive(&*peer.link).expect("a frame"), pattern(number, 100));
         let deadline = Instant::now() + Duration::from_millis(1);
         assert!(next_frame(&*peer.link, Some(deadline)).expect("open").is_none());
@@ -426,14 +427,12 @@ fn a_welcome_that_is_not_read_is_not_waited_for() {
     let mut socket = dial(listener.url());
     send_raw(&socket, &hello_message(&hello(0)), &[]).expect("sent");
     let options = Options::default();
-    assert!(readable(listener.fd(), PATIENCE));
-    let mut handshake = listener.accept().expect("accept").expect("a client");
-    let hello = handshake.hello().expect("a client").expect("all of its hello");
+    assert!(readable(listening_fd(&listener), PATIENCE));
+    let mut opening = listener.accept().expect("accept").expect("a client").opening;
     let mut welcome = common::welcome(&options);
     welcome.description = " ".repeat(8 << 20);
-    handshake.welcome(&hello, &welcome, &Options::default()).expect("a good hello");
-    assert_eq!(handshake.send_welcome(), Ok(false), "it does not fit into the socket");
-    assert!(handshake.wants_room() && handshake.is_welcomed());
+    assert_eq!(opening.advance(&welcome, &options), Ok(false), "it does not fit into the socket");
+    assert_eq!(opening.awaits(), Awaits { arrivals: false, room: true }, "the client is welcomed");
     let reader = std::thread::spawn(move || {
         let mut preamble = [0; Preamble::LEN];
         socket.read_exact(&mut preamble).expect("a preamble");
@@ -443,12 +442,12 @@ fn a_welcome_that_is_not_read_is_not_waited_for() {
         body
     });
     let end = Instant::now() + PATIENCE;
-    while !handshake.send_welcome().expect("the client is there") {
+    while !opening.advance(&welcome, &options).expect("the client is there") {
         assert!(Instant::now() < end, "the client reads, but its welcome is not sent");
         std::thread::yield_now();
     }
     assert_eq!(reader.join().expect("read"), welcome.encode());
-    assert!(handshake.into_link(&options).is_some());
+    assert!(opening.into_link(&options).is_some());
 }
 
 /// HTTP/2's frame that begins a request. The request's message is still to come.
@@ -476,9 +475,9 @@ fn others_have_their_turns_between_requests_that_do_not_begin() {
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
     let requests: Vec<u8> = (0..REQUESTS).flat_map(|number| request(2 * number + 1)).collect();
     socket.write_all(&requests).expect("there is room");
-    let mut handshake = listener.accept().expect("accept").expect("a client");
-    while !handshake.advance(&welcome(&options), &options).expect("it greets") {}
-    let link = handshake.into_link(&options).expect("it has greeted");
+    let mut opening = listener.accept().expect("accept").expect("a client").opening;
+    while !opening.advance(&welcome(&options), &options).expect("it greets") {}
+    let link = opening.into_link(&options).expect("it has greeted");
     let mut turns = 0;
     loop {
         match next_part(&*link) {

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, accept, end_of, fresh, mappings, next_frame, open_fds, pair, pattern, readable, receive, send,
-    socket_path, until, whole,
+    PATIENCE, accept, end_of, fresh, mappings, next_frame, open_fds, pair, pattern, readable, receive, send, signal_fd,
+    signalled, socket_path, until, whole,
 };
 use nearcall_transport::{ConnectError, Connected, LinkError, Listener, Options, Url, connect};
 
@@ -98,8 +98,8 @@ fn the_death_of_a_process_is_seen_at_once() {
         assert!(polled.arm());
         server.kill();
         let begun = Instant::now();
-        assert!(readable(polled.fd(), PATIENCE));
-        assert!(polled.readable().is_err() || end_of(&*polled) == LinkError::Closed);
+        assert!(readable(signal_fd(&*polled), PATIENCE));
+        assert!(signalled(&polled).is_err() || end_of(&*polled) == LinkError::Closed);
         assert_eq!(sleeper.join().expect("no panic"), LinkError::Closed, "{scheme}");
         assert_eq!(sender.join().expect("no panic"), LinkError::Closed, "{scheme}");
         assert!(begun.elapsed() < PATIENCE / 2);

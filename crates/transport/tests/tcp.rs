@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Pair, pair};
+use common::{Pair, pair, signal_fd};
 use nearcall_transport::{ConnectError, Listener, Options, connect};
 use rustix::net::sockopt;
 
@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 fn a_peer_that_vanishes_is_noticed_on_both_sides() {
     let Pair { client, server } = pair("tcp", &Options::default(), &Options::default());
     for link in [client, server] {
-        let fd = link.fd();
+        let fd = signal_fd(&*link);
         assert!(sockopt::tcp_nodelay(fd).expect("an option"));
         assert!(sockopt::socket_keepalive(fd).expect("an option"));
         assert_eq!(sockopt::tcp_keepidle(fd).expect("an option").as_secs(), 30);

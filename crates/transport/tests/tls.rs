@@ -5,8 +5,11 @@ mod common;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
-use common::{Certificates, PATIENCE, Pair, accept, next_frame, pair, pem, readable, receive, send};
-use nearcall_transport::{ConnectError, Connected, Credentials, Listener, Options, Peer, connect};
+use common::{
+    Certificates, PATIENCE, Pair, accept, listening_fd, next_frame, opening_fd, pair, pem, readable, receive, send,
+    signal_fd, welcome,
+};
+use nearcall_transport::{Accepted, ConnectError, Connected, Credentials, Listener, Options, Peer, connect};
 
 fn with(tls: Credentials) -> Options {
     Options { tls: Some(tls), handshake: PATIENCE, ..Options::default() }
@@ -110,14 +113,15 @@ fn a_client_that_stalls_in_the_handshake_holds_nobody_up() {
     let listener = Listener::bind(&"tls://127.0.0.1:0".parse().expect("a URL"), &options).expect("bind");
     let address = listener.url().to_string().replace("tls://", "");
     let mut stalled = std::net::TcpStream::connect(address).expect("connect");
-    assert!(readable(listener.fd(), PATIENCE));
-    let mut handshake = listener.accept().expect("accept").expect("a client");
-    assert!(matches!(handshake.hello(), Ok(None)), "nothing has come");
+    assert!(readable(listening_fd(&listener), PATIENCE));
+    let mut opening = listener.accept().expect("accept").expect("a client").opening;
+    let advance = |opening: &mut dyn Accepted| opening.advance(&welcome(&options), &options);
+    assert!(matches!(advance(&mut *opening), Ok(false)), "nothing has come");
     // The beginning of a client's first message.
     std::io::Write::write_all(&mut stalled, &[22, 3, 1, 2, 0, 1]).expect("sent");
-    assert!(readable(handshake.fd(), PATIENCE));
-    assert!(matches!(handshake.hello(), Ok(None)), "half a message has come");
-    assert!(handshake.fd().as_raw_fd() >= 0 && !handshake.wants_room());
+    assert!(readable(opening_fd(&*opening), PATIENCE));
+    assert!(matches!(advance(&mut *opening), Ok(false)), "half a message has come");
+    assert!(opening_fd(&*opening).as_raw_fd() >= 0 && !opening.awaits().room);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| accept(&listener, &options).expect("a good client"));
         let client = with(certificates.client(false));
@@ -127,15 +131,15 @@ fn a_client_that_stalls_in_the_handshake_holds_nobody_up() {
         assert_eq!(receive(&*server).expect("a frame"), b"headpayload");
     });
     drop(stalled);
-    assert!(readable(handshake.fd(), PATIENCE));
-    assert!(matches!(handshake.hello(), Err(None)), "it hung up");
+    assert!(readable(opening_fd(&*opening), PATIENCE));
+    assert!(matches!(advance(&mut *opening), Err(None)), "it hung up");
 }
 
 #[test]
 fn what_was_tampered_with_ends_the_connection() {
     let Pair { client, server } = pair("tls", &Options::default(), &Options::default());
     // Written directly to the socket, without encryption.
-    rustix::net::send(client.fd(), &[23, 3, 3, 0, 3, 1, 2, 3], rustix::net::SendFlags::empty()).expect("sent");
+    rustix::net::send(signal_fd(&*client), &[23, 3, 3, 0, 3, 1, 2, 3], rustix::net::SendFlags::empty()).expect("sent");
     let end = std::time::Instant::now() + Duration::from_secs(10);
     let error = loop {
         match next_frame(&*server, Some(end)) {

@@ -126,6 +126,7 @@ class Served:
 
 
 DEFAULT_MAX_MESSAGE = 2_000_000
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,10 @@ class Spec:
     the message's first 16 bytes. A server of several processes must handle ``send`` in the one that runs `serve`."""
     max_message: int = DEFAULT_MAX_MESSAGE
     """Largest message in bytes that will be sent, with room for framing."""
+    host: str = LOOPBACK
+    """IPv4 address of the server's machine, for both sides: a server over TCP listens at it, and at no other. The
+    clients may be on another machine.
+    """
 
 
 Ready = Callable[[str], None]

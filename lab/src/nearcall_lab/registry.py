@@ -52,6 +52,10 @@ class Entrant:
     """Whose client calls whose server, where that is not one and the same: see `paired`."""
 
 
+class AdapterError(ValueError):
+    """Adapters cannot be used as they are; the message says which, and what to do."""
+
+
 def missing(mechanism: Mechanism) -> str:
     """The import names that are not installed, as a reason; empty when all are there."""
     if mechanism.environment:
@@ -84,7 +88,10 @@ def entrants_of(module_name: str) -> list[Entrant]:
 
     `module_name` is an import name, or the path of a ``.py`` file.
     """
-    mechanisms: tuple[Mechanism, ...] = load(module_name).MECHANISMS
+    loaded = load(module_name)
+    if not hasattr(loaded, "MECHANISMS"):
+        raise AdapterError(f"{module_name} says no MECHANISMS: write MECHANISMS = (Mechanism(name, label, family),)")
+    mechanisms: tuple[Mechanism, ...] = loaded.MECHANISMS
     return [Entrant(m, module_name, missing(m), version_of(m), _program(m)) for m in mechanisms]
 
 
@@ -105,7 +112,7 @@ def discover() -> list[Entrant]:
     for entrant in found:
         name, origin = entrant.mechanism.name, entrant.module or entrant.directory
         if name in names:
-            raise ValueError(f"two adapters call a mechanism {name!r}: {names[name]} and {origin}")
+            raise AdapterError(f"two adapters call a mechanism {name!r}: {names[name]} and {origin}")
         names[name] = origin
     return found
 
@@ -135,6 +142,22 @@ def named(name: str, entrants: Sequence[Entrant]) -> Entrant | None:
     return by_name.get(name)
 
 
+def stays_here(entrant: Entrant) -> str:
+    """Why the server of a mechanism cannot run on another machine, worded to follow its name; empty where it can be
+    tried.
+    """
+    mechanism = entrant.mechanism
+    if entrant.sides is not None:
+        return stays_here(entrant.sides[1])
+    if mechanism.same_process:
+        return "has its server in the client's process"
+    if mechanism.transport and mechanism.transport != "TCP":
+        return f"goes by {mechanism.transport}, which does not reach another machine"
+    if entrant.program or not entrant.module:
+        return "has a server that is built for this machine, and not copied to others"
+    return ""
+
+
 def _built(language: str) -> Entrant:
     """The mechanism of a program that comes with the lab."""
     source, directory = programs.source(language), environments.home(language)
@@ -158,7 +181,7 @@ def named_places() -> list[Entrant]:
         try:
             found += at(place)
         except FileNotFoundError as error:
-            raise ValueError(f"{PROGRAMS} names {place!r}, but {error}") from None
+            raise AdapterError(f"{PROGRAMS} names {place!r}, but {error}") from None
     return found
 
 

@@ -26,7 +26,7 @@ from ..service.for_loops import Interface
 from ..service.plan import MethodPlan
 from .client import AsyncClient
 from .closing import Closing
-from .methods import Caller, within
+from .methods import Caller
 from .objects import object_callable
 from .room import RoomQueue
 
@@ -143,7 +143,7 @@ class Channel(Caller, ChannelBase, ForLoops):
                 await loop.run_in_executor(None, self._agreements.foresee, description)
             self._connection = connection
             connection.use_loop(
-                loop, loop.call_soon, connection.on_idle, self._call_again, self._send_again, self._follow
+                loop, loop.call_soon, connection.on_idle, self._connect_again, self._send_again, self._follow
             )
             self._follow()
         except BaseException:
@@ -241,19 +241,13 @@ class Channel(Caller, ChannelBase, ForLoops):
         await self._connect(self._opened(), patient_until, until)
         self._follow()
 
-    async def _call_again(
-        self,
-        call: Awaitable[Any],
-        pause: float,
-        hopeful: bool,
-        left: float | None,
-        failure: BaseException | None,
-    ) -> Any:
-        """Repeats a call: the connection was lost before or during it, or the server has refused the call or failed. If
-        there is no server, this raises ``failure``, the error of the attempt before.
+    async def _connect_again(
+        self, pause: float, hopeful: bool, left: float | None, failure: BaseException | None = None
+    ) -> None:
+        """Makes sure that there is a connection for a call: the one before was lost, or the server has refused the call
+        or failed. If there is no server, this raises ``failure``, the error of the attempt before.
         """
-        now = self._running().time()
-        until = None if left is None else now + left
+        until = None if left is None else self._running().time() + left
         if pause:
             await asyncio.sleep(pause)
         try:
@@ -262,8 +256,6 @@ class Channel(Caller, ChannelBase, ForLoops):
             if failure is None:
                 raise
             raise failure from None
-        with within(None if until is None else max(until - self._running().time(), 0.0)):
-            return await call
 
     def _send_again(self, stream: _core.Stream, pause: float, hopeful: bool, left: float | None) -> None:
         """Sends a stream again that the server has refused before it began."""
@@ -275,11 +267,9 @@ class Channel(Caller, ChannelBase, ForLoops):
         now = self._running().time()
         until = None if left is None else now + left
         try:
-            await asyncio.sleep(pause)
-            while True:
+            await self._connect_again(pause, hopeful, left)
+            while not stream.send_again():
                 await self._renew(hopeful, None if until is None else until - self._running().time())
-                if stream.send_again():
-                    return
         except Exception as failure:  # the task that waits for the stream raises it
             stream.fail(failure)
         except BaseException:

@@ -101,7 +101,7 @@ class Caller:
         send = connection.oneway(method, for_loop=True)
 
         def ready() -> Coroutine[Any, Any, None] | None:
-            return None if connection.connected else self._renew(left=send.time_left())
+            return None if connection.connected else self._renew(left=send.time_allowed())
 
         async def send_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if self._waits_for_room():
@@ -113,7 +113,7 @@ class Caller:
 
         async def oneway(*args: Any, **kwargs: Any) -> None:
             connection.check_loop()
-            with within(None if connection.connected else send.time_left()):
+            with within(None if connection.connected else send.time_allowed()):
                 try:
                     await send_once(args, kwargs)
                 except RpcError:

@@ -16,7 +16,7 @@ _LONGEST = 0.02
 
 class _Oneway(Protocol):
     def attempt(self, *args: Any, **kwargs: Any) -> bool: ...
-    def time_left(self) -> float | None: ...
+    def time_allowed(self) -> float | None: ...
     def late(self) -> BaseException: ...
 
 
@@ -59,7 +59,7 @@ class RoomQueue:
             await connecting
         if not self._waiting and method.attempt(*args, **kwargs):
             return
-        loop, left = asyncio.get_running_loop(), method.time_left()
+        loop, left = asyncio.get_running_loop(), method.time_allowed()
         until = None if left is None else loop.time() + left
         waiter, pause = _Waiter(), _SHORTEST
         self._waiting.append(waiter)

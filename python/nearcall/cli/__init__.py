@@ -1,6 +1,6 @@
 """The ``nearcall`` command: serve a class, list a server's methods, call them, measure the round trip, watch the
-server, compare two versions of a class, convert to and from .proto, make certificates, handle plugins, and route
-messages.
+server, compare two versions of a class, convert to and from .proto, make certificates, handle plugins, route
+messages, and complete what is typed.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["UsageError", "main"]
+__all__ = ["UsageError", "carry_out", "main", "parser"]
 
 FAILED = 1
 """Exit status: the call failed, or no server answered."""
@@ -54,19 +54,23 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not interrupts or threading.current_thread() is not threading.main_thread():
-        return _parser().parse_args(argv)
+        return parser().parse_args(argv)
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
     try:
-        return _parser().parse_args(argv)
+        return parser().parse_args(argv)
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    return carry_out(_parse(argv))
+
+
+def carry_out(options: argparse.Namespace) -> int:
+    """Runs a command whose options were read; tells its errors. Returns the exit status."""
     import os
     import sys
 
-    options = _parse(argv)
     from ..errors import RpcError
     from ..types.shown import shown, traceback_text
 
@@ -107,28 +111,29 @@ first steps, with a class Calculator in calculator.py:
 nearcall COMMAND --help says what a command does, its options, and an example."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What reads the command line."""
     import argparse
 
-    from . import call, check, dev_certs, listing, ping, plugin, proto, route, serve, stub, top
+    from . import call, check, completion, dev_certs, listing, ping, plugin, proto, route, serve, stub, top
     from .parsing import CommandParser
 
-    parser = CommandParser(
+    command_line = CommandParser(
         prog="nearcall",
         description="Typed calls between processes: serve a Python class, or call one that is served.",
         epilog=_FIRST_STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (serve, listing, call, ping, top, check, proto, stub, dev_certs, plugin, route):
+    command_line.add_argument("--version", action="version", version=f"nearcall {_version()}")
+    command_line.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = command_line.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (serve, listing, call, ping, top, check, proto, stub, dev_certs, plugin, route, completion):
         module.add_to(commands)
     for command in commands.choices.values():
         # --debug may also follow the command. It has no default there, which would override the flag before the
         # command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    return parser
+    return command_line
 
 
 def _version() -> str:

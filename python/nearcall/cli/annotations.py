@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from ..types.declared import service_class
-from ..types.hints import UNION_ORIGINS, opened
+from ..types.functions import parts_of
+from ..types.hints import UNION_ORIGINS, opened, stream_of
 from ..types.numbers import FieldOptions
 from .module_text import CannotBeWritten
 
@@ -25,9 +26,11 @@ class Annotations:
 
     Args:
         service: Gives the name that a service's class has in the module.
+        for_loop: Whether the module is for event loops, where functions that are passed are awaited.
     """
 
-    def __init__(self, service: Callable[[type], str]) -> None:
+    def __init__(self, service: Callable[[type], str], *, for_loop: bool) -> None:
+        self._for_loop = for_loop
         self.modules: set[str] = set()
         self.hidden: set[str] = set()
         """Names of methods of the class that is written: a method called list hides the type."""
@@ -45,6 +48,8 @@ class Annotations:
             return "..."
         if annotation is Any:
             return "typing.Any"
+        if (function := parts_of(annotation)) is not None:
+            return self._function(*function)
         if (service := service_class(annotation)) is not None:
             return self._service(service)
         if isinstance(annotation, TypeVar):
@@ -66,6 +71,17 @@ class Annotations:
             return f"numpy.typing.NDArray[{self.text(scalar)}]"
         inner = ", ".join(self.text(each) for each in args) or ("()" if origin is tuple else "")
         return f"{self.name(origin)}[{inner}]" if inner else self.name(origin)
+
+    def _function(self, parameters: tuple[Any, ...], result: Any) -> str:
+        self.modules.add("collections.abc")
+        returned, streamed = self.text(result), stream_of(result)
+        if streamed is not None:
+            returned = (
+                f"collections.abc.{'AsyncIterator' if self._for_loop else 'Iterator'}[{self.text(streamed.item)}]"
+            )
+        elif self._for_loop:
+            returned = f"collections.abc.Awaitable[{returned}]"
+        return f"collections.abc.Callable[[{', '.join(map(self.text, parameters))}], {returned}]"
 
     def name(self, found: Any) -> str:
         """A class, a ``NewType`` or a type alias, by its module and its name.

@@ -22,6 +22,7 @@ from ..types.shown import shown_json
 from . import UsageError
 from .flags import add_client_options
 from .remote import connected, find_method, remote_method
+from .standard_input import lines, named_text
 from .values import example, from_json, has_fields, to_json
 
 __all__ = ["add_to", "run"]
@@ -31,7 +32,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "call",
-        usage="nearcall call [options] URL SERVICE.METHOD [JSON]",
+        usage="nearcall call [options] URL SERVICE.METHOD [JSON | @FILE | -]",
         help="call a method and print its result as JSON",
         description="Call a method and print its result as JSON; the items of a stream one per line.",
         epilog=(
@@ -43,7 +44,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument("url", metavar="URL", help="where the server is")
     parser.add_argument("method", metavar="SERVICE.METHOD", help="what to call")
     parser.add_argument(
-        "arguments", nargs="?", default="{}", metavar="JSON", help="an object of arguments by name, or an array"
+        "arguments",
+        nargs="?",
+        default="{}",
+        metavar="JSON | @FILE | -",
+        help="an object of arguments by name, or an array; a file with it, or standard input",
     )
     parser.add_argument("-t", "--timeout", type=float, metavar="S", help="give up after so many seconds")
     parser.add_argument(
@@ -91,18 +96,23 @@ def run(options: argparse.Namespace) -> None:
 
 
 def read_arguments(text: str) -> dict[str, Any] | list[Any]:
-    """The arguments as written: by name or by position.
+    """The arguments as written, in a file or at standard input: by name or by position.
 
     Raises:
-        UsageError: the text is not JSON, or neither an object nor an array.
+        UsageError: there is no such file, the text is not JSON, or neither an object nor an array.
     """
+    given, text = text, named_text(text)
+    where = "" if given is text else f" in {'standard input' if given == '-' else given[1:]}"
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise UsageError(f"the arguments are not JSON ({error}): write them like '{{\"a\": 1}}' or '[1]'") from None
+        raise UsageError(
+            f"the arguments{where} are not JSON ({error}): write them like '{{\"a\": 1}}' or '[1]'"
+        ) from None
     if is_dict(value) or is_list(value):
         return value
-    raise UsageError(f"the arguments are neither an object nor an array: write [{text}] for a single argument")
+    single = f"write [{text}]" if not where else "put brackets around it"
+    raise UsageError(f"the arguments{where} are neither an object nor an array: {single} for a single argument")
 
 
 def read_metadata(given: list[str]) -> list[tuple[str, str | bytes]]:
@@ -185,9 +195,7 @@ def _stream(stream: StreamInfo, value: Any, service: ServiceInfo) -> Iterator[An
 
 
 def _from_stdin(stream: StreamInfo, service: ServiceInfo) -> Iterator[Any]:
-    for number, line in enumerate(sys.stdin, 1):
-        if not line.strip():
-            continue
+    for number, line in lines():
         try:
             yield from_json(msgspec.json.decode(line), stream.schema, service.types)
         except (msgspec.DecodeError, ValueError) as error:

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from ..codec.protocol import BYTEARRAY, BYTES, MEMORYVIEW, NOTHING
 from ..service.description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
-from ..service.plan import BIDI_STREAM, KINDS, ONEWAY, SERVER_STREAM
+from ..service.plan import BIDI_STREAM, KINDS, ONEWAY, SERVER_STREAM, UNARY
+from ..types.functions import is_function_name
 from ..types.guards import is_dict, is_list
 from .module_text import CannotBeWritten, Interface, Method, Parameter, class_name, is_free, module_text
 
@@ -86,6 +87,8 @@ class _Writer:
         self._classes: list[tuple[_Types, str]] = []
         """The types that are met, to be written."""
         self._taken: set[str] = set()
+        self._within: set[str] = set()
+        """The services of functions whose annotation is written now."""
 
     def interface(self, service: str) -> str:
         """The name of a service's interface."""
@@ -114,14 +117,18 @@ class _Writer:
         return interfaces, classes
 
     def _interface(self, service: ServiceInfo) -> Interface:
+        self._types, self._hidden = self._table(service), service.places.keys()
+        methods = [self._method(service, method) for method in service.methods]
+        return Interface(self._interfaces[service.name], service.name, [], [], methods, service.doc)
+
+    def _table(self, service: ServiceInfo) -> _Types:
+        """The types that mean what those of a service mean."""
         table = next((each for each in self._tables if each.take(service.types)), None)
         if table is None:
             table = _Types()
             table.take(service.types)
             self._tables.append(table)
-        self._types, self._hidden = table, service.places.keys()
-        methods = [self._method(service, method) for method in service.methods]
-        return Interface(self._interfaces[service.name], service.name, [], [], methods, service.doc)
+        return table
 
     def _method(self, service: ServiceInfo, method: MethodInfo) -> Method:
         where = f"{service.name}.{method.name}"
@@ -156,6 +163,8 @@ class _Writer:
         if not is_dict(schema):
             return self._type(_PLAIN.get(schema, _ANY))
         (kind, inner), *_ = schema.items()
+        if kind == "reference" and inner in self._services and is_function_name(inner):
+            return self._function(self._services[inner])
         if kind == "reference":
             return self.interface(inner) if inner in self._services else _ANY
         if kind == "ref":
@@ -180,6 +189,23 @@ class _Writer:
             scalar = f"numpy.{_SCALARS[inner]}" if inner in _SCALARS else _ANY
             return f"numpy.typing.NDArray[{scalar}]"
         return _ANY
+
+    def _function(self, service: ServiceInfo) -> str:
+        """The annotation of functions that are passed."""
+        called = service.methods[0] if len(service.methods) == 1 else None
+        if called is None or called.kind not in (UNARY, SERVER_STREAM) or service.name in self._within:
+            return _ANY  # not one of ours, or one that takes itself
+        outer, self._within = self._within, {*self._within, service.name}
+        known, self._types = self._types, self._table(service)
+        parameters = ", ".join(self._value(each) for each in called.parameters)
+        result = self._value(called.returns)
+        self._within, self._types = outer, known
+        self.modules.add("collections.abc")
+        if called.kind == SERVER_STREAM:
+            result = f"collections.abc.{'AsyncIterator' if self._for_loop else 'Iterator'}[{result}]"
+        elif self._for_loop:
+            result = f"collections.abc.Awaitable[{result}]"
+        return f"collections.abc.Callable[[{parameters}], {result}]"
 
     def _class_name(self, name: str) -> str:
         described = self._types.described.get(name)

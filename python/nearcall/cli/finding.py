@@ -12,7 +12,7 @@ from typing import Any
 
 from . import UsageError
 
-__all__ = ["find", "in_module", "is_url"]
+__all__ = ["find", "in_module", "is_url", "where_in_code"]
 
 
 def is_url(text: str) -> bool:
@@ -87,4 +87,21 @@ def _module(name: str, what: str) -> ModuleType:
             raise UsageError(f"there is no module '{error.name}' here: check the name and the directory") from None
         raise UsageError(f"{what} imports '{error.name}', which is not installed") from None
     except Exception as error:
-        raise UsageError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{what} cannot be imported: {type(error).__name__}: {error}{where_in_code(error)}") from error
+
+
+def where_in_code(error: Exception) -> str:
+    """Where in the user's code an error came about, for the end of its message: the last line of it that was run, not
+    that of a library it had called. Empty if none of it was run, or the message says it, as that of a SyntaxError does.
+    """
+    if isinstance(error, SyntaxError):
+        return ""
+    import sysconfig
+    import traceback
+
+    libraries = [str(Path(sysconfig.get_path(name))) + os.sep for name in ("stdlib", "purelib", "platlib")]
+    libraries.append(str(Path(__file__).parents[1]) + os.sep)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(("<", *libraries)):
+            return f" ({os.path.relpath(frame.filename)}, line {frame.lineno}; --debug shows the traceback)"
+    return ""

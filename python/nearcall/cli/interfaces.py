@@ -8,7 +8,7 @@ from typing import get_origin
 
 from ..service.service import declared_above, declared_methods, plan_of
 from ..service.signature import ReadMethod
-from ..types.declared import declared, name_of
+from ..types.declared import declared, is_function, name_of
 from ..types.hints import stream_of, unwrap
 from .annotations import Annotations
 from .module_text import CannotBeWritten, Interface, Method, Parameter, class_name, module_text
@@ -38,7 +38,7 @@ def interfaces_text(cls: type, source: str, *, for_loop: bool) -> str:
 
 class _Writer:
     def __init__(self, for_loop: bool) -> None:
-        self.annotations = Annotations(self.name_of)
+        self.annotations = Annotations(self.name_of, for_loop=for_loop)
         self._for_loop = for_loop
         self._names: dict[type, str] = {}
         self._waiting: list[type] = []
@@ -109,6 +109,8 @@ class _Writer:
         """A field's type is in the service's own module, and stays as it is there."""
         plan = next(method for method in plan_of(cls).methods if method.name == read.name)
         for passed in {*plan.takes, *plan.gives} - self._met:
+            if is_function(passed):
+                continue  # a function is called in the colour of the side that has it
             wrong = [each.name for each in plan_of(passed).methods if each.handler_is_async != self._for_loop]
             if wrong:
                 kinds = ("threads", "event loops") if self._for_loop else ("event loops", "threads")

@@ -25,6 +25,7 @@ from ..types.guards import is_dict, is_list
 from ..types.shown import shown
 from . import UsageError
 from .messages import to_message
+from .standard_input import lines
 
 __all__ = ["Reflected"]
 
@@ -121,9 +122,7 @@ def _stream(given: dict[str, Any] | list[Any], kind: Any) -> Iterator[Any]:
 
 
 def _from_stdin(kind: Any) -> Iterator[Any]:
-    for number, line in enumerate(sys.stdin, 1):
-        if not line.strip():
-            continue
+    for number, line in lines():
         try:
             yield to_message(msgspec.json.decode(line), kind)
         except (msgspec.DecodeError, UsageError) as error:

@@ -103,8 +103,9 @@ def status(options: argparse.Namespace) -> None:
         for each in found.endpoints:
             state = "connected" if each.connected else f"not connected: {each.failure or 'no attempt has ended yet'}"
             print(
-                f"  to {each.name}: {each.sent} sent, {each.queued} queued ({each.queued_bytes} bytes), {each.dropped} "
-                f"dropped, {each.failed_soft} refused, {each.failed_hard} impossible; {state}"
+                f"  to {each.name}: {each.sent} sent, {each.queued} queued ({each.queued_bytes} bytes), "
+                f"{each.dropped} dropped, {each.handed_on} handed on, {each.failed_soft} refused, "
+                f"{each.failed_hard} impossible; {state}"
             )
 
 
@@ -117,7 +118,7 @@ def send(options: argparse.Namespace) -> None:
     with route.Node(f"shm://nearcall-route-send-{os.getpid()}") as node:
         if not options.call:
             with nearcall.connect(options.url, route.Route):  # says what is wrong, if nobody is there
-                node.send_to(options.url, options.type, payload, timeout=options.timeout, **about)
+                node.send(options.type, payload, to=options.url, timeout=options.timeout, **about)
             return
         reply = node.call(options.type, payload, to=options.url, timeout=options.timeout, **about)
         print(f"type {reply.type} from {reply.source}:", file=sys.stderr)

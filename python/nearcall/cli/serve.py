@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,11 +14,12 @@ import nearcall
 from ..log import WARNING, log
 from ..server.instances import is_made_per_client
 from ..server.listening import OF_LISTENERS
-from ..server.serve import serve_with_workers
+from ..server.serve import serve_alone, serve_with_workers
 from ..service.service import is_service
 from . import UsageError
-from .finding import find, is_url
+from .finding import find, is_url, where_in_code
 from .flags import server_functions, server_options
+from .service_manager import ServiceManager, passed_sockets
 from .settings import add_setting_flags, read_settings
 
 __all__ = ["add_to", "load", "run"]
@@ -42,12 +42,22 @@ def add_to(commands: Any) -> None:
         help="the classes to serve (or objects, or functions that make them), then the URLs to serve them at; what is "
         "left out is looked for in the environment and in the file",
     )
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="serve anew when a file has changed; for development, see nearcall[reload]",
+    )
     add_setting_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Serves until interrupted."""
+    if options.reload:
+        from .reloading import serve_anew
+
+        serve_anew(options, run)
+        return
     settings = read_settings(options)
     values = settings.values
     options.sources = settings.sources  # for messages about options that the library refuses
@@ -63,6 +73,9 @@ def run(options: argparse.Namespace) -> None:
     if not urls:
         raise UsageError("where is it to be served? write a URL such as shm://name or tcp://127.0.0.1:7000")
     chosen = server_options(values)
+    manager = ServiceManager()
+    if sockets := passed_sockets():
+        chosen["sockets"] = sockets
     functions = server_functions(settings, find)
     workers = chosen.get("workers")
     crew = "" if workers is None else f" with {workers} worker{'' if workers == 1 else 's'}"
@@ -72,16 +85,24 @@ def run(options: argparse.Namespace) -> None:
     def tell(server: nearcall.Server | nearcall.Workers) -> None:
         for url in () if told else server.urls:
             print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
-        _tell_systemd()
+        manager.ready()
 
     # Each worker imports the modules itself: threads that a module starts when it is imported would not survive a fork.
     makers = [partial(load, target) for target in targets]
     try:
         if workers is None:
-            nearcall.serve(*(make() for make in makers), *urls, on_ready=tell, **chosen, **functions())
+            served = (*(make() for make in makers), *urls)
+            serve_alone(served, on_ready=tell, on_stopping=manager.stopping, **chosen, **functions())
         else:
-            refresh = partial(_refresh, options, urls, chosen)
-            serve_with_workers((*makers, *urls), on_ready=tell, late_options=functions, refresh=refresh, **chosen)
+            serve_with_workers(
+                (*makers, *urls),
+                on_ready=tell,
+                late_options=functions,
+                refresh=partial(_refresh, options, urls, chosen),
+                on_stopping=manager.stopping,
+                on_reloading=manager.reloading,
+                **chosen,
+            )
     except ValueError as error:  # a URL or an option is wrong: errors of handlers go to their callers
         raise UsageError(str(error)) from error
 
@@ -97,27 +118,16 @@ def _refresh(
     if not targets:
         raise UsageError("there is nothing to serve any more")
     now = [item for item in options.what if is_url(item)] or values.get("urls", [])
-    changed = [name for name in ("workers", *OF_LISTENERS) if name != "tls" and chosen.get(name) != first.get(name)]
+    changed = [
+        name
+        for name in ("workers", *OF_LISTENERS)
+        if name not in ("tls", "sockets") and chosen.get(name) != first.get(name)
+    ]
     if now != urls or changed:
         names = ", ".join([*(["urls"] if now != urls else []), *changed])
         log(WARNING, "what has changed here needs a restart, and stays as it is: %s", names)
     chosen.pop("workers", None)
     return [partial(load, target) for target in targets], chosen, server_functions(settings, find)
-
-
-def _tell_systemd() -> None:
-    """Tells systemd that clients can connect, if the unit waits for that (``Type=notify``)."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path.startswith(("/", "@")):
-        return
-    import socket
-
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-            manager.connect("\0" + path[1:] if path[0] == "@" else path)
-            manager.send(b"READY=1")
-    except OSError as error:
-        print(f"cannot tell the service manager at {path}: {error}", file=sys.stderr, flush=True)
 
 
 def load(target: str) -> object:
@@ -150,4 +160,4 @@ def _make(target: str, factory: Any) -> Any:
     try:
         return factory()
     except Exception as error:
-        raise UsageError(f"{target}() failed: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{target}() failed: {type(error).__name__}: {error}{where_in_code(error)}") from error

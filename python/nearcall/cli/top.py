@@ -17,6 +17,7 @@ import nearcall
 
 from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
 from ..introspection import Introspection, Statistics
+from ..route.service import Route
 from ..types.shown import shown, shown_json
 from . import UsageError
 from .flags import add_client_options, client_options
@@ -52,8 +53,8 @@ def run(options: argparse.Namespace) -> None:
     """Prints what the server is doing, until interrupted."""
     if not 0.05 <= options.interval <= 86_400:
         raise UsageError(f"-i {options.interval}: it must be from 0.05 to 86400 seconds")
-    with _client(options) as server:
-        looks = _looks(options.url, server, options.interval, give_up=options.once)
+    with _client(options) as server, _node(options) as node:
+        looks = _looks(options.url, server, node, options.interval, give_up=options.once)
         lines = partial(plain_lines, workers=options.workers)
         if options.once:
             view = cast(View, next(looks))
@@ -89,7 +90,21 @@ def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]
         yield server
 
 
-def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -> Iterator[View | str]:
+@contextmanager
+def _node(options: argparse.Namespace) -> Generator[Route | None, None, None]:
+    """The node that the server belongs to; ``None`` if it is no node of the router."""
+    try:
+        client = nearcall.connect(options.url, Route, **client_options(options))
+    except FailedPrecondition:
+        yield None
+        return
+    with client as node:
+        yield node
+
+
+def _looks(
+    url: str, server: Introspection, node: Route | None, interval: float, *, give_up: bool
+) -> Iterator[View | str]:
     """Yields a view after each interval, or a sentence while the server is gone or has too many calls under way."""
     last, pid = _read(server, interval)
     due = time.monotonic() + interval
@@ -98,12 +113,13 @@ def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -
         due = max(due + interval, time.monotonic())
         try:
             now, pid = _read(server, interval)
+            endpoints = [] if node is None else node.status().endpoints
         except (ResourceExhausted, Unavailable) as gone:
             if give_up:
                 raise
             yield f"{url}: {shown(gone.message)}"
             continue
-        yield compare(url, last, now, pid)
+        yield msgspec.structs.replace(compare(url, last, now, pid), endpoints=endpoints)
         last = now
 
 

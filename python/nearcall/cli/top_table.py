@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..route.service import EndpointStatus
 from ..types.shown import shown
 from .ping import duration
 from .top_view import Row, View, WorkerRow
@@ -13,6 +14,17 @@ __all__ = ["plain_lines", "rich_table"]
 
 COLUMNS = ("method", "calls/s", "in flight", "p50", "p99", "in/s", "out/s", "calls", "errors")
 OF_WORKERS = ("worker", "process", "calls/s", "in flight", "waiting", "connections", "threads", "kept", "event loop")
+OF_ENDPOINTS = (
+    "messages to",
+    "sent",
+    "queued",
+    "in bytes",
+    "dropped",
+    "handed on",
+    "refused",
+    "impossible",
+    "connection",
+)
 NOTHING = "-"
 
 
@@ -21,7 +33,8 @@ def plain_lines(view: View, *, workers: bool = False) -> list[str]:
     lines = [" · ".join(_summary(view))]
     if workers:
         lines += [*_table([OF_WORKERS, *map(_of_worker, view.workers)]), ""]
-    return lines + _table([COLUMNS, *(_cells(row) for row in _ordered(view))])
+    lines += _table([COLUMNS, *(_cells(row) for row in _ordered(view))])
+    return [*lines, "", *_endpoints(view)] if view.endpoints else lines
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -47,7 +60,7 @@ def rich_table(view: View, height: int | None = None, *, workers: bool = False) 
         text = number in (0, len(COLUMNS) - 1)
         table.add_column(name, justify="left" if text else "right", no_wrap=number != len(COLUMNS) - 1)
     rows = _ordered(view)
-    taken = 5 + (len(view.workers) + 2 if workers else 0)
+    taken = 5 + (len(view.workers) + 2 if workers else 0) + (len(view.endpoints) + 2 if view.endpoints else 0)
     seen = rows if height is None else rows[: max(height - taken, 1)]
     for row in seen:
         # As Text, so that markup in a server's names has no effect.
@@ -62,6 +75,8 @@ def rich_table(view: View, height: int | None = None, *, workers: bool = False) 
     parts.append(table)
     if len(seen) < len(rows):
         parts.append(Text(f"and {len(rows) - len(seen)} more", style="dim"))
+    if view.endpoints:
+        parts += ["", *(Text(line) for line in _endpoints(view))]
     return Group(*parts)
 
 
@@ -102,6 +117,25 @@ def _of_worker(row: WorkerRow) -> tuple[str, ...]:
         f"{row.threads:,}",
         _size(row.memory),
         f"held up for {row.loop_held_up:.0f} s" if row.loop_held_up else "turns",
+    )
+
+
+def _endpoints(view: View) -> list[str]:
+    """The table of those to whom a node of the router sends messages."""
+    return _table([OF_ENDPOINTS, *map(_of_endpoint, view.endpoints)])
+
+
+def _of_endpoint(row: EndpointStatus) -> tuple[str, ...]:
+    return (
+        shown(row.name, 200),
+        f"{row.sent:,}",
+        f"{row.queued:,}",
+        _size(row.queued_bytes),
+        f"{row.dropped:,}",
+        f"{row.handed_on:,}",
+        f"{row.failed_soft:,}",
+        f"{row.failed_hard:,}",
+        "yes" if row.connected else shown(row.failure or "none yet", 200),
     )
 
 

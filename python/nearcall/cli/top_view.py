@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ..introspection import MethodStatistics, Statistics
+from ..route.service import EndpointStatus
 
 __all__ = ["Row", "View", "WorkerRow", "compare"]
 
@@ -76,6 +77,8 @@ class View(msgspec.Struct, frozen=True):
     missing: int
     """Workers that did not answer."""
     workers: list[WorkerRow]
+    endpoints: list[EndpointStatus] = []
+    """To whom it sends messages, if it is a node of the router; the counts are of all its time."""
 
 
 class _Step:

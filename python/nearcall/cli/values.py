@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..references.reference import Reference
+from ..references.reference import is_reference
 from ..types.declared import name_of
 from ..types.guards import is_dict, is_list
 from .messages import fields_of
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
         return {_key(key): _plain(item) for key, item in pairs}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item) for item in cast(Any, value)]
-    if type(value) is Reference:
+    if is_reference(value):
         return {"reference": name_of(value._nearcall_cls)}
     if type(value) is float and not math.isfinite(value):
         return str(value)

@@ -19,8 +19,8 @@ from typing import Any, Union, cast
 import msgspec
 from msgspec import inspect as shapes
 
-from .inspection import walk
 from .msgpack.functions import keys_decoder
+from .shape import walk
 
 __all__ = ["ANYTHING", "HashedKeys", "hashed_keys", "together"]
 

@@ -6,7 +6,7 @@ import re
 import sys
 import typing
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from msgspec import inspect as shapes
 
@@ -16,6 +16,7 @@ from .arrays import is_array_type
 from .construction import construction_of
 from .decoders import make_decoder
 from .remedies import remedy
+from .shape import shape_of, walk
 
 __all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type", "runs_code", "services_in"]
 
@@ -35,7 +36,7 @@ def inspect_type(annotation: Any) -> shapes.Type:
         NameError: the type refers to a name that does not exist (yet).
     """
     try:
-        shape = shapes.type_info(annotation)
+        shape = shape_of(annotation)
         make_decoder(annotation)
     except NameError:
         raise
@@ -99,25 +100,6 @@ def holds_arrays(shape: shapes.Type) -> bool:
     )
 
 
-def walk(shape: shapes.Type) -> Iterator[shapes.Type]:
-    """Every type within a type, itself first, each once."""
-    seen: set[int] = set()
-    waiting: list[Any] = [shape]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, shapes.Type):
-            yield node
-        # Types and their fields are Structs that hold each other directly or in tuples.
-        if isinstance(node, (shapes.Type, shapes.Field)):
-            names = set(node.__struct_fields__) - {"default", "default_factory", "cls", "values"}
-            waiting.extend(getattr(node, name) for name in names)
-        elif isinstance(node, tuple):
-            waiting.extend(cast(Any, node))
-
-
 def _class_of(node: shapes.CustomType) -> Any:
     return getattr(node.cls, "__origin__", node.cls)
 
@@ -155,7 +137,7 @@ def _advice(cls: Any) -> str:
     if module in ("collections.abc", "typing") and name.startswith(("Iter", "Async", "Gener")):
         return f"{name} cannot be inside another type: a stream is a whole parameter or the whole result"
     if name == "Callable":
-        return "a function cannot be encoded; to call back, take an object: annotate a service class with that method"
+        return "a function needs the types of its parameters and its result: write Callable[[int], str], for example"
     if cls is object:
         return "object cannot be encoded; write Any for a value of any type"
     if module.partition(".")[0] == "numpy":

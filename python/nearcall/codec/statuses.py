@@ -16,6 +16,7 @@ from ..metadata_pairs import Metadata, MetadataPairs
 from ..status import StatusCode
 from ..types.shown import traceback_of
 from .anything import ENVELOPE, pack_plainly
+from .decoders import make_decoder
 from .hashed import ANYTHING
 from .msgpack.functions import decode_any, encode_parts, encode_plainly, parts_decoder
 from .raised import attributes_of, empty_error, exceptions_in, set_attributes
@@ -55,9 +56,10 @@ def make_error(
     envelope: dict[str, Any] = {}
     if details:
         try:
-            value = _decoded(details)
-            if isinstance(value, msgspec.msgpack.Ext) and value.code == ENVELOPE:
-                envelope = msgspec.convert(_decoded(bytes(value.data)), dict[str, Any])
+            if (inner := _in_envelope(details)) is None:
+                value = _decoded(details)
+            else:
+                envelope = msgspec.convert(_decoded(inner), dict[str, Any])
                 value = envelope.get("details")
         except Exception:
             value = bytes(details)
@@ -74,6 +76,18 @@ def make_error(
         if hasattr(error, "add_note"):  # Python 3.11
             cast(Any, error).add_note(f"At the server:\n{remote.rstrip()}")
     return error
+
+
+_extension = make_decoder(msgspec.msgpack.Ext).decode
+
+
+def _in_envelope(details: bytes) -> bytes | None:
+    """What an envelope holds; ``None`` if the details are in none."""
+    try:
+        found = _extension(details)
+    except msgspec.MsgspecError:
+        return None
+    return bytes(found.data) if found.code == ENVELOPE else None
 
 
 def _decoded(details: bytes) -> Any:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from .._core import memory_of
-from .inspection import walk
+from .shape import walk
 
 __all__ = ["Weights", "object_weight", "together", "weights"]
 

@@ -17,11 +17,22 @@ from ..errors import Unavailable
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import plan_of
-from ..types.declared import is_described, is_service, name_of
+from ..types.declared import is_described, is_function, is_service, name_of
+from ..types.functions import show_function
 from ..types.hints import describe_value, namesake
-from .reference import Reference
+from .reference import is_reference
 
-__all__ = ["Forwarded", "Own", "check_given", "end_of_given", "finish", "finish_given", "how_given"]
+__all__ = [
+    "Forwarded",
+    "Function",
+    "GivenFunction",
+    "Own",
+    "check_given",
+    "end_of_given",
+    "finish",
+    "finish_given",
+    "how_given",
+]
 
 
 def check_given(value: Any, cls: type) -> Any:
@@ -30,11 +41,13 @@ def check_given(value: Any, cls: type) -> Any:
     Raises:
         MisfitError: the value is not of that service; the message says what it lacks.
     """
+    if is_function(cls):
+        return _check_function(value, name_of(cls))
     if isinstance(value, HasService):
         value = value.service
     name, given = name_of(cls), ""
     kind = cast(Any, type(value))
-    if kind is Reference:
+    if is_reference(value):
         if value._nearcall_handle.released:
             raise MisfitError(f"expected an object of the service {name}, got {value!r}")
         given = name_of(value._nearcall_cls)
@@ -54,9 +67,18 @@ def check_given(value: Any, cls: type) -> Any:
         given = name_of(kind)
     if given != name:
         raise MisfitError(f"expected an object of the service {name}, got {_described(value, given, cls)}")
-    if kind is not Reference and kind is not Proxy:
+    if not is_reference(value) and kind is not Proxy:
         which = namesake(value, cls) or f", another class of the service {name}"
         raise MisfitError(f"expected {cls.__qualname__}, got {kind.__qualname__}{which}")
+    return value
+
+
+def _check_function(value: Any, name: str) -> Any:
+    if is_reference(value):
+        if value._nearcall_handle.released or name_of(value._nearcall_cls) != name:
+            raise MisfitError(f"expected a function, {show_function(name)}, got {value!r}")
+    elif not callable(value):
+        raise MisfitError(f"expected a function, {show_function(name)}, got {describe_value(value)}")
     return value
 
 
@@ -135,10 +157,56 @@ class Forwarded(NamedTuple):
         return forward_home if self.for_loop else forward
 
 
-def how_given(value: Any, cls: type) -> Own | Forwarded:
+class GivenFunction:
+    """Stands for a function that was given away. It has no attributes of the function's: no ``close`` that would be
+    called at the end.
+    """
+
+    __slots__ = ("__weakref__", "function")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+class Function(NamedTuple):
+    """Functions of this process, where a ``Callable`` is declared."""
+
+    cls: type
+    is_async: bool
+
+    @property
+    def key(self) -> tuple[type, Hashable]:
+        """Tells these functions from others."""
+        return self
+
+    def plan(self) -> ServicePlan:
+        """The plan of calls on them."""
+        plan = plan_of(self.cls)
+        return msgspec.structs.replace(plan, methods=tuple(_for(method, self.is_async) for method in plan.methods))
+
+    def handler(self, plan: MethodPlan) -> Handler:
+        """The function that runs a method: it calls the one that was given."""
+
+        def run(given: GivenFunction, *args: Any) -> Any:
+            return given.function(*args)
+
+        def run_now(given: GivenFunction, *args: Any) -> Any:
+            result = given.function(*args)
+            if inspect.isawaitable(result):
+                if inspect.iscoroutine(result):
+                    result.close()
+                raise TypeError(f"{given.function!r} returned an awaitable: give a function that is 'async def' itself")
+            return result
+
+        return run if self.is_async else run_now
+
+
+def how_given(value: Any, cls: type) -> Own | Forwarded | Function:
     """How to pass a value that was checked."""
-    if type(value) is Reference:
+    if is_reference(value):
         return Forwarded(cls, value._nearcall_for_loop)
+    if is_function(cls):
+        return Function(cls, _is_async(value) or _is_async(cast(Any, type(value)).__call__))
     if type(value) is Proxy:
         return Forwarded(cls, value._nearcall_home is not None)
     return Own(cls, type(value))
@@ -150,7 +218,7 @@ def _is_async(function: Any) -> bool:
 
 def _home_of(target: Any) -> Around:
     home: Around | None = (
-        target._nearcall_handle.passage.catalogue.home if type(target) is Reference else target._nearcall_home
+        target._nearcall_handle.passage.catalogue.home if is_reference(target) else target._nearcall_home
     )
     if home is None:
         raise Unavailable("the event loop that the reference belongs to has ended")
@@ -174,8 +242,10 @@ def end_of_given(given: object) -> Callable[[], Any] | None:
     """The function to call when the last reference to an object is gone: its ``aclose`` or ``close``, unless that is a
     method of its service.
     """
-    if type(given) is Reference or type(given) is Proxy:
+    if is_reference(given) or type(given) is Proxy:
         return None  # its own process ends it
+    if type(given) is GivenFunction:
+        return None
     served = {method.name for method in plan_of(type(given)).methods} if is_service(type(given)) else set[str]()
     for name in ("aclose", "close"):
         end: Any = getattr(given, name, None)

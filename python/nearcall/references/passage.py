@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import struct
 import threading
+import types
 import weakref
+from typing import Any
 
 from .. import _core
 from ..codec.references import Passage, Received
+from ..types.declared import is_function
 from .catalogue import Catalogue
-from .given import check_given, how_given
-from .reference import Handle, Reference
+from .given import GivenFunction, check_given, how_given
+from .reference import Handle, Reference, is_reference, reference_to
 
 __all__ = ["ConnectionPassage"]
 
@@ -27,7 +30,9 @@ class _Home(Received):
 
     def as_a(self, cls: type, *, for_loop: bool) -> object:
         """See :class:`~nearcall.codec.references.Received`."""
-        return self._value  # the decoder checks its class, as for any value
+        value = self._value
+        # The decoder checks its class, as for any value.
+        return value.function if type(value) is GivenFunction else value
 
 
 class ConnectionPassage(Passage):
@@ -42,6 +47,7 @@ class ConnectionPassage(Passage):
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self._handles: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
+        self._functions: weakref.WeakValueDictionary[tuple[int, ...], GivenFunction] = weakref.WeakValueDictionary()
         # Reentrant: while the lock is held, the garbage collector may run finalizers, which may release references.
         self._lock = threading.RLock()
 
@@ -52,11 +58,13 @@ class ConnectionPassage(Passage):
     def put(self, references: _core.References, value: object, cls: type) -> bytes:
         """See :class:`~nearcall.codec.references.Passage`."""
         value = check_given(value, cls)
-        if type(value) is Reference:
+        if is_reference(value):
             handle: Handle = value._nearcall_handle
             if handle.passage is self:
                 return _DATA.pack(_RETURNED, handle.number)
         table = self.catalogue.table(how_given(value, cls))
+        if is_function(cls) and not is_reference(value):
+            value = self._function(value)
         return _DATA.pack(_GIVEN, references.give(value, table))
 
     def take(self, references: _core.References, data: memoryview) -> Received:
@@ -81,13 +89,25 @@ class ConnectionPassage(Passage):
             references.take(number)
             return handle
 
+    def _function(self, function: Any) -> GivenFunction:
+        """What stands for a function here: the same object as long as the other end has it."""
+        # A method is made anew each time that it is looked up, so it is known by its parts.
+        bound = isinstance(function, types.MethodType)
+        key = (id(function.__self__), id(function.__func__)) if bound else (id(function),)
+        with self._lock:
+            given = self._functions.get(key)
+            if given is None:
+                # It keeps the function, so that the key stays its own.
+                given = self._functions[key] = GivenFunction(function)
+            return given
+
     def reference(self, handle: Handle, cls: type, for_loop: bool) -> Reference:
         """The reference for an object at the other end: the same Python object as long as that is alive."""
         with self._lock:
             made = handle.made.get((cls, for_loop))
             reference = None if made is None else made()
             if reference is None:
-                reference = Reference(handle, cls, for_loop=for_loop)
+                reference = reference_to(handle, cls, for_loop=for_loop)
                 handle.made[cls, for_loop] = weakref.ref(reference)
             return reference
 

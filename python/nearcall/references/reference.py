@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeGuard
 
 from .. import _core
 from ..call.proxy import no_context_manager, no_such_attribute, no_such_method, with_own_text
@@ -12,11 +13,11 @@ from ..codec.references import Received
 from ..errors import FailedPrecondition
 from ..service.outward import text_of_service
 from ..service.service import plan_of
-from ..types.declared import is_service, name_of
+from ..types.declared import is_function, is_service, name_of
+from ..types.functions import CALL, show_function
 from .catalogue import Catalogue
-from .target import Target
 
-__all__ = ["Handle", "Reference", "release"]
+__all__ = ["Handle", "Reference", "is_reference", "reference_to", "release"]
 
 
 class Receiving(Protocol):
@@ -145,7 +146,7 @@ class Reference:
         if handle.released:
             made: Any = _released(plan.full_name)
         else:
-            target = Target(handle.references, handle.number, handle)
+            target = handle.references.target(handle.number, handle)
             made = catalogue.make_callable(target, plan, method, self._nearcall_for_loop)
         self.__dict__[name] = made
         return made
@@ -190,6 +191,40 @@ class Reference:
         return f"<{state}reference to a {name_of(self._nearcall_cls)} at {where}>"
 
 
+class FunctionReference(Reference):
+    """A function at the other end of a connection."""
+
+    def __call__(self, *args: Any) -> Any:
+        return getattr(self, CALL)(*args)
+
+    @property
+    def __class__(self) -> Any:
+        return FunctionReference
+
+    @__class__.setter
+    def __class__(self, _cls: Any) -> NoReturn:
+        raise TypeError("the class of a reference cannot be changed")
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(getattr(self, CALL))
+
+    def __repr__(self) -> str:
+        text = super().__repr__()
+        return text.replace(f"a {name_of(self._nearcall_cls)}", show_function(name_of(self._nearcall_cls)))
+
+
+def reference_to(handle: Handle, cls: type, *, for_loop: bool) -> Reference:
+    """A new reference for an object at the other end, as an object of that service."""
+    kind = FunctionReference if is_function(cls) else Reference
+    return kind(handle, cls, for_loop=for_loop)
+
+
+def is_reference(value: object) -> TypeGuard[Reference]:
+    """Whether a value is a reference. ``isinstance`` would ask its ``__class__``, which is the service's."""
+    return issubclass(type(value), Reference)
+
+
 def _released(method: str) -> Any:
     def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
         raise FailedPrecondition(f"{method}(): the reference was released")
@@ -210,7 +245,7 @@ def release(reference: object) -> None:
     Raises:
         TypeError: ``reference`` is none.
     """
-    if type(reference) is Reference:
+    if is_reference(reference):
         reference._nearcall_handle.release()
     elif not is_service(type(reference)):
         raise TypeError(f"{reference!r} is no reference: give what came in the place of a service class")

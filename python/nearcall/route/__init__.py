@@ -4,14 +4,17 @@ A :class:`Node` sends and takes messages. Its table, in RMR's text or in TOML, s
 members take turns, copies to several groups, the owner of a managed entity. ``docs/routing.md`` explains it all.
 """
 
+from . import aio
 from .manager import AttachedNode, NodeInfo, RouteManager, manager
 from .message import Message, message
-from .node import Node
+from .metrics import prometheus
+from .node import Direct, Node
 from .sending import WhenFull
 from .service import EndpointStatus, NodeStatus, RmrStatus, Route, RouteTable
 
 __all__ = [
     "AttachedNode",
+    "Direct",
     "EndpointStatus",
     "Message",
     "Node",
@@ -22,6 +25,8 @@ __all__ = [
     "RouteManager",
     "RouteTable",
     "WhenFull",
+    "aio",
     "manager",
     "message",
+    "prometheus",
 ]

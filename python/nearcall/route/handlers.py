@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .. import _core
 from ..types.hints import type_name
-from .message import check_number, number_of
+from .message import check_number, codec_of, number_of
 
 __all__ = ["Handler", "Handlers"]
 
@@ -45,10 +46,17 @@ def numbers_of(types: Sequence[object]) -> dict[int, type | None]:
 
 
 class Handlers:
-    """The handlers of a node."""
+    """The handlers of a node.
 
-    def __init__(self) -> None:
+    Args:
+        core: What has them called, if no event loop does.
+        coroutines: Whether they may be coroutine functions.
+    """
+
+    def __init__(self, core: _core.RouteNode, coroutines: bool) -> None:
         self.by_type: dict[int, Handler] = {}
+        self._core = core
+        self._coroutines = coroutines
 
     def add(self, numbers: Mapping[int, type | None], function: Callable[..., Any]) -> None:
         """Adds a function for messages of some types, which :func:`numbers_of` has found.
@@ -58,22 +66,22 @@ class Handlers:
         """
         if not callable(function):
             raise TypeError(f"a handler is a function that takes a message, not {function!r}")
-        if inspect.iscoroutinefunction(function):
-            raise TypeError("handlers of a node run in its threads, and nobody would await this one: write 'def'")
+        if inspect.iscoroutinefunction(function) and not self._coroutines:
+            raise TypeError(
+                "handlers of this node run in its threads, and nobody would await this one: write 'def', or use a node "
+                "of nearcall.route.aio"
+            )
         name = getattr(function, "__qualname__", repr(function))
         for number in numbers:
             if number in self.by_type:
                 raise TypeError(f"messages of type {number} have a handler already: {self.by_type[number].name}")
-        self.by_type.update({number: Handler(function, cls, name) for number, cls in numbers.items()})
+        for number, cls in numbers.items():
+            self.by_type[number] = Handler(function, cls, name)
+            self._core.handle(number, function, None if cls is None else codec_of(cls), name)
 
     def of(self, number: int) -> Handler | None:
         """The handler of messages of this type; ``None`` if there is none."""
         return self.by_type.get(number)
-
-    def type_of(self, number: int) -> type | None:
-        """What payloads of messages of this type are made of, if a handler says so."""
-        handler = self.by_type.get(number)
-        return None if handler is None else handler.value_type
 
     def types(self) -> list[int]:
         """The types of messages that have handlers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _core
 from ..errors import InvalidArgument, RpcError
@@ -11,10 +11,7 @@ from ..options.common import DEFAULT_MAX_VALUES
 from ..service.service import plan_of, service
 from ..types.hints import type_name
 
-if TYPE_CHECKING:
-    from .sending import Sending
-
-__all__ = ["AnyBuffer", "Message", "check_number", "codec_of", "encoded", "message", "number_of"]
+__all__ = ["AnyBuffer", "Message", "check_number", "codec_of", "message", "number_of", "prepared"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -87,118 +84,59 @@ def codec_of(cls: type) -> _core.RouteCodec:
         value.__annotations__ = {"return": cls}
         holder: Any = service(name=cls.__name__)(type(cls.__name__, (), {"value": value, "__module__": cls.__module__}))
         (plan,) = plan_of(holder).methods
-        codec = _codecs[cls] = _core.RouteCodec(_core.Method(plan, max_values=DEFAULT_MAX_VALUES))
+
+        def explain(error: BaseException) -> BaseException:
+            if not isinstance(error, RpcError):
+                return error
+            return InvalidArgument(f"the payload is no {type_name(cls)}: {error.message}")
+
+        codec = _codecs[cls] = _core.RouteCodec(_core.Method(plan, max_values=DEFAULT_MAX_VALUES), explain)
     return codec
 
 
-def encoded(value: object) -> bytes:
-    """An object of a class with a message type, as a payload.
+def prepared(type: object, payload: AnyBuffer) -> tuple[int, AnyBuffer]:
+    """The number of a message's type, and its payload as a buffer.
+
+    Args:
+        type: The number, or an object of a class with a message type, which is the payload then.
+        payload: A buffer, or such an object.
 
     Raises:
-        InvalidArgument: it is not what its class declares.
+        InvalidArgument: the object is not what its class declares.
+        TypeError: there is no type, or another one than that of the payload.
+        ValueError: the number is too large.
     """
-    payload: bytes = _fitting(codec_of(value.__class__).encode, value, value.__class__)
-    return payload
+    value = payload if isinstance(type, int) else type
+    cls = value.__class__
+    number = number_of(cls)
+    if number is not None:
+        if isinstance(type, int) and type != number:
+            raise TypeError(f"a {cls.__name__} is of type {number}, and is sent as one of type {type}")
+        return number, codec_of(cls).encode(value)
+    if isinstance(type, int):
+        return check_number("message type", type), payload
+    raise TypeError(
+        f"a {cls.__name__} has no message type: decorate its class with @route.message(number), or give the type "
+        "first, and bytes"
+    )
 
 
-def _fitting(code: Callable[[Any], Any], value: object, cls: type) -> Any:
-    try:
-        return code(value)
-    except RpcError as error:
-        raise InvalidArgument(f"the payload is no {type_name(cls)}: {error.message}") from None
+if TYPE_CHECKING:
 
+    class Message(_core.RouteMessage[T]):
+        """A message that has arrived. ``Message[Measurement]`` is one whose payload is such an object."""
 
-class Message(Generic[T]):
-    """A message that has arrived. ``Message[Measurement]`` is one whose payload is such an object."""
+        def reply(self, payload: AnyBuffer = b"", *, type: int | None = None, timeout: float | None = None) -> None:
+            """Sends a message back to the sender, with the same transaction number. That needs no table.
 
-    __slots__ = ("_node", "_received", "_value", "_value_type")
+            Args:
+                payload: Bytes, a buffer, or an object of a class with a message type.
+                type: The reply's type; that of this message if it is not given.
+                timeout: Seconds to wait for room.
 
-    def __init__(self, received: _core.RouteMessage, node: Sending, value_type: type | None = None) -> None:
-        self._received = received
-        self._node = node
-        self._value_type = value_type
-
-    @property
-    def type(self) -> int:
-        """The message's type, a number."""
-        return self._received.type
-
-    @property
-    def subscription(self) -> int:
-        """Its subscription; -1 if it has none."""
-        return self._received.subscription
-
-    @property
-    def payload(self) -> bytes:
-        """Its payload, as bytes of this process's own."""
-        return self._received.payload
-
-    @property
-    def view(self) -> memoryview:
-        """Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender
-        when the last view of it is gone.
-        """
-        return self._received.view
-
-    @property
-    def value(self) -> T:
-        """Its payload as an object of the type that is bound to the message's type, or that the handler asks for.
-
-        Raises:
-            InvalidArgument: the payload does not fit the type.
-            TypeError: no type is known.
-        """
-        try:
-            return self._value
-        except AttributeError:
-            pass
-        if self._value_type is None:
-            raise TypeError(f"no Python type is bound to messages of type {self.type}: use @route.message({self.type})")
-        self._value: T = _fitting(codec_of(self._value_type).decode, self._received, self._value_type)
-        return self._value
-
-    @property
-    def transaction(self) -> bytes:
-        """The number that a message and the reply to it share; empty if it has none."""
-        return self._received.transaction
-
-    @property
-    def entity(self) -> str:
-        """The managed entity that the message concerns; empty if it names none."""
-        return self._received.entity
-
-    @property
-    def source(self) -> str:
-        """The name of the node that has sent it."""
-        return self._received.source
-
-    @property
-    def address(self) -> str:
-        """Where that node takes replies."""
-        return self._received.address
-
-    @property
-    def trace(self) -> bytes:
-        """Data that travels along for tracing; a reply carries it back."""
-        return self._received.trace
-
-    def reply(self, payload: AnyBuffer = b"", *, type: int | None = None, timeout: float | None = None) -> None:
-        """Sends a message back to the sender, with the same transaction number. That needs no table.
-
-        Args:
-            payload: Bytes, a buffer, or an object of a class with a message type.
-            type: The reply's type; that of this message if it is not given.
-            timeout: Seconds to wait for room.
-
-        Raises:
-            FailedPrecondition: the sender takes no replies.
-            ResourceExhausted: there is no room.
-        """
-        self._node.reply_to(self._received, payload, type, timeout)
-
-    def __len__(self) -> int:
-        return len(self._received)
-
-    def __repr__(self) -> str:
-        about = f" of subscription {self.subscription}" if self.subscription != -1 else ""
-        return f"<message of type {self.type}{about} from {self.source or 'nobody'}, {len(self)} bytes>"
+            Raises:
+                FailedPrecondition: the sender takes no replies.
+                ResourceExhausted: there is no room.
+            """
+else:
+    Message = _core.RouteMessage

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .. import _core
-from ..errors import InvalidArgument
-from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds, check_whole
-from .attached import Attachment
-from .handlers import Handler, Handlers, numbers_of
-from .manager import NodeInfo
-from .message import AnyBuffer, Message, number_of
-from .rmr import PushedTables, is_rmr
-from .sending import DEFAULT_QUEUE, Sending, WhenFull, options_for
-from .service import RouteTable
+from .base import LOOK, NodeBase, shown
+from .handlers import numbers_of
+from .message import AnyBuffer, Message
+from .sending import DEFAULT_QUEUE, WhenFull
 
-__all__ = ["Node"]
+__all__ = ["Direct", "Node"]
 
 H = TypeVar("H", bound=Callable[[Message[Any]], object])
 
-_LOOK = 0.02
-"""Seconds after which :meth:`Node.ready` looks again."""
-_LOOK_AT_FILE = 1.0
-"""Seconds after which the table's file is looked at again."""
-HEALTH_REQUEST, HEALTH_REPLY = 100, 101
-"""The types of health messages, which a node answers by itself."""
 
-
-class Node(Sending):
+class Node(NodeBase):
     """Sends messages by their type, to whom a table says, and takes those that other nodes send::
 
         node = route.Node("shm://filter", table="routes.toml")
@@ -87,21 +73,106 @@ class Node(Sending):
         threads: int = 1,
         **options: Any,
     ) -> None:
-        managed = manager is not None and is_rmr(manager)
-        super().__init__(urls, name, when_full, queue, options, managed=managed)
-        self._handlers = Handlers()
-        self._consumers = check_whole("threads", threads)
-        self._running: list[threading.Thread] = []
-        self._table_file = None if table is None else Path(table)
-        self._manager = manager
-        self._group = group or self.name
-        if managed and not self._rmr_places:
-            raise ValueError("a route manager of RMR sends tables to an rmr:// URL, and this node has none")
-        self._attachment: Attachment | PushedTables | None = None
-        self._ended = threading.Event()
-        self._started = False
+        super().__init__(urls, table, manager, group, name, when_full, queue, options)
+        self._threads_of_handlers = check_whole("threads", threads)
+        if self.__class__.send is Node.send:
+            # Python calls the core without a function of Python between them.
+            vars(self)["send"] = self._core.send
 
-    # --- handlers ---
+    # --- sending ---
+
+    def send(
+        self,
+        type: int | object,
+        payload: AnyBuffer = b"",
+        *,
+        subscription: int = -1,
+        transaction: bytes | None = None,
+        entity: str = "",
+        trace: bytes | None = None,
+        to: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message to whom the table says.
+
+        Args:
+            type: The message's type; or an object whose class has one, and which is the payload.
+            payload: Bytes, a buffer such as an array, or such an object.
+            subscription: Which subscription the message belongs to; -1: none.
+            transaction: A number that the reply will have, too; at most 32 bytes.
+            entity: The managed entity that the message concerns; at most 31 bytes.
+            trace: Data that travels along; at most 65,535 bytes.
+            to: A node's URL, if the message goes straight to that, whatever the table says.
+            timeout: Seconds to wait for room in a full queue, if the node's policy is to wait; ``None``: as long as it
+                takes.
+
+        Raises:
+            NotFound: no table is in force, or it has no entry for the message.
+            ResourceExhausted: a queue is full. Other groups of the table's entry may have got the message.
+            InvalidArgument: a part of the message is too long, or the URL is none.
+            FailedPrecondition: the node is closed.
+        """
+        self._core.send(
+            type,
+            payload,
+            subscription=subscription,
+            transaction=transaction,
+            entity=entity,
+            trace=trace,
+            to=to,
+            timeout=timeout,
+        )
+
+    def call(
+        self,
+        type: int | object,
+        payload: AnyBuffer = b"",
+        *,
+        timeout: float | None = None,
+        transaction: bytes | None = None,
+        **about: Any,
+    ) -> Message[Any]:
+        """Sends a message, and waits for the message with the same transaction number. Any number of threads may call
+        at once.
+
+        Args:
+            type: As for :meth:`send`.
+            payload: As for :meth:`send`.
+            timeout: Seconds to wait, for room and for the reply; ``None``: as long as it takes.
+            transaction: The number; a new one if it is not given.
+            about: ``subscription``, ``entity``, ``trace`` and ``to``, as for :meth:`send`.
+
+        Raises:
+            TimeoutError: no reply has come within ``timeout`` seconds.
+            AlreadyExists: a call with that number is under way.
+            NotFound: no table is in force, or it has no entry for the message.
+            ResourceExhausted: a queue is full.
+            RuntimeError: this thread runs coroutine handlers, which would all wait.
+        """
+        _core.refuse_in_handler_loop("node.call()")
+        end = None if timeout is None else time.monotonic() + check_seconds("timeout", timeout)
+        waiter = self._core.expect(transaction)
+        self._core.send(type, payload, transaction=waiter.transaction, timeout=timeout, **about)
+        received = waiter.wait(None if end is None else max(0.0, end - time.monotonic()))
+        if received is None:
+            raise TimeoutError(f"no reply to a message of type {shown(type)} within {timeout} s")
+        return cast("Message[Any]", received)
+
+    def direct(self, url: str) -> Direct:
+        """A way straight to one node, whatever the table says: what RMR calls a wormhole. It connects from now on.
+
+        Raises:
+            InvalidArgument: the URL is none.
+            FailedPrecondition: this node is closed.
+        """
+        return Direct(self, self._core.open(url))
+
+    def _reply(
+        self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
+    ) -> None:
+        self._core.reply(message, message.type if type is None else type, payload, timeout)
+
+    # --- receiving ---
 
     def on(self, *types: int | type) -> Callable[[H], H]:
         """Has a function called with each :class:`Message` of these types. A type may also be a class with a message
@@ -134,57 +205,17 @@ class Node(Sending):
             if not found:
                 return None
             if not self._answers_probe(found[0]):
-                return Message(found[0], self)
+                return cast("Message[Any]", found[0])
 
     def __iter__(self) -> Iterator[Message[Any]]:
         """The messages, until the node is closed."""
         while (message := self.receive()) is not None:
             yield message
 
-    def fileno(self) -> int:
-        """A descriptor that is readable while messages wait, for ``select`` and event loops."""
-        return self._core.fileno()
-
-    def call(
-        self,
-        type: int | object,
-        payload: AnyBuffer = b"",
-        *,
-        timeout: float | None = None,
-        transaction: bytes | None = None,
-        to: str | None = None,
-        **about: Any,
-    ) -> Message[Any]:
-        """Sends a message, and waits for the message with the same transaction number. Any number of threads may call
-        at once.
-
-        Args:
-            type: As for :meth:`send`.
-            payload: As for :meth:`send`.
-            timeout: Seconds to wait, for room and for the reply; ``None``: as long as it takes.
-            transaction: The number; a new one if it is not given.
-            to: A node's URL, if the message goes to that, whatever the table says.
-            about: ``subscription``, ``entity`` and ``trace``, as for :meth:`send`.
-
-        Raises:
-            TimeoutError: no reply has come within ``timeout`` seconds.
-            AlreadyExists: a call with that number is under way.
-            NotFound: no table is in force, or it has no entry for the message.
-            ResourceExhausted: a queue is full.
-            RuntimeError: this thread runs coroutine handlers, which would all wait.
-        """
-        _core.refuse_in_handler_loop("node.call()")
-        end = None if timeout is None else time.monotonic() + check_seconds("timeout", timeout)
-        waiter = self._core.expect(transaction)
-        about |= {"transaction": waiter.transaction, "timeout": timeout}
-        if to is None:
-            self.send(type, payload, **about)
-        else:
-            self.send_to(to, type, payload, **about)
-        received = waiter.wait(None if end is None else max(0.0, end - time.monotonic()))
-        if received is None:
-            raise TimeoutError(f"no reply to a message of type {_shown(type)} within {timeout} s")
-        return Message(received, self, self._handlers.type_of(received.type))
+    def _dispatch(self) -> tuple[_core.RouteDispatch | None, int]:
+        if not self._handlers:
+            return None, 1
+        return self._core.dispatch(self._note_unhandled, self._note_failure), self._threads_of_handlers
 
     # --- begin and end ---
 
@@ -196,27 +227,7 @@ class Node(Sending):
             InvalidArgument: the table is wrong; the message names file and line.
             OSError: the table's file cannot be read.
         """
-        if self._started:
-            raise RuntimeError("this node was started already: write either start() or 'with node:'")
-        self._started = True
-        self._open(self._handling() if self._handlers else None, self._consumers)
-        try:
-            if self._table_file is not None:
-                seen = _stamp(self._table_file)
-                self.load(self._table_file)
-                self._run(partial(self._watch, seen), "table")
-            if self._manager is not None and is_rmr(self._manager):
-                self._attachment = pushed = PushedTables(self._core, self._manager, self.name, self.install)
-                self._run(partial(pushed.run, self._rmr_sender[0]), "manager")
-            elif self._manager is not None:
-                node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
-                self._attachment = attached = Attachment(
-                    self._manager, node, self._take_table, options_for(self._manager, self._options)
-                )
-                self._run(attached.run, "manager")
-        except BaseException:
-            self.close(0.0)
-            raise
+        self._begin()
         return self
 
     def ready(self, timeout: float | None = None) -> None:
@@ -229,21 +240,13 @@ class Node(Sending):
         while not self.is_ready():
             if end is not None and time.monotonic() >= end:
                 raise TimeoutError(self._what_is_missing())
-            self._ended.wait(_LOOK)
+            self._ended.wait(LOOK)
 
     def close(self, grace: float = 5.0) -> None:
         """Ends: handles the messages that have come, and sends those that are queued, for at most ``grace`` seconds.
         Harmless when repeated.
         """
-        self._ended.set()
-        if self._attachment is not None:
-            self._attachment.end()
-        self._close(grace)
-        for thread in self._running:
-            thread.join(1.0)
-
-    def _take_table(self, table: RouteTable) -> None:
-        self.install(table.text)
+        self._finish(grace)
 
     def __enter__(self) -> Node:
         return self.start()
@@ -251,82 +254,27 @@ class Node(Sending):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<node {self.name} at {', '.join(self.urls) or 'no URL yet'}>"
 
-    def _run(self, work: Callable[[], object], name: str) -> None:
-        thread = threading.Thread(target=work, name=f"nearcall-route-{name}", daemon=True)
-        self._running.append(thread)
-        thread.start()
+class Direct:
+    """A way straight to one node, whatever the table says: what :meth:`Node.direct` returns."""
 
-    def _what_is_missing(self) -> str:
-        status = self.status()
-        if status.table is None:
-            return f"node {self.name} is not ready: no table is in force"
-        missing = [
-            f"{each.name} ({each.failure or 'no connection yet'})" for each in status.endpoints if not each.connected
-        ]
-        return f"node {self.name} is not ready: it is not connected to {', '.join(missing)}"
+    def __init__(self, node: Node, endpoint: _core.RouteEndpoint) -> None:
+        self._node = node
+        self._endpoint = endpoint
 
-    def _handling(self) -> Callable[[_core.RouteMessage], None]:
-        """The function that is called with each message."""
-        handler_of = self._handlers.by_type.get
+    @property
+    def url(self) -> str:
+        """Where it leads."""
+        return self._endpoint.name
 
-        def handle(received: _core.RouteMessage) -> None:
-            handler = handler_of(received.type)
-            if handler is None:
-                if not self._answers_probe(received):
-                    self._unhandled += 1
-                return
-            message: Message[Any] = Message(received, self, handler.value_type)
-            try:
-                if handler.value_type is not None:
-                    _ = message.value  # a payload that does not fit never reaches the handler
-                handler.function(message)
-            except BaseException as error:
-                self._failed += 1
-                tell_failure(handler, message, error)
+    def is_connected(self) -> bool:
+        """Whether there is a connection now. What is sent without one waits for it."""
+        return self._endpoint.is_connected()
 
-        return handle
+    def send(self, type: int | object, payload: AnyBuffer = b"", **about: Any) -> None:
+        """Sends a message, as :meth:`Node.send` does."""
+        self._node.send(type, payload, to=self.url, **about)
 
-    def _answers_probe(self, received: _core.RouteMessage) -> bool:
-        """Answers a health message, unless the node has a handler of its own for those."""
-        if received.type != HEALTH_REQUEST or self._handlers.of(HEALTH_REQUEST) is not None:
-            return False
-        if received.address:
-            try:
-                self.reply_to(received, b"OK\n", HEALTH_REPLY, 0.0)
-            except Exception as error:
-                log(WARNING, "cannot answer the health message of %s: %s", received.source, str(error))
-        return True
-
-    def _watch(self, seen: tuple[int, int, int] | None) -> None:
-        """Reads the table's file again when it has changed since ``seen``, which it had before it was read."""
-        assert self._table_file is not None
-        while not self._ended.wait(_LOOK_AT_FILE):
-            now = _stamp(self._table_file)
-            if now is None or now == seen:
-                continue
-            seen = now
-            try:
-                self.load(self._table_file)
-                log(INFO, "node %s: the table was read again from %s", self.name, str(self._table_file))
-            except (InvalidArgument, OSError) as error:
-                log(ERROR, "node %s: the table before stays in force: %s", self.name, str(error))
-
-
-def tell_failure(handler: Handler, message: Message[Any], error: BaseException) -> None:
-    """Logs what a handler has raised."""
-    log(ERROR, "the handler of messages of type %d, %s, has failed", message.type, handler.name, error=error)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _shown(type: int | object) -> str:
-    return str(type if isinstance(type, int) else number_of(type.__class__))
+    def call(self, type: int | object, payload: AnyBuffer = b"", **about: Any) -> Message[Any]:
+        """Sends a message and waits for its reply, as :meth:`Node.call` does."""
+        return self._node.call(type, payload, to=self.url, **about)

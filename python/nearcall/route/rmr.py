@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .. import _core
 from ..errors import InvalidArgument, RpcError
@@ -106,7 +107,7 @@ class PushedTables:
         """Asks for a table. Returns whether a failure was logged, now or before."""
         try:
             payload = f"{source} ts={int(time.time())}\n\0".encode()
-            self._core.send_to(self._url, REQUEST, payload, subscription=0, timeout=0)
+            self._core.send(REQUEST, payload, subscription=0, to=self._url, timeout=0)
         except RpcError as error:
             if not told:
                 log(WARNING, "node %s cannot ask for a table: %s", self._name, str(error))
@@ -121,7 +122,7 @@ class PushedTables:
             return _core.RoutePushed.answer(text, error.message)
         return _core.RoutePushed.answer(text)
 
-    def _tell(self, received: _core.RouteMessage, answer: str) -> None:
+    def _tell(self, received: _core.RouteMessage[Any], answer: str) -> None:
         if received.address:
             try:
                 self._core.reply(received, STATE, f"{answer}\0".encode(), 0.0)

@@ -1,9 +1,10 @@
-"""What a node sends, and to whom; its table and its server."""
+"""What all nodes have: endpoints, a table and a server."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -12,10 +13,10 @@ from .. import _core
 from ..client.channel import Channel, ChannelBase
 from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
-from ..options.checked import check_flag, check_seconds, check_whole
+from ..options.checked import check_flag, check_whole
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE
 from ..server.server import Server
-from .message import AnyBuffer, check_number, encoded, number_of
+from .message import AnyBuffer, prepared
 from .rmr import SCHEME, is_rmr, sender_at
 from .service import EndpointStatus, NodeStatus, RmrStatus, RouteTable, served_by
 
@@ -26,7 +27,8 @@ WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
-_BUFFERS = frozenset({bytes, bytearray, memoryview})
+_LONGEST_NAME = 63
+"""Bytes of a node's name."""
 _AT_ONCE = 32
 """Messages that one thread takes at once."""
 _EXCHANGE = "nearcall-route-rmr"
@@ -62,7 +64,7 @@ class _Endpoint(Channel):
 
 
 class Sending:
-    """The sending half of a node, its table, and its server.
+    """Endpoints, a table, and a server.
 
     Args:
         urls: Where the node takes messages.
@@ -90,21 +92,27 @@ class Sending:
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
             raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
-        self.name = name or urls[0].partition("://")[2] or urls[0]
+        self.name = name or _name_of(urls[0])
         self._options = {key: value for key, value in options.items() if key in OF_BOTH}
         if (unused := sorted(set(options).intersection(OF_SERVER))) and not self._asked:
             raise TypeError(f"{unused[0]} counts for other URLs than rmr://, and this node has none")
         longest = check_whole("max_message_size", options.get("max_message_size", DEFAULT_MAX_MESSAGE_SIZE), "bytes")
         anywhere = check_flag("allow_plaintext", options.get("allow_plaintext", False))
-        rmr = (longest, anywhere, bool(self._rmr_places), managed, is_rmr(urls[0]))
+        self._listens_first = is_rmr(urls[0])
         self._core = _core.RouteNode(
-            self.name, when_full, check_whole("queue", queue, "bytes"), rmr, self._dial, self._start_work
+            self.name,
+            when_full,
+            check_whole("queue", queue, "bytes"),
+            (longest, anywhere, bool(self._rmr_places), managed, self._listens_first),
+            self._dial,
+            self._start_work,
+            prepared,
+            self._reply,
         )
         self._threads: list[threading.Thread] = []
         self._consuming: list[threading.Thread] = []
         self._failed = 0
         self._unhandled = 0
-        self._listens_first = is_rmr(urls[0])
         self._rmr_sender = ("", "")
         self._make_server = partial(self._server_of, self._asked, options)
         # Its options are checked now.
@@ -115,89 +123,11 @@ class Sending:
         options = {key: value for key, value in options.items() if key in OF_SERVER or key in meant}
         return Server(served_by(inbox, self.status, self.table), *urls, reflection=False, **options, **more)
 
-    # --- sending ---
-
-    def send(
-        self,
-        type: int | object,
-        payload: AnyBuffer = b"",
-        *,
-        subscription: int = -1,
-        transaction: bytes | None = None,
-        entity: str = "",
-        trace: bytes | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Sends a message to whom the table says.
-
-        Args:
-            type: The message's type; or an object whose class has one, and which is the payload.
-            payload: Bytes, a buffer, or such an object.
-            subscription: Which subscription the message belongs to; -1: none.
-            transaction: A number that the reply will have, too; at most 32 bytes.
-            entity: The managed entity that the message concerns; at most 31 bytes.
-            trace: Data that travels along; at most 65,535 bytes.
-            timeout: Seconds to wait for room in a full queue, if the node's policy is to wait; ``None``: as long as it
-                takes.
-
-        Raises:
-            NotFound: no table is in force, or it has no entry for the message.
-            ResourceExhausted: a queue is full. Other groups of the table's entry may have got the message.
-            InvalidArgument: a part of the message is too long.
-            FailedPrecondition: the node is closed.
-        """
-        if not isinstance(type, int) or payload.__class__ not in _BUFFERS:
-            type, payload = self._prepared(type, payload)
-        self._core.send(type, payload, subscription, transaction, entity, trace, timeout)
-
-    def send_to(
-        self,
-        url: str,
-        type: int | object,
-        payload: AnyBuffer = b"",
-        *,
-        subscription: int = -1,
-        transaction: bytes | None = None,
-        entity: str = "",
-        trace: bytes | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Sends a message straight to a node, whatever the table says: RMR calls that a wormhole. The arguments are
-        those of :meth:`send`.
-
-        Raises:
-            InvalidArgument: the URL is none, or a part of the message is too long.
-            ResourceExhausted: the queue is full.
-            FailedPrecondition: this node is closed.
-        """
-        if not isinstance(type, int) or payload.__class__ not in _BUFFERS:
-            type, payload = self._prepared(type, payload)
-        self._core.send_to(url, type, payload, subscription, transaction, entity, trace, timeout)
-
-    def reply_to(
-        self, received: _core.RouteMessage, payload: AnyBuffer, type: int | None = None, timeout: float | None = None
-    ) -> None:
-        """Sends a message back to the sender of another: see :meth:`Message.reply`."""
-        number = received.type if type is None else type
-        if payload.__class__ not in _BUFFERS:
-            number, payload = self._prepared(number, payload)
-        self._core.reply(received, number, payload, timeout)
-
-    def _prepared(self, type: int | object, payload: AnyBuffer) -> tuple[int, AnyBuffer]:
-        """The number of a message's type, and its payload as a buffer."""
-        value = payload if isinstance(type, int) else type
-        cls = value.__class__
-        number = number_of(cls)
-        if number is not None:
-            if isinstance(type, int) and type != number:
-                raise TypeError(f"a {cls.__name__} is of type {number}, and is sent as one of type {type}")
-            return number, encoded(value)
-        if isinstance(type, int):
-            return check_number("message type", type), payload
-        raise TypeError(
-            f"a {cls.__name__} has no message type: decorate its class with @route.message(number), or give the type "
-            "first, and bytes"
-        )
+    @abstractmethod
+    def _reply(
+        self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
+    ) -> Any:
+        """Sends a message back to the sender of another: what ``message.reply()`` calls."""
 
     # --- endpoints ---
 
@@ -287,12 +217,12 @@ class Sending:
 
     # --- begin and end ---
 
-    def _open(self, handle: Callable[[_core.RouteMessage], object] | None, threads: int) -> None:
-        """Takes messages from now on; ``handle`` is called with each, in at most so many threads."""
+    def _open(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
+        """Takes messages from now on; ``dispatch`` has handlers called, in at most so many threads."""
         if self._server is not None:
             # Messages of RMR's programs come to no server. Where there are such, threads of their own handle all.
-            if handle is not None and not self._rmr_places:
-                self._server = self._make_server(self._core.dispatch(handle), max_concurrency=threads)
+            if dispatch is not None and not self._rmr_places:
+                self._server = self._make_server(dispatch, max_concurrency=threads)
             self._server.bind()
         for number, place in enumerate(self._rmr_places):
             self._rmr_places[number] = self._core.listen_rmr(place)
@@ -301,28 +231,23 @@ class Sending:
         self._core.set_address(self.urls[0])
         if self._server is not None:
             self._server.start()
-        if handle is not None and self._rmr_places:
+        if dispatch is not None and self._rmr_places:
+            work = partial(dispatch.work, _AT_ONCE if threads == 1 else 1)
             for number in range(threads):
-                name = f"nearcall-route-handler-{number}"
-                thread = threading.Thread(target=self._consume, args=(handle, threads), name=name, daemon=True)
+                thread = threading.Thread(target=work, name=f"nearcall-route-handler-{number}", daemon=True)
                 self._consuming.append(thread)
                 thread.start()
 
-    def _consume(self, handle: Callable[[_core.RouteMessage], object], threads: int) -> None:
-        """Handles messages until the node is closed."""
-        most = _AT_ONCE if threads == 1 else 1
-        while received := self._core.receive(most, None):
-            for each in received:
-                handle(each)
-
-    def _close(self, grace: float) -> None:
-        """Takes no more messages, handles those that have come, and sends what is queued."""
-        grace = check_seconds("grace", grace, endless=True)
+    def _take_no_more(self, grace: float) -> None:
+        """Takes no more messages. Those that have come are still handled. Harmless when repeated."""
         if self._server is not None:
             self._server.stop(grace)
         self._core.take_no_more()
         for thread in self._consuming:
             thread.join(grace)
+
+    def _close(self, grace: float) -> None:
+        """Sends what is queued, and nothing more. Harmless when repeated."""
         self._core.close(grace)
         for thread in self._threads:
             if thread.name != _EXCHANGE:
@@ -330,6 +255,12 @@ class Sending:
         self._core.end()
         for thread in self._threads:
             thread.join(1.0)
+
+
+def _name_of(url: str) -> str:
+    """The name of a node that is given none: as much of the end of its URL as a name may have."""
+    name = url.partition("://")[2] or url
+    return name.encode()[-_LONGEST_NAME:].decode(errors="ignore")
 
 
 def options_for(url: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ class EndpointStatus(msgspec.Struct, frozen=True):
     """Messages that were refused to their senders because the queue was full."""
     dropped: int
     """Messages that were dropped: because the queue was full, or the node ended."""
+    handed_on: int
+    """Messages that have waited for it and went to another member of its group, since it was not connected."""
     queued: int
     """Messages in the queue."""
     queued_bytes: int

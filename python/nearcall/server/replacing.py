@@ -69,6 +69,11 @@ class Replacing:
         for leaving in self._leaving:
             yield leaving.worker
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a worker is to be replaced still. Its predecessors may be leaving."""
+        return self._successor is not None or bool(self._to_do)
+
     def begin(self, task: Task) -> None:
         """Begins to replace all workers, anew if they are just being replaced."""
         self._task = task

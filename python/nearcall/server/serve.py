@@ -14,7 +14,7 @@ from .signals import Terminated, Told, raise_when_told
 if TYPE_CHECKING:
     from .workers import Refresh, Workers
 
-__all__ = ["serve", "serve_with_workers"]
+__all__ = ["serve", "serve_alone", "serve_with_workers"]
 
 _LOOK = 0.5
 """Seconds after which the main thread checks whether a signal told it to end."""
@@ -64,10 +64,31 @@ def serve(
         Exception: what the ``lifespan`` has raised, once the server has stopped.
     """
     check_names(options, (*option_names(serve), *option_names(Server.__init__)))
-    _refuse_in_loop()
     if workers is not None:
+        _refuse_in_loop()
         serve_with_workers(services_and_urls, workers=workers, grace=grace, on_ready=on_ready, **options)
         return
+    serve_alone(services_and_urls, grace=grace, on_ready=on_ready, **options)
+
+
+def serve_alone(
+    services_and_urls: Sequence[object],
+    *,
+    grace: float = 5.0,
+    on_ready: Callable[[Server], object] | None = None,
+    on_stopping: Callable[[], object] | None = None,
+    **options: Any,
+) -> None:
+    """:func:`serve` without worker processes.
+
+    Args:
+        services_and_urls: As for :func:`serve`.
+        grace: As for :func:`serve`.
+        on_ready: As for :func:`serve`.
+        on_stopping: Called when serving is to end, before calls under way are waited for.
+        options: As for :class:`Server`.
+    """
+    _refuse_in_loop()
     server = Server(*services_and_urls, **options)
     told = Told()
     try:
@@ -83,6 +104,8 @@ def serve(
         pass
     finally:
         told.restore()
+        if on_stopping is not None:
+            on_stopping()
         server.stop(grace)
     if server.failure is not None:
         raise server.failure
@@ -115,6 +138,8 @@ def serve_with_workers(
     on_ready: Callable[[Workers], object] | None = None,
     late_options: Callable[[], dict[str, Any]] = dict,
     refresh: Refresh | None = None,
+    on_stopping: Callable[[], object] | None = None,
+    on_reloading: Callable[[bool], object] | None = None,
     **options: Any,
 ) -> None:
     """:func:`serve` with worker processes.
@@ -126,6 +151,9 @@ def serve_with_workers(
         on_ready: As for :func:`serve`.
         late_options: Called in each worker: makes the options that must not exist before the fork.
         refresh: Called at ``SIGHUP``: reads anew what to serve and how.
+        on_stopping: Called when serving is to end, before calls under way are waited for.
+        on_reloading: Called with ``True`` when workers begin to be replaced, and with ``False`` when all are, or when
+            it was given up.
         options: As for :func:`serve`.
 
     Raises:
@@ -134,4 +162,6 @@ def serve_with_workers(
     from .workers import Workers  # only where they are wanted
 
     grace = check_seconds("grace", grace, endless=True)
-    Workers(services_and_urls, workers, grace, options, late_options, refresh).run(on_ready)
+    crew = Workers(services_and_urls, workers, grace, options, late_options, refresh)
+    crew.on_stopping, crew.on_reloading = on_stopping, on_reloading
+    crew.run(on_ready)

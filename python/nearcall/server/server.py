@@ -41,7 +41,7 @@ from .entries import codecs_for, coded_entries, own_entries
 from .health import HEALTH, ServerHealth
 from .instances import Served, look_at
 from .latch import Latch
-from .listening import make_listeners
+from .listening import listen, make_listeners
 from .methods import MethodTable
 from .references import ServerCatalogue
 from .sessions import Hook, Sessions
@@ -129,6 +129,8 @@ class Server:
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        sockets: Descriptors of listening sockets that this process was given. A URL with the address of one of them is
+            served by it, and no other socket is made there.
         allow_origins: Web pages that may call at ``http://`` URLs, by where they are from, such as
             ``https://app.example.org``; ``"*"`` stands for all pages that there are. Without it, none may.
         on_connect: Called with each client's :class:`~nearcall.ServerConnection` before its first call, in a thread of
@@ -184,6 +186,7 @@ class Server:
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
+        sockets: Sequence[int] = (),
         allow_origins: Sequence[str] = (),
         on_connect: Hook | None = None,
         on_disconnect: Hook | None = None,
@@ -238,7 +241,12 @@ class Server:
             need_loop=weakref.WeakMethod(self._start_loop),
         )
         self._listeners = make_listeners(
-            self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups
+            self._asked,
+            allow_plaintext=allow_plaintext,
+            tls=tls,
+            allow_users=allow_users,
+            allow_groups=allow_groups,
+            sockets=sockets,
         )
         # The process that serves makes the core, whose descriptors must not be shared with other processes.
         self._make_core = partial(
@@ -318,8 +326,7 @@ class Server:
         if not self._asked:
             raise ValueError("there is nowhere to serve: give a URL such as shm://name or tcp://127.0.0.1:7000")
         try:
-            for url in self._asked:
-                self._urls.append(self._listeners.bind(url))
+            listen(self._listeners, self._asked, self._urls)
         except BaseException:
             self._listeners.close()
             raise

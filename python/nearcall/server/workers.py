@@ -33,7 +33,7 @@ from ..service.service import is_service
 from .board import Question
 from .health import ServerHealth
 from .instances import is_made_per_client
-from .listening import OF_LISTENERS, make_listeners
+from .listening import OF_LISTENERS, listen, make_listeners
 from .replacing import Place, Replacing
 from .server import Server
 from .signals import Terminal
@@ -106,7 +106,11 @@ class Workers:
         self._slots = [Place(number) for number in range(count)]
         self._replacing = Replacing(self._slots, self._start)
         self._refresh = refresh
-        self._reload = False
+        self._reload = self._reloading = False
+        self.on_stopping: Callable[[], object] | None = None
+        """Called when serving is to end; not for users."""
+        self.on_reloading: Callable[[bool], object] | None = None
+        """Called when workers begin to be replaced, and when that is over; not for users."""
         self._context = multiprocessing.get_context("fork")
         self._turns = itertools.count(1)
         self._begun = False
@@ -145,12 +149,13 @@ class Workers:
             AlreadyExists, InvalidArgument, OSError: as for :meth:`Server.start`.
         """
         try:
-            for url in self._asked:
-                self._urls.append(self._listeners.bind(url))
+            listen(self._listeners, self._asked, self._urls)
             with self._heed_signals():
                 try:
                     self._supervise(on_ready)
                 finally:
+                    if self.on_stopping is not None:
+                        self.on_stopping()
                     self._stop()
         finally:
             self._listeners.close()
@@ -204,6 +209,7 @@ class Workers:
         """Goes on with a rolling restart, or begins one."""
         if self._reload and self._begun:
             self._reload = False
+            self._tell_reloading(True)
             log(INFO, "told to reload: the workers are replaced, one after the other")
             task = self._fresh_task()
             if task is not None:
@@ -211,6 +217,13 @@ class Workers:
                 self._replacing.begin(task)
         if not self._replacing.step():
             self._task = self._earlier
+        if self._reloading and not self._replacing.under_way:
+            self._tell_reloading(False)
+
+    def _tell_reloading(self, begins: bool) -> None:
+        self._reloading = begins
+        if self.on_reloading is not None:
+            self.on_reloading(begins)
 
     def _fresh_task(self) -> Task | None:
         """The task by the settings of now; ``None`` if they are wrong."""

@@ -8,6 +8,7 @@ import msgspec
 
 from ..codec.msgpack.service import Msgpack
 from ..codec.protocol import Codec, MethodTypes, Roles
+from ..types.functions import full_name
 from .arguments import arguments_plan
 from .binding import Binder, make_adapter
 from .depends import Dependency
@@ -41,23 +42,23 @@ def make_method(
         idempotent: Whether calls may be repeated.
         dependencies: Parameters of the handler that its server fills in.
     """
-    full_name, stream = f"{service}.{types.name}", types.stream
-    binder = Binder(full_name, slots, signature, None if stream is None else stream.name)
+    full, stream = full_name(service, types.name), types.stream
+    binder = Binder(full, slots, signature, None if stream is None else stream.name)
     coding = _MSGPACK.service(service, [types])[types.name]
     item, names = None, [slot.name for slot in slots]
     if stream is not None and coding.item is not None:
-        item = value_plan(stream.type, coding.item, Roles.of_stream(full_name, stream.name))
+        item = value_plan(stream.type, coding.item, Roles.of_stream(full, stream.name))
     taken = [*types.parameters, *([] if stream is None else [stream])]
     positional = sum(slot.by_position for slot in slots if stream is None or slot.name != stream.name)
     return MethodPlan(
         service=service,
         name=types.name,
         kind=kind,
-        arguments=arguments_plan(full_name, types.parameters, coding.arguments, binder, positional),
+        arguments=arguments_plan(full, types.parameters, coding.arguments, binder, positional),
         request_item=item,
         slots=tuple(slots),
         stream_position=-1 if stream is None else names.index(stream.name),
-        reply=value_plan(types.result, coding.reply, Roles.of_result(full_name, items=types.streams_out)),
+        reply=value_plan(types.result, coding.reply, Roles.of_result(full, items=types.streams_out)),
         handler_is_async=types.in_loop,
         split=binder.split,
         adapt=make_adapter(slots),

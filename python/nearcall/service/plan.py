@@ -16,6 +16,7 @@ import msgspec
 
 from ..codec.protocol import ArgumentsCoding, MethodTypes, Parts, ValueCoding
 from ..errors import RpcError
+from ..types.functions import full_name
 from .depends import Dependency
 
 __all__ = [
@@ -140,7 +141,7 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def full_name(self) -> str:
         """``"Calculator.add"``."""
-        return f"{self.service}.{self.name}"
+        return full_name(self.service, self.name)
 
     @property
     def takes_none(self) -> bool:

@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from ..options.names import check_names
-from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_service, name_of, root_of
+from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_function, is_service, name_of, root_of
+from ..types.functions import is_function_name
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
@@ -109,6 +110,8 @@ def service(
         raise TypeError(f"name must be a str, not {name!r}")
     if name is not None and not re.fullmatch(_NAME, name):
         raise ValueError(f"'{name}' is not a service name: write letters, digits, underscores and dots")
+    if name is not None and is_function_name(name):
+        raise ValueError(f"'{name}' cannot be the name of a service: such names are those of functions that are passed")
     if instance not in (None, "server", "session"):
         raise ValueError(f"instance must be 'server' or 'session', not {instance!r}")
 
@@ -260,6 +263,9 @@ def _build(cls: type) -> ServicePlan:
         implementer = next(base for base in cls.__mro__ if method in base.__dict__)
         if implementer is not owner:
             plan = _implementation(plan, written, implementer, builder)
+        for passed in (*plan.takes, *plan.gives):
+            if is_function(passed):
+                plan_of(passed)  # now rather than at the first call: its types may not be ones that can be sent
         methods.append(plan)
     if not methods:
         others = [

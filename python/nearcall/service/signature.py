@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from ..codec.inspection import UnsupportedTypeError
 from ..codec.protocol import MethodTypes, ParameterType, ValueType
+from ..types.functions import full_name
 from ..types.hints import awaited, resolve, stream_of, type_name
 from ..types.schema import SchemaBuilder
 from .binding import POSITIONAL_KINDS
@@ -57,7 +58,7 @@ class ReadMethod(NamedTuple):
     @property
     def full_name(self) -> str:
         """``"Calculator.add"``."""
-        return f"{self.service}.{self.name}"
+        return full_name(self.service, self.name)
 
 
 def read_method(

@@ -121,8 +121,10 @@ def _abstract(name: str) -> bytes:
 
 def _runtime_dir() -> Path:
     """Where the sockets of ``shm://`` are; the core checks the directory again when it uses it."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if base and Path(base).is_dir():
+    named, base = os.environ.get("NEARCALL_RUNTIME_DIR"), os.environ.get("XDG_RUNTIME_DIR")
+    if named:
+        directory = Path(named)
+    elif base and Path(base).is_dir():
         directory = Path(base) / "nearcall"
     else:
         directory = Path(tempfile.gettempdir()) / f"nearcall-{os.geteuid()}"

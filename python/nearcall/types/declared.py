@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_origin
 from weakref import WeakKeyDictionary
 
+from . import functions
 from .hints import unwrap
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Instance",
     "declared",
     "is_described",
+    "is_function",
     "is_service",
     "name_of",
     "root_of",
@@ -63,10 +65,37 @@ def is_described(cls: type) -> bool:
 
 
 def service_class(annotation: Any) -> type | None:
-    """The service class that an annotation names, ``Listener`` or ``Box[int]``; ``None`` if it names something else."""
+    """The service class that an annotation names, ``Listener`` or ``Box[int]``, or that of functions for
+    ``Callable[[int], None]``; ``None`` if it names something else.
+    """
     annotation = unwrap(annotation)
     cls: Any = get_origin(annotation) or annotation
+    if cls is functions.CALLABLE:
+        return _of_functions(annotation)
     return cls if isinstance(cls, type) and is_service(cls) else None
+
+
+def is_function(cls: type) -> bool:
+    """Whether objects of a service are functions."""
+    return functions.is_function_name(name_of(cls))
+
+
+_functions: dict[Any, type] = {}
+"""The classes of the services of functions, by the types of parameters and result."""
+
+
+def _of_functions(annotation: Any) -> type | None:
+    parts = functions.parts_of(annotation)
+    if parts is None:
+        return None
+    if (found := _functions.get(parts)) is None:
+        with functions.making:
+            if (found := _functions.get(parts)) is None:
+                name = functions.service_name(*parts)
+                found = type("Callable", (), {functions.CALL: functions.method_of(*parts)})
+                declared[found] = Declared(name, (), None, {})
+                _functions[parts] = found
+    return found
 
 
 def root_of(cls: type) -> type:

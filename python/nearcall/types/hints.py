@@ -105,11 +105,13 @@ def _of_either(streams: list[StreamHint | None]) -> StreamHint | None:
 
 
 def awaited(annotation: Any) -> Any | None:
-    """``int`` for ``Awaitable[int]`` or ``Coroutine[..., ..., int]``; ``None`` for anything else."""
+    """``int`` for ``Awaitable[int]`` or ``Coroutine[..., ..., int]``, ``NoneType`` for one of ``None``; ``None`` for
+    anything else.
+    """
     annotation = unwrap(annotation)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in _AWAITABLES and args:
-        return args[-1]
+        return types.NoneType if args[-1] is None else args[-1]
     return None
 
 

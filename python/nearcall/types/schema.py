@@ -20,6 +20,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from .declared import name_of, service_class
+from .functions import is_function_name, show_function
 from .hints import type_name
 
 __all__ = ["OPEN", "SchemaBuilder", "show"]
@@ -139,6 +140,8 @@ def _show(schema: Any, left: list[int]) -> str:
     if left[0] <= 0:
         return "..."
     (kind, inner), *_ = cast("dict[str, Any]", schema).items()
+    if kind == "reference" and is_function_name(str(inner)):
+        return show_function(str(inner))
     if kind in ("ref", "reference"):
         return str(inner)
     if kind in ("list", "set"):

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::fork::Owned;
 use nearcall_platform::sys;
-use nearcall_transport::{Body, CallKey, Connected, Incoming, Link, Outgoing, Peer, Room, Sent, Url};
+use nearcall_transport::{Body, CallKey, Connected, Link, MemoryLink, Outgoing, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
+use crate::client::own_event::OwnEvent;
 use crate::client::table::awaited::Sleeper;
 use crate::client::table::leadership::Leadership;
 use crate::client::table::shared_table::SharedTable;
 use crate::client::table::slots::CallId;
 use crate::client::table::waker::Waker;
 use crate::exports::{Export, Exports, Identity, Methods, Object};
-use crate::flow::{Taken, cost};
+use crate::flow::Taken;
 use crate::given::release_payloads;
 
 /// A connection to a server, or the half of a server's connection that calls the client. Any number of threads, or one event
@@ -64,6 +65,10 @@ pub(super) struct Inner {
     pub(super) flushing: Arc<AtomicBool>,
     /// The objects that the other side may call.
     pub(super) exports: Arc<Exports>,
+    /// The same link as `link`, if it is over memory.
+    pub(super) memory: Option<Arc<dyn MemoryLink>>,
+    /// For a link without a descriptor.
+    pub(super) own_event: OwnEvent,
     /// The server of this process that receives in place of waiting threads, if there is one.
     pub(super) received: OnceLock<Arc<dyn Receiver>>,
     /// Wakes the event loop that makes calls here, while a server receives.
@@ -150,6 +155,8 @@ impl Connection {
         Arc::new_cyclic(|this| {
             let inner = Inner {
                 this: this.clone(),
+                memory: Arc::clone(&link).memory(),
+                own_event: OwnEvent::default(),
                 link,
                 name,
                 side,
@@ -261,13 +268,13 @@ impl Connection {
     /// Whether messages cross it in shared memory.
     #[must_use]
     pub fn is_memory(&self) -> bool {
-        self.even_in_child().link.is_memory()
+        self.even_in_child().memory.is_some()
     }
 
     /// Whether this connection [can tell](Incoming::is_unbegun) that the server has not begun a call.
     #[must_use]
     pub fn tells_unbegun(&self) -> bool {
-        self.inner().is_some_and(|inner| inner.link.tells_unbegun())
+        self.inner().is_some_and(|inner| inner.link.properties().tells_unbegun)
     }
 
     /// Calls under way.
@@ -336,7 +343,7 @@ impl Connection {
     pub fn stands(&self) -> bool {
         let Some(inner) = self.inner().filter(|inner| inner.is_usable()) else { return false };
         inner.look();
-        if sys::hung_up(inner.link.fd()) {
+        if inner.link.signal().fd().is_some_and(sys::hung_up) {
             // Everything the server sent before it hung up is here now. A thread that waits for more notices the end by
             // itself.
             inner.look();
@@ -360,19 +367,7 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<bool, Result<NoEvent, Failure>> {
         let inner = self.inner().ok_or(Ok(NoEvent::Inherited))?;
-        let cost = cost(item.len());
-        let paid = inner.until(&[id], deadline, None, |table| {
-            let Some(call) = table.get(id) else { return Some(false) };
-            if call.arrived.iter().any(Incoming::ends_call) {
-                return Some(false);
-            }
-            if call.credit <= 0 {
-                return None;
-            }
-            call.credit -= cost;
-            table.give(id, given);
-            Some(true)
-        });
+        let paid = inner.until(&[id], deadline, None, |table| table.pay(id, item.len(), given));
         match paid {
             Ok(true) => inner.send_paid_item(id, item, given, deadline).map(|()| true).map_err(Err),
             Ok(false) => Ok(false),
@@ -392,17 +387,10 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<Option<bool>, Failure> {
         let Some(inner) = self.inner() else { return Ok(Some(false)) };
-        {
-            let mut table = inner.table.lock();
-            let Some(call) = table.get(id) else { return Ok(Some(false)) };
-            if call.arrived.iter().any(Incoming::ends_call) {
-                return Ok(Some(false));
-            }
-            if call.credit <= 0 {
-                return Ok(None);
-            }
-            call.credit -= cost(item.len());
-            table.give(id, given);
+        // Not held while the item is sent.
+        let paid = inner.table.lock().pay(id, item.len(), given);
+        if paid != Some(true) {
+            return Ok(paid);
         }
         inner.send_paid_item(id, item, given, deadline).map(|()| Some(true))
     }

@@ -2,6 +2,8 @@
 
 mod channel;
 mod connection;
+mod driver;
+mod own_event;
 mod receiving;
 mod retries;
 mod sending;
@@ -12,10 +14,11 @@ pub use channel::subchannel::may_pass;
 pub use channel::{Balancing, Channel};
 pub(crate) use connection::Receiver;
 pub use connection::{Connection, Expected, NoEvent, StreamAccount};
+pub use driver::{Again, CallDriver, Next, Rules};
 pub use receiving::first::wait_for_first;
 pub use receiving::received::{Adopter, WakesBy};
 pub use retries::kept::Kept;
-pub use retries::{Cause, Pushback, Retries, RetryPolicy, Tally};
+pub use retries::{Pushback, Retries, RetryPolicy};
 pub use sending::oneway::Passed;
 pub(crate) use table::awaited::{Awaited, Sleeper};
 pub use table::slots::CallId;

@@ -107,9 +107,9 @@ pub(crate) struct Schedule {
     pub(crate) call_soon: Py<PyAny>,
     /// Calls [`Waiting::on_idle`].
     pub(crate) on_idle: Py<PyAny>,
-    /// Takes a call, the seconds to wait before it, whether a successor of the server is hoped for, the seconds left,
-    /// and the exception to raise if there is none; returns a coroutine that connects and makes the call.
-    pub(crate) call_again: Py<PyAny>,
+    /// Takes the seconds to wait first, whether a successor of the server is hoped for, the seconds left, and the
+    /// exception to raise if there is none; returns a coroutine that connects.
+    pub(crate) connect_again: Py<PyAny>,
     /// Takes a stream and the same values but the exception; begins a task that connects and sends the stream again.
     pub(crate) send_again: Py<PyAny>,
     /// Makes the loop watch the current connections.
@@ -148,7 +148,7 @@ impl Waiting {
             running,
             call_soon: py.None(),
             on_idle: py.None(),
-            call_again: py.None(),
+            connect_again: py.None(),
             send_again: py.None(),
             follow: py.None(),
         });
@@ -186,7 +186,7 @@ impl Waiting {
             visit.call(&schedule.running)?;
             visit.call(&schedule.call_soon)?;
             visit.call(&schedule.on_idle)?;
-            visit.call(&schedule.call_again)?;
+            visit.call(&schedule.connect_again)?;
             visit.call(&schedule.send_again)?;
             visit.call(&schedule.follow)?;
         }

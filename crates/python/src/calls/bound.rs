@@ -1,10 +1,12 @@
 //! What the callables of methods show of themselves to people and their tools: a name, a signature, a docstring.
 
+use nearcall_core::seconds_left;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::{PyTraverseError, PyVisit};
+use pyo3::{PyClass, PyTraverseError, PyVisit};
 
 use crate::calls::calling::Calling;
+use crate::calls::deadline::Surroundings;
 use crate::values::plan::Method;
 
 /// The base of the callables of methods. To `inspect` and `help` they look like methods.
@@ -12,20 +14,67 @@ use crate::values::plan::Method;
 /// Nothing here runs during a call, and nothing is made before it is asked for.
 #[pyclass(frozen, subclass, module = "nearcall._core")]
 pub(crate) struct BoundMethod {
-    method: Py<Method>,
-    for_loop: bool,
-    /// Whether it calls one object, and not what a server serves.
-    of_object: bool,
+    pub(crate) calling: Calling,
+    pub(crate) method: Py<Method>,
+    pub(crate) for_loop: bool,
+    /// Makes another callable of the same class.
+    make: Make,
 }
 
+type Make = fn(Python<'_>, Calling, Py<Method>, bool) -> PyResult<Py<PyAny>>;
+
 impl BoundMethod {
-    pub(crate) fn new(py: Python<'_>, method: &Py<Method>, calling: &Calling, for_loop: bool) -> Self {
-        Self { method: method.clone_ref(py), for_loop, of_object: !calling.may_move() }
+    /// A callable of the class `C`.
+    pub(crate) fn make<C: PyClass<BaseType = Self> + Default>(
+        py: Python<'_>,
+        calling: Calling,
+        method: Py<Method>,
+        for_loop: bool,
+    ) -> PyResult<Py<C>> {
+        let make = |py: Python<'_>, calling, method, for_loop| {
+            Self::make::<C>(py, calling, method, for_loop).map(Py::into_any)
+        };
+        let base = PyClassInitializer::from(Self { calling, method, for_loop, make });
+        Py::new(py, base.add_subclass(C::default()))
+    }
+
+    /// The same method, called in another way.
+    fn again(&self, py: Python<'_>, calling: Calling) -> PyResult<Py<PyAny>> {
+        (self.make)(py, calling, self.method.clone_ref(py), self.for_loop)
+    }
+
+    /// The method's name and the place of the server, for texts.
+    pub(crate) fn shown(&self) -> String {
+        format!("{} at {}", self.method.get().name, self.calling.place())
     }
 }
 
 #[pymethods]
 impl BoundMethod {
+    /// The same method, with a timeout of `seconds` for each call instead of the client's.
+    fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Py<PyAny>> {
+        self.again(py, self.calling.within(py, seconds)?)
+    }
+
+    /// The same method for the copies of one call: each goes to another server, as long as there is one.
+    fn for_copies(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.again(py, self.calling.for_copies())
+    }
+
+    /// Seconds that a call may take which begins now; `None` if it may take any time.
+    fn time_allowed(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(Surroundings::look(py, self.calling.limits.of_call())?.until().map(seconds_left))
+    }
+
+    #[getter(__doc__)]
+    fn doc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.method.get().doc(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{}>", self.shown())
+    }
+
     #[getter(__name__)]
     fn name(&self) -> &str {
         let full = self.method.get().name.as_str();
@@ -52,10 +101,10 @@ impl BoundMethod {
     }
 
     fn __reduce_ex__(slf: &Bound<'_, Self>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        let advice = if slf.get().of_object {
-            "pass the object on as an argument of a call"
-        } else {
+        let advice = if slf.get().calling.may_move() {
             "pass the URL, and connect where it is needed"
+        } else {
+            "pass the object on as an argument of a call"
         };
         let shown = slf.repr()?;
         Err(PyTypeError::new_err(format!(

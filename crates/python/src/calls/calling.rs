@@ -4,9 +4,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{COMEBACK, Cause, Channel, Connection as Core, Patience, Pushback, Retries, Tally};
+use nearcall_core::client::{Channel, Connection as Core, Patience, Retries};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Body, Failure, Incoming, Kind, Metadata, Outgoing, is_past};
+use nearcall_core::{Failure, is_past};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
@@ -16,43 +16,12 @@ use crate::calls::target::Target;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
-use crate::gil::interpreter::{SIGNAL_CHECK, attach, detach};
-use crate::values::plan::Method;
-
-/// The most attempts at a call whose connection is lost before the call begins.
-pub(crate) const ATTEMPTS: u32 = 3;
-/// Metadata key: how often a call has failed before, when it is sent once more.
-const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
-
-/// Whether to wait for another server after `failed` was lost. A server that died without sending GOAWAY is no reason
-/// to hope for a successor, except for an idempotent method.
-pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
-    failed.is_going_away() || method.idempotent
-}
+use crate::gil::interpreter::{attach, detach};
 
 /// Converts a number of seconds from Python. The error for a bad number calls it `name`.
 pub(crate) fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| invalid(py, format!("{name} must be a number of seconds, not {seconds}")))
-}
-
-/// How to send a call once more.
-pub(crate) struct Again {
-    /// What the last attempt failed with.
-    pub(crate) failure: Failure,
-    /// The metadata that came with the failure.
-    pub(crate) trailing: Option<Metadata>,
-    /// How long to wait before the next attempt.
-    pub(crate) pause: Duration,
-    /// [Whether](is_hopeful) to wait for another server.
-    pub(crate) hopeful: bool,
-}
-
-impl Again {
-    /// The exception that the last attempt has failed with.
-    pub(crate) fn raise(&self, py: Python<'_>, method: &Method) -> PyErr {
-        method.raise(py, &self.failure, self.trailing.as_ref())
-    }
 }
 
 /// Where calls go.
@@ -198,95 +167,6 @@ impl Calling {
         matches!(self.way, Way::Channel(_))
     }
 
-    /// Whether a call that failed so as it was sent never left, and may go over another connection.
-    pub(crate) fn may_begin_elsewhere(&self, core: &Core, failure: &Failure) -> bool {
-        self.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE
-    }
-
-    /// A call's frame, without its compression.
-    #[inline]
-    pub(crate) fn request<'a>(
-        &self,
-        method: &'a Method,
-        body: Body<'a>,
-        flags: u8,
-        deadline_us: Option<u64>,
-        metadata: Option<Metadata>,
-    ) -> Outgoing<'a> {
-        Outgoing {
-            method: method.number,
-            flags,
-            path: method.path.as_ref(),
-            target: self.target(),
-            deadline_us,
-            metadata,
-            ..Outgoing::new(Kind::Call, body)
-        }
-    }
-
-    /// Decides whether and how to send a call once more, from the event that ended it.
-    #[cold]
-    pub(crate) fn again(&self, core: &Core, method: &Method, event: &Incoming, tally: &mut Tally) -> Option<Again> {
-        if event.head.kind != Kind::Error || !self.may_move() {
-            return None;
-        }
-        let failure = event.failure().unwrap_or_else(Failure::from);
-        let gone = !core.is_usable() && failure.code == Failure::UNAVAILABLE;
-        let cause = if event.is_unbegun() {
-            if gone { Cause::NeverSent } else { Cause::Refused }
-        } else if event.is_lost() || (gone && core.is_dead()) {
-            Cause::Lost
-        } else {
-            Cause::Answered(failure.code)
-        };
-        let pushback = event.head.metadata().and_then(Pushback::of);
-        let pause = tally.again(self.retries.as_deref(), cause, method.idempotent, pushback)?;
-        // A server that has answered is still there: there is no other server to wait for.
-        let hopeful = !matches!(cause, Cause::Answered(_)) && is_hopeful(core, method);
-        Some(Again { failure, trailing: event.head.metadata().cloned(), pause, hopeful })
-    }
-
-    /// Like `again`, for a call whose connection was lost before the call could begin.
-    #[cold]
-    pub(crate) fn again_unsent(
-        &self,
-        core: &Core,
-        method: &Method,
-        failure: Failure,
-        tally: &mut Tally,
-    ) -> Result<Again, Failure> {
-        match tally.again(self.retries.as_deref(), Cause::NeverSent, method.idempotent, None) {
-            Some(pause) => Ok(Again { failure, trailing: None, pause, hopeful: is_hopeful(core, method) }),
-            None => Err(failure),
-        }
-    }
-
-    /// Notes that a call has succeeded.
-    #[inline]
-    pub(crate) fn succeeded(&self) {
-        if let Some(retries) = &self.retries {
-            retries.succeeded();
-        }
-    }
-
-    /// Returns a usable connection, and connects if need be. `until` is the deadline of the call.
-    #[cold]
-    pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
-        self.connect(py, patience, until)
-    }
-
-    /// Like `usable`, for a call whose server is gone. If the call [is hopeful](is_hopeful), waits for a successor:
-    /// until the deadline if the client waits for servers, else for [`COMEBACK`] at most.
-    pub(crate) fn usable_again(&self, py: Python<'_>, hopeful: bool, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        if !hopeful {
-            return self.usable(py, until);
-        }
-        let soon = Instant::now() + COMEBACK;
-        let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
-        self.connect(py, Patience::Until(soon), until)
-    }
-
     /// For a call that was refused here because it does not fit the server's description. If that server is gone, the
     /// next one may be asked instead: returns the failure to try again with. Otherwise returns `refusal`.
     #[cold]
@@ -316,12 +196,15 @@ impl Calling {
         }
     }
 
-    /// Returns a usable connection. Handles signals such as Ctrl-C while it waits.
+    /// Returns a usable connection, and connects if need be. `until` is the deadline of the call; a `hopeful` one waits for
+    /// the successor of its server. Handles signals such as Ctrl-C while it waits.
+    #[cold]
     #[expect(
         clippy::redundant_closure_for_method_calls,
         reason = "the method has one lifetime, the closure is for any"
     )]
-    pub(crate) fn connect(&self, py: Python<'_>, patience: Patience, until: Option<Instant>) -> PyResult<Arc<Core>> {
+    pub(crate) fn usable(&self, py: Python<'_>, hopeful: bool, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        let patience = Patience::of_call(self.wait_for_ready, hopeful, until);
         let channel = match &self.way {
             Way::Channel(channel) => channel,
             Way::Object(target) => return Err(raise(py, &target.gone())),
@@ -348,32 +231,4 @@ impl Calling {
             (Err(failure), None) => Err(self.failed(py, &failure)),
         }
     }
-}
-
-/// Waits before a call is sent once more, and handles signals meanwhile. Returns `false` at once if the deadline would
-/// pass during the pause.
-pub(crate) fn pause(py: Python<'_>, pause: Duration, until: Option<Instant>) -> PyResult<bool> {
-    let end = Instant::now() + pause;
-    if until.is_some_and(|until| end >= until) {
-        return Ok(pause.is_zero());
-    }
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(true);
-        }
-        detach(py, || std::thread::sleep(left.min(SIGNAL_CHECK)));
-        py.check_signals()?;
-    }
-}
-
-/// A call's metadata, with the number of its failed attempts if there are any.
-#[inline]
-pub(crate) fn counted(metadata: Option<Metadata>, tally: Tally) -> Option<Metadata> {
-    if tally.failed() == 0 {
-        return metadata;
-    }
-    let mut metadata = metadata.unwrap_or_default();
-    metadata.push(PREVIOUS_ATTEMPTS, tally.failed().to_string().as_bytes());
-    Some(metadata)
 }

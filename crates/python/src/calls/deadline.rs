@@ -115,12 +115,18 @@ impl Surroundings {
         self.left
     }
 
-    /// Updates the time left: some was spent on connecting, or on another attempt.
+    /// The same with the time that is left now: some was spent on connecting, or on another attempt.
     #[cold]
-    pub(crate) fn look_again(&mut self) {
+    pub(crate) fn look_again(&self, py: Python<'_>) -> Self {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        // Without `until`, `left` is unlimited or too long for the clock: it stays as it is.
-        self.left = left.or(self.left);
+        let (block, compression) = (self.block.as_ref(), self.compression.as_ref());
+        Self {
+            // Without `until`, `left` is unlimited or too long for the clock: it stays as it is.
+            left: left.or(self.left),
+            until: self.until,
+            block: block.map(|block| block.clone_ref(py)),
+            compression: compression.map(|block| block.clone_ref(py)),
+        }
     }
 
     /// The time left in microseconds, for a frame.

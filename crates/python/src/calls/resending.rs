@@ -6,18 +6,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::client::Connection as Core;
-use nearcall_core::{Body, Incoming, Kind, Outgoing};
+use nearcall_core::client::{Again, Connection as Core, Next};
+use nearcall_core::{Body, Incoming, Kind, Outgoing, seconds_left};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::asyncio::waiting::{Owner, wake};
-use crate::calls::calling::{Again, pause};
-use crate::calls::opening::Anew;
+use crate::calls::driving::Call;
 use crate::calls::outcome::name_failure;
 use crate::calls::route::{Claim, Leg};
 use crate::calls::stream::Stream;
 use crate::gil::callback::Callback;
 use crate::gil::interpreter::detach;
+use crate::values::encoded::{Encoded, LentBuffer, Main};
 
 impl Stream {
     /// For the reading thread, which finds that the call has ended without its end having arrived here: waits for
@@ -42,97 +43,67 @@ impl Stream {
         Ok(self.until.is_none_or(|until| Instant::now() < until))
     }
 
-    /// For the reading thread: whether the call that ended with `end` is under way again.
+    /// Whether a call that has ended on `leg` goes on nevertheless, on another leg. `end` is its end, which the reader has
+    /// taken; a sender looks for it. If the call does not go on, `Err` has the end.
     #[cold]
-    pub(crate) fn refused(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
-        loop {
-            match self.route.claim(leg) {
-                Claim::Ours => return self.send_claimed(py, leg, end),
-                Claim::Nobodys => return Ok(false),
-                // A sender has the claim and looks for the end. This thread has it, so the sender gives the claim back.
-                Claim::Others if !leg.has_next() => self.route.sleep(py)?,
-                Claim::Others => return Ok(true),
-            }
-        }
-    }
-
-    /// For a sending thread: whether a call that has ended goes on nevertheless, on another leg.
-    #[cold]
-    pub(crate) fn goes_on(&self, py: Python<'_>, leg: &Leg) -> PyResult<bool> {
-        match self.route.claim(leg) {
-            Claim::Others => return Ok(true),
-            Claim::Nobodys => return Ok(false),
-            Claim::Ours => {}
-        }
-        let Some(end) = leg.core.take_unbegun(leg.id) else {
-            self.route.unclaim();
-            // If the end is not there any more, the reading thread has it and is about to decide.
-            return Ok(!leg.core.is_live(leg.id));
-        };
-        let again = self.send_claimed(py, leg, &end)?;
-        if !again {
-            self.route.leave_end(end);
-        }
-        Ok(again)
-    }
-
-    /// Like `goes_on`, for an event loop. `end` is the call's end if it was taken already.
-    #[cold]
-    pub(crate) fn goes_on_in_loop(slf: &Bound<'_, Self>, end: Option<Incoming>) -> PyResult<Result<bool, Incoming>> {
+    pub(crate) fn goes_on(slf: &Bound<'_, Self>, leg: &Leg, end: Option<Incoming>) -> PyResult<Result<bool, Incoming>> {
         let (py, this) = (slf.py(), slf.get());
-        let leg = this.route.leg();
-        match this.route.claim(leg) {
-            Claim::Others => return Ok(Ok(true)),
-            Claim::Nobodys => return Ok(end.map_or(Ok(false), Err)),
-            Claim::Ours => {}
+        loop {
+            match this.route.claim(leg) {
+                Claim::Ours => break,
+                Claim::Nobodys => return Ok(end.map_or(Ok(false), Err)),
+                // A sender has the claim and looks for the end. This thread has it, so the sender gives the claim back.
+                Claim::Others if end.is_some() && !leg.has_next() => this.route.sleep(py)?,
+                Claim::Others => return Ok(Ok(true)),
+            }
         }
         let Some(end) = end.or_else(|| leg.core.take_unbegun(leg.id)) else {
             this.route.unclaim();
-            return Ok(Ok(false));
+            // If the end is not there any more, the reading thread has it and is about to decide.
+            return Ok(Ok(!leg.core.is_live(leg.id)));
         };
-        let left = this.until.map(|until| until.saturating_duration_since(Instant::now()));
-        let again =
-            this.again(leg, &end).filter(|again| again.pause.is_zero() || left.is_none_or(|left| again.pause < left));
-        let (Owner::Loop(schedule), Some(again)) = (this.calling.waiting.owner(), again) else {
-            this.route.close();
-            return Ok(Err(end));
-        };
-        let (pause, left) = (again.pause.as_secs_f64(), left.map(|left| left.as_secs_f64()));
-        schedule.send_again.bind(py).run_with((slf, pause, again.hopeful, left))?;
-        Ok(Ok(true))
-    }
-
-    /// Decides whether and how to send a refused call again.
-    fn again(&self, leg: &Leg, end: &Incoming) -> Option<Again> {
-        let mut tally = self.route.tally();
-        let again = self.calling.again(&leg.core, self.method.get(), end, &mut tally);
-        self.route.set_tally(tally);
-        again
-    }
-
-    /// Sends the call again; this thread has claimed it. Returns whether the call was sent again.
-    fn send_claimed(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
-        let sent = self.try_again(py, leg, end);
-        if !matches!(sent, Ok(true)) {
-            self.route.close();
-        }
-        sent
-    }
-
-    fn try_again(&self, py: Python<'_>, leg: &Leg, end: &Incoming) -> PyResult<bool> {
-        let Some(mut again) = self.again(leg, end) else { return Ok(false) };
-        loop {
-            // What happened to the call says more than that its deadline passes, or that no server is there now.
-            if !pause(py, again.pause, self.until)? {
-                return Ok(false);
+        let goes_on = match (this.again(leg, &end), this.calling.waiting.owner()) {
+            (Some(again), Owner::Threads) => this.send_anew(py, again).map(|()| true),
+            (Some(again), Owner::Loop(schedule)) => {
+                let (pause, left) = (again.pause.as_secs_f64(), this.until.map(seconds_left));
+                schedule.send_again.bind(py).run_with((slf, pause, again.hopeful, left)).map(|_| true)
             }
-            let core = match self.calling.usable_again(py, again.hopeful, self.until) {
-                Ok(core) => core,
-                Err(_) if self.method.get().idempotent => return Ok(false),
-                Err(error) => return Err(error),
-            };
+            (None, _) | (_, Owner::Nobody) => Ok(false),
+        };
+        if !matches!(goes_on, Ok(true)) {
+            this.route.close();
+        }
+        Ok(if goes_on? { Ok(true) } else { Err(end) })
+    }
+
+    /// The same for a sender, which leaves the end to the reader.
+    #[cold]
+    pub(crate) fn sends_on(slf: &Bound<'_, Self>, leg: &Leg) -> PyResult<bool> {
+        Ok(Self::goes_on(slf, leg, None)?.unwrap_or_else(|end| {
+            slf.get().route.leave_end(end);
+            false
+        }))
+    }
+
+    /// How to send a refused call again, if it is.
+    fn again(&self, leg: &Leg, end: &Incoming) -> Option<Box<Again>> {
+        let mut driver = self.route.driver();
+        let next = driver.came(&self.calling.rules(self.method.get()), &leg.core, end);
+        self.route.set_driver(driver);
+        if let Next::Again(again) = next { Some(again) } else { None }
+    }
+
+    /// The call, as it is sent again now.
+    fn call(&self, py: Python<'_>) -> Call {
+        Call { surroundings: self.surroundings.look_again(py), driver: self.route.driver() }
+    }
+
+    /// Sends the call again; this thread has claimed it, and waits.
+    fn send_anew(&self, py: Python<'_>, mut again: Box<Again>) -> PyResult<()> {
+        loop {
+            let core = self.calling.renewed(py, self.method.get(), &mut self.call(py), &again)?;
             match self.begin_again(py, &core)? {
-                Ok(()) => return Ok(true),
+                Ok(()) => return Ok(()),
                 Err(next) => again = next,
             }
         }
@@ -140,23 +111,22 @@ impl Stream {
 
     /// Begins the call's next leg, and sends everything that was kept. The inner failure means that the connection was
     /// lost before the leg began.
-    pub(crate) fn begin_again(&self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Result<(), Again>> {
+    pub(crate) fn begin_again(&self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Result<(), Box<Again>>> {
         let method = self.method.get();
         let Some(arguments) = self.route.arguments() else {
             self.route.unclaim();
             return Ok(Ok(()));
         };
-        let mut tally = self.route.tally();
-        let for_loop = self.for_loop();
-        let (calling, surroundings, until) = (&self.calling, &self.surroundings, self.until);
-        let id = match (Anew { calling, method, surroundings, until, tally, for_loop }).begin(py, core, &arguments)? {
+        let (for_loop, until, mut call) = (self.for_loop(), self.until, self.call(py));
+        let encode = || Ok(Encoded::whole(Main::Lent(LentBuffer::Bytes(PyBytes::new(py, &arguments)))));
+        let sent = self.calling.send(py, core, method, &mut call, for_loop, encode, |request, expected| {
+            // An event loop must not wait.
+            if for_loop { core.begin(request, expected) } else { detach(py, || core.begin(request, expected)) }
+        });
+        self.route.set_driver(call.driver);
+        let id = match sent? {
             Ok(id) => id,
-            Err(failure) if calling.may_begin_elsewhere(core, &failure) => {
-                let again = calling.again_unsent(core, method, failure, &mut tally);
-                self.route.set_tally(tally);
-                return again.map(Err).map_err(|failure| name_failure(py, &failure, &method.name));
-            }
-            Err(failure) => return Err(name_failure(py, &failure, &method.name)),
+            Err(again) => return Ok(Err(again)),
         };
         let mut leg = Some(Leg::new(Arc::clone(core), id));
         let mut place = 0;

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
-use nearcall_core::client::{CallId, Connection as Core, Kept, Tally};
+use nearcall_core::client::{CallDriver, CallId, Connection as Core, Kept};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Body, Compress, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
@@ -44,7 +44,7 @@ pub(crate) struct Route {
 #[derive(Default)]
 struct State {
     kept: Option<Kept>,
-    tally: Tally,
+    driver: CallDriver,
     /// A thread or task begins the next leg, or decides whether to.
     claimed: bool,
     /// The user has given the call up.
@@ -85,12 +85,12 @@ pub(crate) enum Claim {
 }
 
 impl Route {
-    pub(crate) fn new(core: Arc<Core>, id: CallId, kept: Option<Kept>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, id: CallId, kept: Option<Kept>, driver: CallDriver) -> Self {
         let settled = OnceLock::new();
         if kept.is_none() {
             settled.get_or_init(|| ());
         }
-        Self { first: Leg::new(core, id), settled, state: Mutex::new(State { kept, ..State::default() }) }
+        Self { first: Leg::new(core, id), settled, state: Mutex::new(State { kept, driver, ..State::default() }) }
     }
 
     /// The latest attempt.
@@ -250,13 +250,13 @@ impl Route {
         self.change(State::close);
     }
 
-    /// How often the call was sent, and how often it failed.
-    pub(crate) fn tally(&self) -> Tally {
-        self.state.lock().tally
+    /// How far the call has come.
+    pub(crate) fn driver(&self) -> CallDriver {
+        self.state.lock().driver
     }
 
-    pub(crate) fn set_tally(&self, tally: Tally) {
-        self.state.lock().tally = tally;
+    pub(crate) fn set_driver(&self, driver: CallDriver) {
+        self.state.lock().driver = driver;
     }
 
     /// Whether the user has given the call up.

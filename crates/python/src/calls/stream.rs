@@ -14,6 +14,7 @@ use crate::asyncio::handler_loop;
 use crate::calls::calling::Calling;
 use crate::calls::crossing::{decoding, encoding};
 use crate::calls::deadline::Surroundings;
+use crate::calls::driving::Call;
 use crate::calls::outcome::{late, name_failure, outcome, wait_on};
 use crate::calls::route::{Keeping, Leg, Route};
 use crate::gil::errors::raise;
@@ -54,12 +55,12 @@ impl Stream {
         calling: Calling,
         method: Py<Method>,
         id: CallId,
-        surroundings: Surroundings,
+        Call { surroundings, driver }: Call,
         kept: Option<Kept>,
     ) -> Self {
         let until = surroundings.until();
         let patience = calling.limits.of_item();
-        let route = Route::new(core, id, kept);
+        let route = Route::new(core, id, kept, driver);
         Self { route, calling, method, until, surroundings, patience, state: Mutex::default() }
     }
 
@@ -113,82 +114,73 @@ impl Stream {
         self.until.into_iter().chain(soon).min()
     }
 
-    fn wait(&self, py: Python<'_>) -> PyResult<Incoming> {
-        handler_loop::check(py, || self.__repr__())?;
-        let until = self.soon();
+    fn wait(slf: &Bound<'_, Self>) -> PyResult<Incoming> {
+        let (py, this) = (slf.py(), slf.get());
+        handler_loop::check(py, || this.__repr__())?;
+        let until = this.soon();
         loop {
-            if !self.route.keeps()
-                && let Some(event) = self.here(py)?
-            {
+            if let Some(event) = Self::here(slf)? {
                 return Ok(event);
             }
-            let leg = self.leg();
+            let leg = this.leg();
             let event = match detach(py, || leg.core.next_event(leg.id, until)) {
                 Ok(event) => event,
                 Err(no_event) => {
                     if no_event == NoEvent::Ended {
-                        match self.await_other(py, leg)? {
+                        match this.await_other(py, leg)? {
                             Ok(true) => continue,
                             Ok(false) => {}
                             Err(end) => return Ok(end),
                         }
                     }
-                    wait_on(py, &leg.core, leg.id, until, no_event, self.name())?
+                    wait_on(py, &leg.core, leg.id, until, no_event, this.name())?
                 }
             };
-            if event.is_unbegun() && self.refused(py, leg, &event)? {
-                continue;
-            }
-            self.route.settle();
-            if !self.is_metadata(py, &event)? {
+            if let Some(event) = Self::arrived(slf, leg, event)? {
                 return Ok(event);
             }
         }
     }
 
     /// The next event, if it has arrived.
-    fn here(&self, py: Python<'_>) -> PyResult<Option<Incoming>> {
-        let leg = self.leg();
-        while let Some(event) = leg.core.try_event(leg.id) {
-            if !self.is_metadata(py, &event)? {
-                return Ok(Some(event));
+    fn here(slf: &Bound<'_, Self>) -> PyResult<Option<Incoming>> {
+        let this = slf.get();
+        if this.route.keeps() {
+            if let Some(failure) = this.route.take_failure() {
+                return Err(failure);
+            }
+            let end = this.route.take_end();
+            if end.is_some() || this.route.is_claimed() {
+                return Ok(end);
             }
         }
-        Ok(None)
+        loop {
+            let leg = this.leg();
+            let Some(event) = leg.core.try_event(leg.id) else { return Ok(None) };
+            let event = Self::arrived(slf, leg, event)?;
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Takes an event that has come on `leg`. `None` if it was metadata, or if the call goes on although it was refused.
+    fn arrived(slf: &Bound<'_, Self>, leg: &Leg, mut event: Incoming) -> PyResult<Option<Incoming>> {
+        let this = slf.get();
+        if event.is_unbegun() {
+            match Self::goes_on(slf, leg, Some(event))? {
+                Ok(_) => return Ok(None),
+                Err(end) => event = end,
+            }
+        }
+        this.route.settle();
+        Ok(if this.is_metadata(slf.py(), &event)? { None } else { Some(event) })
     }
 
     /// Like `here`, for an event loop: receiving may also bring frames of other calls.
     fn here_in_loop(slf: &Bound<'_, Self>) -> PyResult<Option<Incoming>> {
-        let (py, this) = (slf.py(), slf.get());
-        this.calling.waiting.stirred(py)?;
-        if !this.route.keeps() {
-            return this.here(py);
-        }
-        Self::here_if_settled(slf)
-    }
-
-    /// Like `here_in_loop`, for a call that may yet be sent again.
-    fn here_if_settled(slf: &Bound<'_, Self>) -> PyResult<Option<Incoming>> {
-        let (py, this) = (slf.py(), slf.get());
-        if let Some(failure) = this.route.take_failure() {
-            return Err(failure);
-        }
-        if let Some(end) = this.route.take_end() {
-            return Ok(Some(end));
-        }
-        let leg = this.leg();
-        if this.route.is_claimed() {
-            return Ok(None);
-        }
-        let Some(event) = leg.core.try_event(leg.id) else { return Ok(None) };
-        if event.is_unbegun() {
-            return match Self::goes_on_in_loop(slf, Some(event))? {
-                Ok(_) => Ok(None),
-                Err(end) => Ok(Some(end)),
-            };
-        }
-        this.route.settle();
-        if this.is_metadata(py, &event)? { this.here(py) } else { Ok(Some(event)) }
+        slf.get().calling.waiting.stirred(slf.py())?;
+        Self::here(slf)
     }
 
     /// Whether the call is under way, as far as this side has received, or is being sent again.
@@ -271,17 +263,18 @@ impl Stream {
     }
 
     /// The next item of the server's stream.
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        if self.state.lock().over {
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.state.lock().over {
             return Ok(None);
         }
         // Callers such as `sum` run no line of Python between two items, and nothing else looks for signals while items
         // are here.
         py.check_signals()?;
-        match self.wait(py) {
-            Ok(event) => self.item(py, event),
+        match Self::wait(slf) {
+            Ok(event) => this.item(py, event),
             // Closed by another thread meanwhile: that is the end, and no error.
-            Err(_) if self.state.lock().over => Ok(None),
+            Err(_) if this.state.lock().over => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -299,19 +292,20 @@ impl Stream {
     }
 
     /// Sends an item of the client's stream. Waits for the server to take earlier ones. `False` if the call has ended.
-    fn send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<bool> {
-        let compress = self.surroundings.compress(py)?;
-        let mut encoded = self.encode(item)?;
-        if !self.may_send() {
+    fn send(slf: &Bound<'_, Self>, item: Bound<'_, PyAny>) -> PyResult<bool> {
+        let (py, this) = (slf.py(), slf.get());
+        let compress = this.surroundings.compress(py)?;
+        let mut encoded = this.encode(item)?;
+        if !this.may_send() {
             return Ok(false);
         }
         loop {
-            let sent = self.try_send_encoded(&mut encoded, compress);
-            match sent.map_err(|failure| name_failure(py, &failure, self.name()))? {
-                (Some(false), Some(leg)) if self.route.keeps() => return self.goes_on(py, leg),
+            let sent = this.try_send_encoded(&mut encoded, compress);
+            match sent.map_err(|failure| name_failure(py, &failure, this.name()))? {
+                (Some(false), Some(leg)) if this.route.keeps() => return Self::sends_on(slf, leg),
                 (Some(sent), _) => return Ok(sent),
-                (None, Some(leg)) => return self.send_when_there_is_room(py, &mut encoded, compress, leg),
-                (None, None) if self.await_leg(py)? => {}
+                (None, Some(leg)) => return Self::send_when_there_is_room(slf, &mut encoded, compress, leg),
+                (None, None) if this.await_leg(py)? => {}
                 (None, None) => return Ok(false),
             }
         }
@@ -325,13 +319,7 @@ impl Stream {
         let sent = this.try_send_encoded(&mut encoded, compress);
         this.calling.waiting.stirred(py)?;
         match sent.map_err(|failure| name_failure(py, &failure, this.name()))? {
-            (Some(false), Some(_)) if this.route.keeps() => match Self::goes_on_in_loop(slf, None)? {
-                Ok(goes_on) => Ok(Some(goes_on)),
-                Err(end) => {
-                    this.route.leave_end(end);
-                    Ok(Some(false))
-                }
-            },
+            (Some(false), Some(leg)) if this.route.keeps() => Self::sends_on(slf, leg).map(Some),
             (sent, _) => Ok(sent),
         }
     }
@@ -348,9 +336,9 @@ impl Stream {
     }
 
     /// Waits for the result of a call of which only the arguments are a stream.
-    fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let event = self.wait(py)?;
-        self.finish(py, event)
+    fn result(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let event = Self::wait(slf)?;
+        slf.get().finish(slf.py(), event)
     }
 
     /// The same result if it has arrived, else `default`.
@@ -452,14 +440,14 @@ impl Stream {
 impl Stream {
     /// Waits until the server takes more, with the interpreter released, and sends.
     fn send_when_there_is_room(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         encoded: &mut Encoded<'_>,
         compress: Compress,
         leg: &Leg,
     ) -> PyResult<bool> {
-        handler_loop::check(py, || self.__repr__())?;
-        let until = self.soon();
+        let (py, this) = (slf.py(), slf.get());
+        handler_loop::check(py, || this.__repr__())?;
+        let until = this.soon();
         loop {
             let sent = encoded.with(|body| {
                 let item = Outgoing { compress, ..Outgoing::new(Kind::Item, body) };
@@ -467,18 +455,18 @@ impl Stream {
                 detach(py, || leg.core.send_item(leg.id, &item, given, until))
             });
             match sent {
-                Ok(false) if self.route.keeps() => return self.goes_on(py, leg),
+                Ok(false) if this.route.keeps() => return Self::sends_on(slf, leg),
                 Ok(sent) => {
                     if sent {
                         encoded.sent();
                     }
                     return Ok(sent);
                 }
-                Err(Err(failure)) => return Err(name_failure(py, &failure, self.name())),
+                Err(Err(failure)) => return Err(name_failure(py, &failure, this.name())),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
                 // The deadline has passed, or the call has ended: `wait` finds which.
                 Err(Ok(_)) => {
-                    self.state.lock().late = true;
+                    this.state.lock().late = true;
                     return Ok(false);
                 }
             }

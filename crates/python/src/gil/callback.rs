@@ -12,7 +12,7 @@ use std::ffi::c_int;
 use pyo3::ffi::{self, PyObject, PySendResult};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use pyo3::{Borrowed, BoundObject};
+use pyo3::{Borrowed, BoundObject, intern};
 use smallvec::SmallVec;
 
 use crate::gil::coroutine::Step;
@@ -112,6 +112,9 @@ pub(crate) trait Callback<'py> {
     /// Runs the object, a coroutine, until it waits for something or ends. `value` is what it waited for, and `None` at
     /// first.
     fn advance(&self, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>>;
+
+    /// Raises an exception in the object, a coroutine, where it waits.
+    fn throw(&self, exception: &Bound<'py, PyAny>) -> PyResult<Step<'py>>;
 }
 
 impl<'py> Callback<'py> for Bound<'py, PyAny> {
@@ -222,6 +225,10 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
         // SAFETY: an owned reference, or null with an exception set.
         let result = unsafe { Bound::from_owned_ptr_or_err(py, result) }?;
         Ok(if matches!(sent, PySendResult::PYGEN_RETURN) { Step::Returns(result) } else { Step::Yields(result) })
+    }
+
+    fn throw(&self, exception: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
+        self.run_method(intern!(self.py(), "throw"), [exception]).map(Step::Yields)
     }
 }
 

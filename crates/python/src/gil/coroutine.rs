@@ -45,6 +45,66 @@ fn stop_iteration<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
     Ok(None)
 }
 
+/// A coroutine that is written in Rust. [`coroutine_methods!`] makes methods of this, as tasks call them.
+pub(crate) trait Coroutine {
+    /// Goes on with what the task sends.
+    fn step<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>>;
+
+    /// Goes on with an exception, where the coroutine waits.
+    fn raise<'py>(&self, py: Python<'py>, exception: Bound<'py, PyAny>) -> PyResult<Step<'py>>;
+
+    /// Ends the coroutine where it waits.
+    fn end(&self, py: Python<'_>) -> PyResult<()>;
+}
+
+/// The methods of a class that is a [`Coroutine`]: those by which tasks run it, and its own.
+macro_rules! coroutine_methods {
+    (impl $class:ident { $($own:tt)* }) => {
+        #[pyo3::pymethods]
+        impl $class {
+            fn __await__(slf: pyo3::Py<Self>) -> pyo3::Py<Self> {
+                slf
+            }
+
+            fn __iter__(slf: pyo3::Py<Self>) -> pyo3::Py<Self> {
+                slf
+            }
+
+            fn __next__<'py>(&self, py: pyo3::Python<'py>) -> pyo3::PyResult<Option<pyo3::Bound<'py, pyo3::PyAny>>> {
+                $crate::gil::coroutine::Coroutine::step(self, py, py.None().bind(py))?.iterated()
+            }
+
+            fn send<'py>(
+                &self,
+                py: pyo3::Python<'py>,
+                value: &pyo3::Bound<'py, pyo3::PyAny>,
+            ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::PyAny>> {
+                $crate::gil::coroutine::Coroutine::step(self, py, value)?.sent()
+            }
+
+            #[pyo3(signature = (kind, value=None, traceback=None))]
+            fn throw<'py>(
+                &self,
+                py: pyo3::Python<'py>,
+                kind: pyo3::Bound<'py, pyo3::PyAny>,
+                value: Option<pyo3::Bound<'py, pyo3::PyAny>>,
+                traceback: Option<pyo3::Bound<'py, pyo3::PyAny>>,
+            ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::PyAny>> {
+                drop(traceback);
+                let exception = $crate::gil::coroutine::thrown(kind, value);
+                $crate::gil::coroutine::Coroutine::raise(self, py, exception)?.sent()
+            }
+
+            fn close(&self, py: pyo3::Python<'_>) -> pyo3::PyResult<()> {
+                $crate::gil::coroutine::Coroutine::end(self, py)
+            }
+
+            $($own)*
+        }
+    };
+}
+pub(crate) use coroutine_methods;
+
 /// The exception that `throw` is given: the first argument, or the second one after its class.
 pub(crate) fn thrown<'py>(kind: Bound<'py, PyAny>, value: Option<Bound<'py, PyAny>>) -> Bound<'py, PyAny> {
     match value {

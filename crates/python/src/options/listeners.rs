@@ -1,11 +1,12 @@
 //! The sockets of a server, apart from the server: they are bound before a fork, and used after it.
 
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Listener, Options, Url};
+use nearcall_core::{Failure, Listener, Options, PassedSockets, Url};
 use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
 
@@ -26,10 +27,19 @@ pub(crate) struct Listeners {
 #[pymethods]
 impl Listeners {
     #[new]
-    #[pyo3(signature = (*, allow_plaintext, tls, allow_users, allow_groups))]
-    fn new(allow_plaintext: bool, tls: Option<Py<Tls>>, allow_users: Vec<u32>, allow_groups: Vec<u32>) -> Self {
+    #[pyo3(signature = (*, allow_plaintext, tls, allow_users, allow_groups, sockets))]
+    fn new(
+        allow_plaintext: bool,
+        tls: Option<Py<Tls>>,
+        allow_users: Vec<u32>,
+        allow_groups: Vec<u32>,
+        sockets: Vec<i32>,
+    ) -> Self {
         let mut options = Options::default();
         trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
+        // SAFETY: the caller gives up descriptors that are open and nobody else's.
+        let owned = |socket| unsafe { OwnedFd::from_raw_fd(socket) };
+        options.passed = PassedSockets::new(sockets.into_iter().map(owned).collect());
         Self { options, bound: Mutex::default() }
     }
 
@@ -50,9 +60,14 @@ impl Listeners {
         }
     }
 
+    /// The addresses of the sockets that were passed and that no URL has used.
+    fn left(&self) -> Vec<String> {
+        self.options.passed.left()
+    }
+
     /// The descriptors to poll for clients, in the order in which they were bound.
-    fn filenos(&self) -> Vec<i32> {
-        self.bound.lock().iter().map(|listener| listener.fd().as_raw_fd()).collect()
+    fn filenos(&self) -> PyResult<Vec<i32>> {
+        self.bound.lock().iter().map(|listener| Ok(listener.socket_fd()?.as_raw_fd())).collect()
     }
 
     /// Accepts the next client of the listener at `index`, for another process to serve. The descriptor belongs to the
@@ -66,7 +81,7 @@ impl Listeners {
     /// For a process that gets its clients from another process: closes the sockets, and takes the clients that arrive
     /// through `channels` instead, one channel for each listener. `returned` is an eventfd. All these descriptors
     /// belong to the listeners from now on.
-    fn use_channels(&self, channels: Vec<i32>, returned: i32) {
+    fn use_channels(&self, channels: Vec<i32>, returned: i32) -> PyResult<()> {
         // SAFETY: the caller gives up a descriptor that is open and nobody else's.
         let returned = Arc::new(unsafe { OwnedFd::from_raw_fd(returned) });
         let counterpart = |(listener, channel): (Listener, i32)| {
@@ -75,7 +90,8 @@ impl Listeners {
             listener.through(channel, Arc::clone(&returned))
         };
         let mut bound = self.bound.lock();
-        *bound = std::mem::take(&mut *bound).into_iter().zip(channels).map(counterpart).collect();
+        *bound = std::mem::take(&mut *bound).into_iter().zip(channels).map(counterpart).collect::<io::Result<_>>()?;
+        Ok(())
     }
 
     /// Closes the listeners that are left. Other servers can use the URLs that this process itself bound from now on.

@@ -8,19 +8,13 @@ use nearcall_core::Failure;
 use nearcall_core::client::Connection as Core;
 use pyo3::prelude::*;
 
-use crate::calls::aio::AsyncUnary;
+use crate::calls::callees::CalledObject;
 use crate::calls::calling::{Calling, Way};
 use crate::calls::crossing::{self, Attached, note_given, note_taken};
-use crate::calls::deadline::Surroundings;
-use crate::calls::oneway::Oneway;
-use crate::calls::opening::begin_stream;
-use crate::calls::stream::Stream;
 use crate::calls::target::{Hold, Target, gone};
-use crate::calls::unary::Unary;
 use crate::gil::callback::Callback;
 use crate::gil::errors::raise;
 use crate::references::objects::{Given, ServedObject};
-use crate::values::plan::Method;
 
 /// The connection for which this thread now encodes or decodes a value, if the value may hold references.
 #[pyfunction]
@@ -106,65 +100,12 @@ impl References {
         Ok(this.attached.held.lock().get_or_insert_with(|| made.clone_ref(py)).clone_ref(py))
     }
 
-    /// Seconds that a call made now may take; `None` if there is no limit.
-    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.attached.calling.limits.of_call())?.left().map(|left| left.as_secs_f64()))
-    }
-
-    /// Raises unless the running event loop is the one that the connection was given to.
-    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
-        self.attached.calling.waiting.check_loop(py)
-    }
-
-    /// To be called by the event loop when it has sent a one-way call.
-    fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        self.attached.calling.waiting.stirred(py)
-    }
-
-    /// A callable for a method without streams of the other side's object with the number `target`. `keeps` lives as
-    /// long as the callable and its calls.
-    #[pyo3(signature = (method, target, *, keeps))]
-    fn unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<Py<Unary>> {
-        Unary::new(py, self.calling(py, target, keeps)?, method)
-    }
-
-    /// A callable for a method of that object that sends no reply.
-    #[pyo3(signature = (method, target, *, for_loop, keeps))]
-    fn oneway(
-        &self,
-        py: Python<'_>,
-        method: Py<Method>,
-        target: u64,
-        for_loop: bool,
-        keeps: Py<PyAny>,
-    ) -> PyResult<Py<Oneway>> {
-        Oneway::new(py, self.calling(py, target, keeps)?, method, for_loop)
-    }
-
-    /// A callable for a method of that object without streams. It returns an awaitable.
-    #[pyo3(signature = (method, target, *, keeps))]
-    fn async_unary(
-        &self,
-        py: Python<'_>,
-        method: Py<Method>,
-        target: u64,
-        keeps: Py<PyAny>,
-    ) -> PyResult<Py<AsyncUnary>> {
-        AsyncUnary::new(py, self.calling(py, target, keeps)?, method)
-    }
-
-    /// Begins a call with streams of that object. `arguments` is what the plan's `split` returned.
-    #[pyo3(signature = (method, target, arguments, *, for_loop, keeps))]
-    fn open(
-        &self,
-        py: Python<'_>,
-        method: &Bound<'_, Method>,
-        target: u64,
-        arguments: &Bound<'_, PyAny>,
-        for_loop: bool,
-        keeps: Py<PyAny>,
-    ) -> PyResult<Stream> {
-        begin_stream(py, &self.calling(py, target, keeps)?, method, arguments, for_loop)
+    /// The other side's object with that number, to be called. `keeps` lives as long as its callables and their calls.
+    fn target(&self, py: Python<'_>, id: u64, keeps: Py<PyAny>) -> PyResult<Py<CalledObject>> {
+        let unknown = || raise(py, &Failure::new(Failure::INVALID_ARGUMENT, "0 is the number of no object"));
+        let id = NonZeroU64::new(id).ok_or_else(unknown)?;
+        let target = Target::new(self.hold.clone(), id, Arc::clone(&self.attached.name), keeps);
+        CalledObject::new(py, Calling { way: Way::Object(Arc::new(target)), ..self.attached.calling.clone() })
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -185,12 +126,5 @@ impl References {
 impl References {
     fn core(&self, py: Python<'_>) -> PyResult<Arc<Core>> {
         self.hold.core().ok_or_else(|| raise(py, &gone(&self.attached.name)))
-    }
-
-    fn calling(&self, py: Python<'_>, target: u64, keeps: Py<PyAny>) -> PyResult<Calling> {
-        let unknown = || raise(py, &Failure::new(Failure::INVALID_ARGUMENT, "0 is the number of no object"));
-        let id = NonZeroU64::new(target).ok_or_else(unknown)?;
-        let target = Target::new(self.hold.clone(), id, Arc::clone(&self.attached.name), keeps);
-        Ok(Calling { way: Way::Object(Arc::new(target)), ..self.attached.calling.clone() })
     }
 }

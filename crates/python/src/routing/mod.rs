@@ -1,4 +1,4 @@
 //! The router, as Python holds it.
 
-pub(crate) mod codec;
 pub(crate) mod node;
+pub(crate) mod pushed;

@@ -6,21 +6,23 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::Failure;
 use nearcall_core::lock::Mutex;
-use nearcall_route::rmr::frame::SOURCE;
-use nearcall_route::rmr::pushed::{Pushed, answer};
+use nearcall_route::rmr::frame::{SOURCE, Sender};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Dialler, Endpoint, Envelope, Inbox, Node, RmrOptions, RmrSender, SendError, Starter, Transaction, Waiter, WhenFull,
-    Work,
+    Arrived, Dialler, Endpoint, Envelope, Inbox, Node, Pending, RmrOptions, SendError, Starter, Transaction, Waiter,
+    WhenFull, Work,
 };
 use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView};
 
 use crate::connection::Connection;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
 use crate::gil::interpreter::{SIGNAL_CHECK, attach, detach};
+use crate::serving::route_codec::RouteCodec;
 use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
 use crate::serving::route_message::RouteMessage;
+use crate::serving::route_owner::{Handler, Owner};
 use crate::values::encoded::LentBuffer;
 
 const INVALID_ARGUMENT: u8 = 3;
@@ -57,13 +59,19 @@ impl RouteEndpoint {
         self.0.name()
     }
 
-    /// Messages sent, failed for good, refused for want of room, dropped, and in the queue; the bytes of these; whether it is
-    /// connected; and why not.
-    fn counts(&self) -> (u64, u64, u64, u64, usize, usize, bool, Option<String>) {
+    /// Whether there is a connection.
+    fn is_connected(&self) -> bool {
+        self.0.is_connected()
+    }
+
+    /// Messages sent, failed for good, refused for want of room, dropped, handed on to other members of the group, and in the
+    /// queue; the bytes of these; whether it is connected; and why not.
+    fn counts(&self) -> (u64, u64, u64, u64, u64, usize, usize, bool, Option<String>) {
         let counts = self.0.counts();
         let why = self.0.failure().map(|failure| failure.message);
         let (queued, bytes) = (counts.queued, counts.queued_bytes);
-        (counts.sent, counts.failed_hard, counts.failed_soft, counts.dropped, queued, bytes, counts.connected, why)
+        let (hard, soft) = (counts.failed_hard, counts.failed_soft);
+        (counts.sent, hard, soft, counts.dropped, counts.handed_on, queued, bytes, counts.connected, why)
     }
 }
 
@@ -71,15 +79,21 @@ impl RouteEndpoint {
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteNode {
     node: Arc<Node>,
+    owner: Arc<Owner>,
+    /// Makes a type and a buffer of what is sent, if that is something else.
+    prepare: Py<PyAny>,
 }
 
 #[pymethods]
 impl RouteNode {
     /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `rmr` says, of programs of RMR,
     /// how many bytes their longest message has, whether they may be on other machines, whether the node takes other
-    /// messages than replies from them, whether one of them may push tables, and whether `host:port` alone is one. `dial` makes a connection to an
-    /// endpoint of some name; `start` starts a thread that does some work.
+    /// messages than replies from them, whether one of them may push tables, and whether `host:port` alone is one. `dial`
+    /// makes a connection to an endpoint of some name; `start` starts a thread that does some work; `prepare` makes a type
+    /// and a buffer of a type and a payload that are something else; `reply` is called with a message, a payload, a type
+    /// and a timeout.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "a node is made once")]
     fn new(
         py: Python<'_>,
         name: &str,
@@ -88,6 +102,8 @@ impl RouteNode {
         rmr: (usize, bool, bool, bool, bool),
         dial: Py<PyAny>,
         start: Py<PyAny>,
+        prepare: Py<PyAny>,
+        reply: Py<PyAny>,
     ) -> PyResult<Self> {
         let (longest, anywhere, listens, managed, plain) = rmr;
         let rmr = RmrOptions { longest, queue, anywhere, listens, managed, plain };
@@ -106,18 +122,20 @@ impl RouteNode {
         let dial: Dialler = Box::new(move |name| {
             attach(|py| {
                 let made = dial.bind(py).run([name.into_pyobject(py).expect("a text").as_any()]);
-                let made = made.and_then(|made| Ok(made.cast::<Connection>()?.get().channel().into()));
+                let made = made.and_then(|made| Ok(made.cast::<Connection>()?.get().channel()));
                 made.map_err(|error| describe(py, &error))
             })
         });
-        let start: Starter = Box::new(move |work| {
+        let start: Starter = Arc::new(move |work| {
             attach(|py| {
                 let work = Bound::new(py, RouteWork(work));
                 let started = work.and_then(|work| start.bind(py).run([work.as_any()]));
                 started.map(drop).map_err(|error| describe(py, &error))
             })
         });
-        Ok(Self { node: Node::new(name, when_full, queue, rmr, dial, start) })
+        let node = Node::new(name, when_full, queue, rmr, dial, start);
+        let node = node.map_err(|error| invalid(py, error.to_string()))?;
+        Ok(Self { node, owner: Owner::new(reply), prepare })
     }
 
     /// The handler of the method that takes messages, for a node that receives them one by one.
@@ -125,36 +143,42 @@ impl RouteNode {
         RouteInbox(Arc::clone(self.node.inbox()))
     }
 
-    /// The same for a node that calls a function with each.
-    fn dispatch(&self, function: Py<PyAny>) -> RouteDispatch {
-        RouteDispatch::new(Arc::clone(self.node.inbox()), function)
+    /// The same for a node that has handlers called. `unhandled` is called with messages of other types, `failed` with the
+    /// name of a handler, a message, and what the handler has raised.
+    fn dispatch(&self, unhandled: Py<PyAny>, failed: Py<PyAny>) -> RouteDispatch {
+        RouteDispatch::new(Arc::clone(self.node.inbox()), Arc::clone(&self.owner), unhandled, failed)
+    }
+
+    /// Gives messages of a type to a function. `codec` decodes their payloads, if they have values.
+    fn handle(&self, kind: i32, function: Py<PyAny>, codec: Option<Py<RouteCodec>>, name: String) {
+        self.owner.set_handler(kind, Handler { function, codec, name });
     }
 
     /// Sets where this node takes replies.
-    fn set_address(&self, address: &str) {
-        self.node.set_address(address);
+    fn set_address(&self, py: Python<'_>, address: &str) -> PyResult<()> {
+        self.node.set_address(address).map_err(|error| invalid(py, error.to_string()))
     }
 
     /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it
     /// was 0.
     fn listen_rmr(&self, py: Python<'_>, place: &str) -> PyResult<String> {
-        detach(py, || self.node.listen_rmr(place)).map_err(|failure| raise(py, &failure))
+        detach(py, || self.node.rmr().listen(place)).map_err(|failure| raise(py, &failure))
     }
 
     /// Sets where this node takes messages of RMR's programs, as it tells them: by name and by address.
-    fn set_rmr_sender(&self, py: Python<'_>, source: String, address: String) -> PyResult<()> {
-        if source.len().max(address.len()) >= SOURCE {
+    fn set_rmr_sender(&self, py: Python<'_>, source: String, source_address: String) -> PyResult<()> {
+        if source.len().max(source_address.len()) >= SOURCE {
             let text = format!("{source:?} is too long for RMR: the name of a node with its port has at most 63 bytes");
             return Err(invalid(py, text));
         }
-        self.node.set_rmr_sender(RmrSender { source, address });
+        self.node.rmr().set_sender(Sender { source, source_address });
         Ok(())
     }
 
     /// Connections with RMR's programs, those that were closed because the other side broke a rule, and those that were
     /// refused because there were too many.
     fn rmr_counts(&self) -> (usize, u64, u64) {
-        let counts = self.node.exchange().map(|exchange| exchange.counts()).unwrap_or_default();
+        let counts = self.node.rmr().counts();
         (counts.connections, counts.broken, counts.refused)
     }
 
@@ -183,90 +207,111 @@ impl RouteNode {
         self.node.with_table(|table| (table.id().to_owned(), table.to_text()))
     }
 
-    /// Sends a message where the table says. Waits for room for at most `timeout` seconds.
-    #[pyo3(signature = (kind, payload, subscription=-1, transaction=None, entity="", trace=None, timeout=None))]
+    /// Sends a message to the node at `to`, or else where the table says. Waits for room for at most `timeout` seconds.
+    #[pyo3(signature = (r#type, payload=None, *, subscription=-1, transaction=None, entity="", trace=None, to=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn send(
         &self,
         py: Python<'_>,
-        kind: i32,
-        payload: Bound<'_, PyAny>,
+        r#type: &Bound<'_, PyAny>,
+        payload: Option<Bound<'_, PyAny>>,
         subscription: i32,
         transaction: Option<&[u8]>,
         entity: &str,
         trace: Option<&[u8]>,
+        to: Option<&str>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
+        let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
         let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
-        let payload = LentBuffer::take(payload)?;
-        finish(py, |go_on| self.node.send(&envelope, payload.as_slice(), until(timeout), go_on))
+        finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
     }
 
-    /// Sends a message to an endpoint, whatever the table says.
-    #[pyo3(signature = (name, kind, payload, subscription=-1, transaction=None, entity="", trace=None, timeout=None))]
+    /// For an event loop: the same without waiting. What is left to be done if there is no room, or `None`.
+    #[pyo3(signature = (r#type, payload=None, *, subscription=-1, transaction=None, entity="", trace=None, to=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    fn send_to(
+    fn begin(
         &self,
         py: Python<'_>,
-        name: &str,
-        kind: i32,
-        payload: Bound<'_, PyAny>,
+        r#type: &Bound<'_, PyAny>,
+        payload: Option<Bound<'_, PyAny>>,
         subscription: i32,
         transaction: Option<&[u8]>,
         entity: &str,
         trace: Option<&[u8]>,
-        timeout: Option<f64>,
-    ) -> PyResult<()> {
+        to: Option<&str>,
+    ) -> PyResult<Option<RoutePending>> {
+        let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
         let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
-        let payload = LentBuffer::take(payload)?;
-        finish(py, |go_on| self.node.send_to(name, &envelope, payload.as_slice(), until(timeout), go_on))
+        let begun = self.node.begin(to, &envelope, payload.as_slice());
+        pending(py, begun)
     }
 
-    /// Sends a message back to the sender of another one.
-    #[pyo3(signature = (received, kind, payload, timeout=None))]
+    /// Sends a message back to the sender of another one. Waits for room for at most `timeout` seconds.
     fn reply(
         &self,
         py: Python<'_>,
-        received: &RouteMessage,
-        kind: i32,
+        message: &RouteMessage,
+        r#type: &Bound<'_, PyAny>,
         payload: Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let head = received.head();
-        let envelope = Envelope {
-            kind,
-            subscription: head.subscription(),
-            transaction: head.transaction(),
-            entity: head.entity(),
-            trace: head.trace(),
-            call: head.call(),
-        };
-        let payload = LentBuffer::take(payload)?;
-        finish(py, |go_on| self.node.send_to(head.address(), &envelope, payload.as_slice(), until(timeout), go_on))
+        let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
+        let (to, envelope) = (Some(message.address()), Envelope { kind, ..message.envelope() });
+        finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
+    }
+
+    /// For an event loop: the same without waiting. What is left to be done if there is no room, or `None`.
+    fn begin_reply(
+        &self,
+        py: Python<'_>,
+        message: &RouteMessage,
+        r#type: &Bound<'_, PyAny>,
+        payload: Bound<'_, PyAny>,
+    ) -> PyResult<Option<RoutePending>> {
+        let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
+        let (to, envelope) = (Some(message.address()), Envelope { kind, ..message.envelope() });
+        let begun = self.node.begin(to, &envelope, payload.as_slice());
+        pending(py, begun)
     }
 
     /// Begins to wait for the reply to a message with this transaction number, or a new one.
-    #[pyo3(signature = (transaction=None))]
-    fn expect(&self, py: Python<'_>, transaction: Option<&[u8]>) -> PyResult<RouteWaiter> {
+    #[pyo3(signature = (transaction=None, *, for_loop=false))]
+    fn expect(&self, py: Python<'_>, transaction: Option<&[u8]>, for_loop: bool) -> PyResult<RouteWaiter> {
         let transaction = transaction.map_or_else(|| self.node.transaction(), Transaction::from_slice);
         let number = transaction.to_vec();
-        let waiter = self.node.expect(&number).map_err(|error| failed(py, &error))?;
-        Ok(RouteWaiter { waiter: Mutex::new(Some(waiter)), transaction: number })
+        let waiter = self.node.expect(transaction, for_loop).map_err(|error| failed(py, &error))?;
+        Ok(RouteWaiter { waiter: Mutex::new(Some(waiter)), transaction: number, owner: Arc::clone(&self.owner) })
+    }
+
+    /// For an event loop: the descriptor that is readable when there may be room, and when replies have come.
+    fn bell_fileno(&self) -> PyResult<i32> {
+        Ok(self.node.bell().event()?.as_raw_fd())
+    }
+
+    /// For an event loop, when that is readable: the transaction numbers of the calls whose replies have come.
+    fn rung<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        self.node.bell().take().iter().map(|number| PyBytes::new(py, number)).collect()
+    }
+
+    /// Whether nothing more will come.
+    fn is_over(&self) -> bool {
+        self.node.inbox().is_closed()
     }
 
     /// The next messages, at most `most`. Waits for the first for at most `timeout` seconds.
     #[pyo3(signature = (most, timeout))]
     fn receive(&self, py: Python<'_>, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
-        take(py, self.node.inbox(), most, until(timeout))
+        self.take(py, self.node.inbox(), most, timeout)
     }
 
     /// The next message with records of a table that a route manager of RMR has pushed; none if none comes within `timeout`
     /// seconds, or the node takes no more messages.
     #[pyo3(signature = (timeout))]
     fn receive_table(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RouteMessage>> {
-        take(py, self.node.tables(), 1, until(timeout)).map(|mut taken| taken.pop())
+        self.take(py, self.node.rmr().tables(), 1, timeout).map(|mut taken| taken.pop())
     }
 
     /// The descriptor that an event loop polls for reading.
@@ -278,6 +323,12 @@ impl RouteNode {
     fn counts(&self) -> (u64, usize, u64, u64) {
         let (taken, waiting, malformed) = self.node.inbox().counts();
         (taken, waiting, malformed, self.node.unrouted())
+    }
+
+    /// The endpoint of that name, which connects from now on, whether the table names it or not.
+    fn open(&self, py: Python<'_>, name: &str) -> PyResult<RouteEndpoint> {
+        // The interpreter is needed for a new endpoint, so a lock of the node may not be waited for with it.
+        detach(py, || self.node.direct(name)).map(RouteEndpoint).map_err(|error| failed(py, &error))
     }
 
     /// All endpoints in use.
@@ -293,50 +344,17 @@ impl RouteNode {
     /// Takes no more messages. Those that wait can still be received.
     fn take_no_more(&self) {
         self.node.inbox().close();
-        self.node.tables().close();
+        self.node.rmr().tables().close();
     }
 
     /// Sends nothing more but what is queued, for at most `grace` seconds.
     fn close(&self, grace: f64) {
-        self.take_no_more();
         self.node.close(Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX));
     }
 
     /// Closes the sockets that are left, once nothing more is to be sent.
     fn end(&self) {
-        if let Some(exchange) = self.node.exchange() {
-            exchange.close();
-        }
-    }
-}
-
-/// Tables that a route manager of RMR pushes in pieces.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct RoutePushed(Mutex<Pushed>);
-
-#[pymethods]
-impl RoutePushed {
-    #[new]
-    fn new() -> Self {
-        Self(Mutex::default())
-    }
-
-    /// Takes a message's payload. Returns, for each table that is whole now, its text and no problem; and for each that
-    /// cannot be used an empty text, and what the manager is told.
-    fn take(&self, payload: &[u8]) -> Vec<(String, Option<String>)> {
-        let taken = self.0.lock().take(payload);
-        let split = |taken| match taken {
-            Ok(text) => (text, None),
-            Err(problem) => (String::new(), Some(format!("ERR {problem}\n"))),
-        };
-        taken.into_iter().map(split).collect()
-    }
-
-    /// What the manager is told of a table; `problem` is why it is not used.
-    #[staticmethod]
-    #[pyo3(signature = (text, problem=None))]
-    fn answer(text: &str, problem: Option<&str>) -> String {
-        answer(text, problem)
+        self.node.rmr().close();
     }
 }
 
@@ -359,6 +377,7 @@ pub(crate) fn read_route_table(
 pub(crate) struct RouteWaiter {
     waiter: Mutex<Option<Waiter>>,
     transaction: Vec<u8>,
+    owner: Arc<Owner>,
 }
 
 #[pymethods]
@@ -366,6 +385,12 @@ impl RouteWaiter {
     #[getter]
     fn transaction(&self) -> &[u8] {
         &self.transaction
+    }
+
+    /// The reply; `None` if none has come.
+    fn take(&self, py: Python<'_>) -> Option<RouteMessage> {
+        let arrived = self.waiter.lock().as_ref().and_then(Waiter::take)?;
+        Some(message(py, &self.owner, arrived))
     }
 
     /// Waits for the reply for at most `timeout` seconds; `None` if none has come. Call this once.
@@ -376,7 +401,7 @@ impl RouteWaiter {
             let slice = Instant::now() + SIGNAL_CHECK;
             let slice = until.map_or(slice, |until| until.min(slice));
             if let Some(arrived) = detach(py, || waiter.wait(Some(slice))) {
-                return Ok(Some(RouteMessage::new(arrived)));
+                return Ok(Some(message(py, &self.owner, arrived)));
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Ok(None);
@@ -386,17 +411,71 @@ impl RouteWaiter {
     }
 }
 
-/// The next messages, at most `most`. Runs the handlers of signals while it waits.
-fn take(py: Python<'_>, inbox: &Inbox, most: usize, until: Option<Instant>) -> PyResult<Vec<RouteMessage>> {
-    loop {
-        let slice = Instant::now() + SIGNAL_CHECK;
-        let slice = until.map_or(slice, |until| until.min(slice));
-        let arrived = detach(py, || inbox.take(most, Some(slice)));
-        if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
-            return Ok(arrived.into_iter().map(RouteMessage::new).collect());
-        }
-        py.check_signals()?;
+/// A message that has no room yet, in an event loop.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RoutePending(Mutex<Pending>);
+
+#[pymethods]
+impl RoutePending {
+    /// Tries again. Whether everything is done. To be called once before anybody waits for the bell.
+    fn attempt(&self, py: Python<'_>) -> PyResult<bool> {
+        self.0.lock().attempt().map_err(|error| failed(py, &error))
     }
+
+    /// The exception for giving up, which is counted.
+    fn late(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.0.lock().late().map(|error| failed(py, &error).into_value(py).into_any())
+    }
+}
+
+impl RouteNode {
+    /// The next messages, at most `most`. Runs the handlers of signals while it waits.
+    fn take(&self, py: Python<'_>, inbox: &Inbox, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
+        let until = until(timeout);
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let slice = until.map_or(slice, |until| until.min(slice));
+            let arrived = detach(py, || inbox.take(most, Some(slice)));
+            if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(arrived.into_iter().map(|arrived| message(py, &self.owner, arrived)).collect());
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// The type of what is sent, and its payload as a buffer.
+    #[inline]
+    fn prepared<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &Bound<'py, PyAny>,
+        payload: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(i32, LentBuffer<'py>)> {
+        let payload = payload.unwrap_or_else(|| PyBytes::new(py, b"").into_any());
+        let is_buffer = payload.is_exact_instance_of::<PyBytes>()
+            || payload.is_exact_instance_of::<PyByteArray>()
+            || payload.is_exact_instance_of::<PyMemoryView>();
+        if is_buffer
+            && kind.is_exact_instance_of::<PyInt>()
+            && let Ok(kind) = kind.extract()
+        {
+            return Ok((kind, LentBuffer::take(payload)?));
+        }
+        let (kind, payload) = self.prepare.bind(py).run([kind, &payload])?.extract()?;
+        Ok((kind, LentBuffer::take(payload)?))
+    }
+}
+
+/// What is left to be done for a message.
+fn pending(py: Python<'_>, begun: Result<Option<Pending>, SendError>) -> PyResult<Option<RoutePending>> {
+    let pending = begun.map_err(|error| failed(py, &error))?;
+    Ok(pending.map(|pending| RoutePending(Mutex::new(pending))))
+}
+
+/// A message that has arrived, as Python holds it.
+fn message(py: Python<'_>, owner: &Arc<Owner>, arrived: Arrived) -> RouteMessage {
+    let codec = owner.codec(py, arrived.head.kind);
+    RouteMessage::new(arrived, owner, codec)
 }
 
 /// Sends, and runs the handlers of signals while it waits.

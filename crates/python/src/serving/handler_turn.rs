@@ -20,7 +20,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use crate::calls::deadline::surround;
 use crate::gil::callback::Callback;
-use crate::gil::coroutine::{Step, thrown};
+use crate::gil::coroutine::{Coroutine, Step, coroutine_methods};
 use crate::serving::loop_server::{InLoop, LoopCall, LoopRequest, Next, Watch};
 use crate::values::plan::Kind;
 
@@ -151,16 +151,6 @@ impl HandlerTurn {
 
     fn replace(&self, state: State) -> State {
         std::mem::replace(&mut *self.state.lock(), state)
-    }
-
-    fn step<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
-        match self.replace(State::Runs) {
-            State::New(call) => self.begin(py, call),
-            State::Waits(coroutine, context) => {
-                self.go_on(py, coroutine, context, |coroutine| coroutine.advance(value))
-            }
-            other => Err(self.refuse(other)),
-        }
     }
 
     #[cold]
@@ -325,35 +315,18 @@ impl HandlerTurn {
     }
 }
 
-#[pymethods]
-#[expect(clippy::unused_self, reason = "asyncio asks the object")]
-impl HandlerTurn {
-    fn __await__(slf: Py<Self>) -> Py<Self> {
-        slf
+impl Coroutine for HandlerTurn {
+    fn step<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
+        match self.replace(State::Runs) {
+            State::New(call) => self.begin(py, call),
+            State::Waits(coroutine, context) => {
+                self.go_on(py, coroutine, context, |coroutine| coroutine.advance(value))
+            }
+            other => Err(self.refuse(other)),
+        }
     }
 
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.step(py, py.None().bind(py))?.iterated()
-    }
-
-    fn send<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, value)?.sent()
-    }
-
-    #[pyo3(signature = (kind, value=None, traceback=None))]
-    fn throw<'py>(
-        &self,
-        py: Python<'py>,
-        kind: Bound<'py, PyAny>,
-        value: Option<Bound<'py, PyAny>>,
-        traceback: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        drop(traceback);
-        let exception = thrown(kind, value);
+    fn raise<'py>(&self, py: Python<'py>, exception: Bound<'py, PyAny>) -> PyResult<Step<'py>> {
         match self.replace(State::Runs) {
             State::New(call) => {
                 let error = PyErr::from_value(exception);
@@ -370,16 +343,13 @@ impl HandlerTurn {
                 ended.and(Err(error))
             }
             State::Waits(coroutine, context) => {
-                let throw = |coroutine: &Bound<'py, PyAny>| {
-                    coroutine.run_method(intern!(py, "throw"), [&exception]).map(Step::Yields)
-                };
-                self.go_on(py, coroutine, context, throw)?.sent()
+                self.go_on(py, coroutine, context, |coroutine| coroutine.throw(&exception))
             }
             other => Err(self.refuse(other)),
         }
     }
 
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
         match self.replace(State::Over) {
             State::New(call) => call.forget(py),
             State::Waits(coroutine, context) => {
@@ -390,7 +360,10 @@ impl HandlerTurn {
         }
         Ok(())
     }
+}
 
+coroutine_methods! {
+impl HandlerTurn {
     /// Ends the first call with an exception, for a loop that cannot make a task.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
         if let State::New(call) = self.replace(State::Over) {
@@ -407,11 +380,13 @@ impl HandlerTurn {
 
     // Attributes that asyncio, anyio and debuggers read of a task's coroutine.
 
+    #[expect(clippy::unused_self, reason = "asyncio asks the object")]
     #[getter(__name__)]
     fn name(&self) -> &'static str {
         "handlers"
     }
 
+    #[expect(clippy::unused_self, reason = "asyncio asks the object")]
     #[getter(__qualname__)]
     fn qualified_name(&self) -> &'static str {
         "nearcall handlers"
@@ -452,6 +427,7 @@ impl HandlerTurn {
         drop(self.replace(State::Over));
     }
 }
+}
 
 /// A handler that has made its first step. Awaiting this runs the rest of the handler.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -474,6 +450,15 @@ impl Begun {
         std::mem::replace(&mut *self.0.lock(), Stage::Over)
     }
 
+    fn keep<'py>(&self, coroutine: Py<PyAny>, step: PyResult<Step<'py>>) -> PyResult<Step<'py>> {
+        if matches!(step, Ok(Step::Yields(_))) {
+            *self.0.lock() = Stage::Waits(coroutine, None);
+        }
+        step
+    }
+}
+
+impl Coroutine for Begun {
     fn step<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
         let (coroutine, step) = match self.take() {
             Stage::Waits(coroutine, Some(awaited)) => (coroutine, Ok(Step::Yields(awaited.into_bound(py)))),
@@ -488,54 +473,22 @@ impl Begun {
         self.keep(coroutine, step)
     }
 
-    fn keep<'py>(&self, coroutine: Py<PyAny>, step: PyResult<Step<'py>>) -> PyResult<Step<'py>> {
-        if matches!(step, Ok(Step::Yields(_))) {
-            *self.0.lock() = Stage::Waits(coroutine, None);
-        }
-        step
-    }
-}
-
-#[pymethods]
-impl Begun {
-    fn __await__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.step(py, py.None().bind(py))?.iterated()
-    }
-
-    fn send<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.step(py, value)?.sent()
-    }
-
-    #[pyo3(signature = (kind, value=None, traceback=None))]
-    fn throw<'py>(
-        &self,
-        py: Python<'py>,
-        kind: Bound<'py, PyAny>,
-        value: Option<Bound<'py, PyAny>>,
-        traceback: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        drop(traceback);
-        let exception = thrown(kind, value);
+    fn raise<'py>(&self, py: Python<'py>, exception: Bound<'py, PyAny>) -> PyResult<Step<'py>> {
         let Stage::Waits(coroutine, _) = self.take() else { return Err(PyErr::from_value(exception)) };
-        let step = coroutine.bind(py).run_method(intern!(py, "throw"), [&exception]).map(Step::Yields);
-        self.keep(coroutine, step)?.sent()
+        let step = coroutine.bind(py).throw(&exception);
+        self.keep(coroutine, step)
     }
 
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
         if let Stage::Waits(coroutine, _) = self.take() {
             coroutine.bind(py).run_method(intern!(py, "close"), [])?;
         }
         Ok(())
     }
+}
 
+coroutine_methods! {
+impl Begun {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Some(stage) = self.0.try_lock() {
             match &*stage {
@@ -553,4 +506,5 @@ impl Begun {
     fn __clear__(&self) {
         drop(self.take());
     }
+}
 }

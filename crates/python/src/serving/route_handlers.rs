@@ -3,28 +3,34 @@
 use std::sync::Arc;
 
 use nearcall_core::Payload;
-use nearcall_route::Inbox;
+use nearcall_route::{Arrived, Inbox};
 use pyo3::prelude::*;
 
 use crate::gil::callback::Callback;
 use crate::gil::errors::raise;
+use crate::gil::interpreter::detach;
 use crate::serving::route_message::RouteMessage;
+use crate::serving::route_owner::Owner;
 
 /// The handler of the method that takes messages: they wait for somebody to take them.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteInbox(pub(crate) Arc<Inbox>);
 
 /// The handler of the method that takes messages, for a node with handlers: the thread that has received a message calls
-/// a function with it.
+/// the one for its type. Those that come without a call wait in the inbox for threads of their own.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteDispatch {
     inbox: Arc<Inbox>,
-    function: Py<PyAny>,
+    owner: Arc<Owner>,
+    /// Called with messages of a type that no handler takes.
+    unhandled: Py<PyAny>,
+    /// Called with the name of a handler, a message, and what the handler has raised.
+    failed: Py<PyAny>,
 }
 
 impl RouteDispatch {
-    pub(crate) fn new(inbox: Arc<Inbox>, function: Py<PyAny>) -> Self {
-        Self { inbox, function }
+    pub(crate) fn new(inbox: Arc<Inbox>, owner: Arc<Owner>, unhandled: Py<PyAny>, failed: Py<PyAny>) -> Self {
+        Self { inbox, owner, unhandled, failed }
     }
 
     /// Handles a message.
@@ -32,7 +38,39 @@ impl RouteDispatch {
         let arrived = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
         let Some(arrived) = arrived else { return Ok(py.None().into_bound(py)) };
         self.inbox.count_taken();
-        let message = Bound::new(py, RouteMessage::new(arrived))?;
-        self.function.bind(py).run([message.as_any()])
+        self.handle(py, arrived)
+    }
+
+    fn handle<'py>(&self, py: Python<'py>, arrived: Arrived) -> PyResult<Bound<'py, PyAny>> {
+        let Some(handler) = self.owner.handler(arrived.head.kind) else {
+            let message = Bound::new(py, RouteMessage::new(arrived, &self.owner, None))?;
+            return self.unhandled.bind(py).run([message.as_any()]);
+        };
+        let codec = handler.codec.as_ref().map(|codec| codec.clone_ref(py));
+        let is_typed = codec.is_some();
+        let message = Bound::new(py, RouteMessage::new(arrived, &self.owner, codec))?;
+        // A payload that does not fit never reaches the handler.
+        let fits = if is_typed { message.get().value(py).map(drop) } else { Ok(()) };
+        fits.and_then(|()| handler.function.bind(py).run([message.as_any()])).or_else(|error| {
+            let name = handler.name.as_str().into_pyobject(py)?;
+            self.failed.bind(py).run([name.as_any(), message.as_any(), error.value(py).as_any()])
+        })
+    }
+}
+
+#[pymethods]
+impl RouteDispatch {
+    /// Handles messages of the inbox, of which it takes `most` at once, until nothing more will come. For a thread of its
+    /// own.
+    fn work(&self, py: Python<'_>, most: usize) -> PyResult<()> {
+        loop {
+            let taken = detach(py, || self.inbox.take(most, None));
+            if taken.is_empty() {
+                return Ok(());
+            }
+            for arrived in taken {
+                self.handle(py, arrived)?;
+            }
+        }
     }
 }

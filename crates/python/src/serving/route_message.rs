@@ -1,93 +1,183 @@
 //! A message that a node has taken in.
 
+use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use nearcall_core::Payload;
-use nearcall_route::{Arrived, Head};
+use nearcall_route::{Arrived, Envelope, Head};
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBytes, PyMemoryView, PyType};
+use pyo3::{PyRef, ffi};
 
+use crate::gil::callback::Callback;
+use crate::serving::route_codec::RouteCodec;
+use crate::serving::route_owner::Owner;
 use crate::values::payload::bytes;
-use crate::values::view::View;
 
 /// A message that has arrived.
-#[pyclass(frozen, module = "nearcall._core")]
+#[pyclass(frozen, subclass, module = "nearcall._core")]
 pub(crate) struct RouteMessage {
     head: Head,
     /// The call that brought it.
-    call: Arc<Payload>,
-    /// Where in that the message's own payload begins.
-    begin: usize,
+    call: Payload,
+    owner: Arc<Owner>,
+    codec: Option<Py<RouteCodec>>,
     bytes: OnceLock<Py<PyBytes>>,
+    value: OnceLock<Py<PyAny>>,
 }
 
 impl RouteMessage {
-    pub(crate) fn new(arrived: Arrived) -> Self {
-        let Arrived { head, call, begin, .. } = arrived;
-        Self { head, call: Arc::new(call), begin, bytes: OnceLock::new() }
+    /// `codec` decodes its payload, if its type says of what type that is.
+    #[inline]
+    pub(crate) fn new(arrived: Arrived, owner: &Arc<Owner>, codec: Option<Py<RouteCodec>>) -> Self {
+        let Arrived { head, call, .. } = arrived;
+        Self { head, call, owner: Arc::clone(owner), codec, bytes: OnceLock::new(), value: OnceLock::new() }
     }
 
-    /// What it says beside its payload.
-    pub(crate) fn head(&self) -> &Head {
-        &self.head
+    /// What its sender has said of it.
+    pub(crate) fn envelope(&self) -> Envelope<'_> {
+        self.head.envelope(&self.call)
     }
 }
 
 #[pymethods]
 impl RouteMessage {
+    /// The message's type, a number.
     #[getter(r#type)]
     fn kind(&self) -> i32 {
-        self.head.kind()
+        self.head.kind
     }
 
+    /// Its subscription; -1 if it has none.
     #[getter]
     fn subscription(&self) -> i32 {
-        self.head.subscription()
+        self.head.subscription
     }
 
+    /// The number that a message and the reply to it share; empty if it has none.
     #[getter]
     fn transaction(&self) -> &[u8] {
-        self.head.transaction()
+        self.head.transaction(&self.call)
     }
 
+    /// The managed entity that the message concerns; empty if it names none.
     #[getter]
     fn entity(&self) -> &str {
-        self.head.entity()
+        self.head.entity(&self.call)
     }
 
+    /// The name of the node that has sent it.
     #[getter]
     fn source(&self) -> &str {
-        self.head.source()
+        self.head.source(&self.call)
     }
 
+    /// Where that node takes replies; empty if it takes none.
     #[getter]
-    fn address(&self) -> &str {
-        self.head.address()
+    pub(crate) fn address(&self) -> &str {
+        self.head.address(&self.call)
     }
 
+    /// Data that travels along for tracing; a reply carries it back.
     #[getter]
     fn trace(&self) -> &[u8] {
-        self.head.trace()
+        self.head.trace(&self.call)
     }
 
-    /// The payload, copied.
+    /// Its payload, as bytes of this process's own.
     #[getter]
     pub(crate) fn payload(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
         if let Some(bytes) = self.bytes.get() {
             return Ok(bytes.clone_ref(py));
         }
-        let copy = bytes(py, &self.call, self.begin, self.__len__())?.unbind();
+        let copy = bytes(py, &self.call, self.head.begin, self.__len__())?.unbind();
         Ok(self.bytes.get_or_init(|| copy).clone_ref(py))
     }
 
-    /// The payload where it lies.
+    /// Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender when the
+    /// message and the last view of it are gone.
     #[getter]
-    fn view<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMemoryView>> {
-        View::of(py, &self.call, self.begin, self.__len__())
+    fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        PyMemoryView::from(slf.as_any())
+    }
+
+    /// Its payload as an object of the type that is bound to the message's type, or that the handler asks for.
+    #[getter]
+    pub(crate) fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if let Some(value) = self.value.get() {
+            return Ok(value.clone_ref(py));
+        }
+        let Some(codec) = &self.codec else {
+            let kind = self.head.kind;
+            return Err(PyTypeError::new_err(format!(
+                "no Python type is bound to messages of type {kind}: use @route.message({kind})"
+            )));
+        };
+        let value = codec.get().decode(py, self.payload(py)?.as_bytes(py))?;
+        Ok(self.value.get_or_init(|| value).clone_ref(py))
+    }
+
+    /// Sends a message back to the sender, with the same transaction number. That needs no table.
+    #[pyo3(signature = (payload=None, *, r#type=None, timeout=None))]
+    fn reply<'py>(
+        slf: &Bound<'py, Self>,
+        payload: Option<&Bound<'py, PyAny>>,
+        r#type: Option<Bound<'py, PyAny>>,
+        timeout: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let none = |given: Option<Bound<'py, PyAny>>| given.unwrap_or_else(|| py.None().into_bound(py));
+        let empty = PyBytes::new(py, b"").into_any();
+        let reply = slf.get().owner.reply.bind(py);
+        reply.run([slf.as_any(), payload.unwrap_or(&empty), &none(r#type), &none(timeout)])
     }
 
     /// Bytes of the payload.
     fn __len__(&self) -> usize {
-        self.call.len() - self.begin
+        self.call.len() - self.head.begin
+    }
+
+    #[expect(clippy::unused_self, reason = "the signature PyO3 asks for")]
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self) -> String {
+        let (kind, source, len) = (self.head.kind, self.source(), self.__len__());
+        let about = match self.head.subscription {
+            -1 => String::new(),
+            subscription => format!(" of subscription {subscription}"),
+        };
+        let source = if source.is_empty() { "nobody" } else { source };
+        format!("<message of type {kind}{about} from {source}, {len} bytes>")
+    }
+
+    #[classmethod]
+    fn __class_getitem__<'py>(cls: &Bound<'py, PyType>, item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        cls.py().import("types")?.getattr("GenericAlias")?.run([cls.as_any(), item])
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the signature PyO3 asks for")]
+    unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+            return Err(PyBufferError::new_err(
+                "a received message is read-only; copy it with bytearray(...) to change it",
+            ));
+        }
+        // A Python object does not move, nor does the payload in it.
+        let start = slf.call.address(slf.head.begin);
+        let len = slf.__len__() as isize;
+        // SAFETY: Python passes a valid view to fill; the memory stays alive as long as `slf`, which the view will own.
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast_mut().cast::<c_void>(), len, 1, flags) };
+        if filled == -1 { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
+    }
+
+    #[expect(clippy::unused_self, reason = "the signature PyO3 asks for")]
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: Python passes the view that `__getbuffer__` filled; nothing in it needs freeing.
+        unsafe { (*view).internal = ptr::null_mut() };
     }
 }

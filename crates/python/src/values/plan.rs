@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nearcall_core::client::Again;
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{HandlerKind, MethodRouting};
 use nearcall_core::{Failure, Metadata, MethodPath, Weights};
@@ -354,6 +355,11 @@ impl Method {
     /// The exception for a failed call of the method, which may be an exception of the application.
     pub(crate) fn raise(&self, py: Python<'_>, failure: &Failure, trailing: Option<&Metadata>) -> PyErr {
         raise_for_call(py, self.make_error.as_ref(), failure, trailing)
+    }
+
+    /// The exception that the last attempt at a call has failed with.
+    pub(crate) fn raise_again(&self, py: Python<'_>, again: &Again) -> PyErr {
+        self.raise(py, &again.failure, again.trailing.as_ref())
     }
 
     /// What the core must know to route frames of the method.

@@ -252,6 +252,15 @@ pub fn without_zeros(number: &[u8]) -> &[u8] {
     &number[..end]
 }
 
+/// What receivers are told of a sender: where it takes messages. Each part has fewer than [`SOURCE`] bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// `name:port`, or a name alone if it takes none.
+    pub source: String,
+    /// `address:port`.
+    pub source_address: String,
+}
+
 /// What a message says beside its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields<'a> {

@@ -1,10 +1,12 @@
-//! The handshake before the first call. It decides which [`Link`](crate::Link) a socket becomes.
+//! The protocols over sockets: each makes links of sockets, at a client and at a server.
 
-mod client;
+mod arrival;
+mod greeting;
 mod mismatch;
-mod server;
+mod native;
+mod native_client;
+mod web;
+mod web_client;
 
-pub use client::Connected;
-pub(crate) use client::establish;
-pub(crate) use server::Accepted;
-pub use server::Handshake;
+pub(crate) use native::NATIVE;
+pub(crate) use web::{GRPC, WEB};

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+use crate::signal::Signal;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The socket's events that the poller reports.
@@ -25,7 +26,7 @@ impl Bell {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn beside(socket: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(super) fn beside(socket: Signal<'_>) -> io::Result<Self> {
         let bell =
             Self { poller: descriptors::new_poller()?, event: descriptors::new_event()?, rung: AtomicBool::new(false) };
         bell.watch(socket, true)?;
@@ -37,7 +38,8 @@ impl Bell {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn watch(&self, socket: BorrowedFd<'_>, watch: bool) -> rustix::io::Result<()> {
+    pub(super) fn watch(&self, socket: Signal<'_>, watch: bool) -> rustix::io::Result<()> {
+        let Signal::Descriptor(socket) = socket else { return Ok(()) };
         if watch {
             epoll::add(&self.poller, socket, EventData::new_u64(0), ARRIVALS)
         } else {

@@ -18,6 +18,7 @@ use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{Account, Charge};
 use crate::link::wire::Wire;
 use crate::link::{PART, Sent, TOGETHER_BYTES, TOGETHER_NS};
+use crate::signal::Signal;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes that are read at most of a peer that does not read: more than its windows allow.
@@ -214,7 +215,7 @@ impl<W: Wire> Exchange<W> {
         }
         state.is_paused = pauses;
         if let Some(bell) = &self.bell {
-            bell.watch(self.wire.fd(), !pauses)?;
+            bell.watch(Signal::Descriptor(self.wire.fd()), !pauses)?;
         }
         Ok(())
     }

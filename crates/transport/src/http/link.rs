@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_http::Connection;
-use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, sys};
 use nearcall_ring::SpinBudget;
@@ -20,12 +19,13 @@ use crate::errors::LinkError;
 use crate::frame::incoming::Incoming;
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::Account;
+use crate::link::end::End;
 use crate::link::silence::{Silence, has_come};
 use crate::link::wire::Wire;
-use crate::link::{Flushed, HeldUp, Link, ROOM_LOOK, Room, Sent};
+use crate::link::{Flushed, HeldUp, Ledger, Link, Properties, ROOM_LOOK, Room, Sent, Wait};
 use crate::options::Options;
 use crate::peer::Peer;
-use crate::sync::{AtomicBool, Ordering};
+use crate::signal::Signal;
 
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;
@@ -37,13 +37,12 @@ const MUCH: usize = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct HttpLink<W, R: Role> {
     exchange: Exchange<W>,
-    peer: Peer,
+    properties: Properties,
     state: Mutex<State<R>>,
     /// How long the one who receives spins.
     budget: Mutex<SpinBudget>,
     silence: Silence,
-    closed: AtomicBool,
-    owner: Owner,
+    end: End,
     /// The peer may end the connection between two calls: that is looked for before each.
     may_end: bool,
 }
@@ -61,11 +60,16 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
         Self {
             state: Mutex::new(State::new(session, role, &account)),
             exchange: Exchange::new(wire, account),
-            peer,
+            // Each call waits for an answer.
+            properties: Properties {
+                leaves_work: false,
+                takes_last_calls: true,
+                tells_unbegun: true,
+                ..Properties::new(peer)
+            },
             budget: Mutex::new(SpinBudget::new(options.spin)),
             silence: Silence::begin(),
-            closed: AtomicBool::new(false),
-            owner: Owner::this_process(),
+            end: End::open(),
             may_end,
         }
     }
@@ -75,13 +79,12 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
     /// # Errors
     /// What the system says.
     pub(crate) fn with_bell(mut self) -> io::Result<Self> {
-        self.exchange.bell = Some(Bell::beside(self.exchange.wire.fd())?);
+        self.exchange.bell = Some(Bell::beside(Signal::Descriptor(self.exchange.wire.fd()))?);
         Ok(self)
     }
 
-    fn is_closed(&self) -> bool {
-        // Acquire: whoever sees the flag sees the shutdown that came before it.
-        self.closed.load(Ordering::Acquire)
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.exchange.bell.as_ref().map_or_else(|| self.exchange.wire.fd(), Bell::fd)
     }
 }
 
@@ -113,7 +116,96 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
     }
 }
 
+impl<W: Wire, R: Role> Wait for HttpLink<W, R> {
+    fn signal(&self) -> Signal<'_> {
+        Signal::Descriptor(self.fd())
+    }
+
+    fn arm(&self) -> bool {
+        let state = self.state.lock();
+        state.frames.is_empty() && (state.is_paused || !self.exchange.wire.holds())
+    }
+
+    fn spin(&self) -> bool {
+        let mut budget = self.budget.lock();
+        let begun = clock::monotonic_ns();
+        let limit = budget.next();
+        loop {
+            let mut state = self.state.lock();
+            // A broken connection is something to look at, too.
+            let ready = !state.frames.is_empty() || self.exchange.read(&mut state).map_or(true, |len| len > 0);
+            drop(state);
+            if ready {
+                budget.uncrowded();
+                budget.learn(clock::monotonic_ns() - begun);
+                return true;
+            }
+            if clock::monotonic_ns() - begun >= limit || !budget.share_cpu() {
+                return false;
+            }
+        }
+    }
+
+    fn may_have_more(&self) -> bool {
+        !self.state.lock().seems_read_out()
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving && self.exchange.wire.holds() && !self.state.lock().is_paused {
+            return Ok(());
+        }
+        match self.sleep(receiving, Instant::now() + timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        self.end.check()
+    }
+}
+
+impl<W: Wire, R: Role> Ledger for HttpLink<W, R> {
+    fn finished(&self, call: u32) {
+        if self.exchange.given_up() > 0 {
+            let mut state = self.state.lock();
+            let State { session, role, .. } = &mut *state;
+            role.finished(session, call);
+            self.exchange.note(&mut state);
+        }
+    }
+
+    fn is_held_up(&self, call: u32, len: usize) -> bool {
+        self.exchange.is_over() && {
+            let State { session, role, .. } = &mut *self.state.lock();
+            role.is_held_up(session, call, len)
+        }
+    }
+
+    fn held_up(&self) -> HeldUp {
+        if !self.exchange.has_room() {
+            return HeldUp::Still;
+        }
+        let State { session, role, .. } = &*self.state.lock();
+        if role.holds_up(session) { HeldUp::MayGoOn } else { HeldUp::Nothing }
+    }
+
+    fn why_no_room(&self) -> Option<String> {
+        let State { session, role, .. } = &mut *self.state.lock();
+        role.why_no_room(session)
+    }
+
+    fn never_sent(&self) -> Vec<u32> {
+        self.state.lock().never_sent()
+    }
+}
+
 impl<W: Wire, R: Role> Link for HttpLink<W, R> {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        Some(self)
+    }
+
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let (may_queue, together) = (matches!(room, Room::Later | Room::Together), matches!(room, Room::Together));
         let mut blocked = match room {
@@ -123,9 +215,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         };
         loop {
             let mut state = self.state.lock();
-            if self.is_closed() {
-                return Err(LinkError::Closed);
-            }
+            self.end.check()?;
             if blocked.is_none() || state.session.queued() + state.session.waiting() < MUCH {
                 match self.exchange.put(&mut state, call, frame, together) {
                     Err(LinkError::Full) if blocked.is_some() => {}
@@ -162,32 +252,8 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         self.exchange.flush_from(&mut state)
     }
 
-    fn finished(&self, call: u32) {
-        if self.exchange.given_up() > 0 {
-            let mut state = self.state.lock();
-            let State { session, role, .. } = &mut *state;
-            role.finished(session, call);
-            self.exchange.note(&mut state);
-        }
-    }
-
     fn queued(&self) -> usize {
         self.exchange.queued()
-    }
-
-    fn is_held_up(&self, call: u32, len: usize) -> bool {
-        self.exchange.is_over() && {
-            let State { session, role, .. } = &mut *self.state.lock();
-            role.is_held_up(session, call, len)
-        }
-    }
-
-    fn held_up(&self) -> HeldUp {
-        if !self.exchange.has_room() {
-            return HeldUp::Still;
-        }
-        let State { session, role, .. } = &*self.state.lock();
-        if role.holds_up(session) { HeldUp::MayGoOn } else { HeldUp::Nothing }
     }
 
     fn stop_sending(&self) {
@@ -206,30 +272,6 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         receive(&self.budget, deadline, || self.try_next(), |until| self.sleep(true, until), place)
     }
 
-    fn seems_read_out(&self) -> bool {
-        self.state.lock().seems_read_out()
-    }
-
-    fn spin(&self) -> bool {
-        let mut budget = self.budget.lock();
-        let begun = clock::monotonic_ns();
-        let limit = budget.next();
-        loop {
-            let mut state = self.state.lock();
-            // A broken connection is something to look at, too.
-            let ready = !state.frames.is_empty() || self.exchange.read(&mut state).map_or(true, |len| len > 0);
-            drop(state);
-            if ready {
-                budget.uncrowded();
-                budget.learn(clock::monotonic_ns() - begun);
-                return true;
-            }
-            if clock::monotonic_ns() - begun >= limit || !budget.share_cpu() {
-                return false;
-            }
-        }
-    }
-
     fn is_stale(&self) -> bool {
         if self.may_end {
             let state = self.state.lock();
@@ -237,52 +279,6 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
             return !state.frames.is_empty() || state.session.has_arrived() || has_come(&self.exchange.wire);
         }
         self.silence.hides_something(&self.exchange.wire)
-    }
-
-    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
-        if receiving && self.exchange.wire.holds() && !self.state.lock().is_paused {
-            return Ok(());
-        }
-        match self.sleep(receiving, Instant::now() + timeout) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-            _ => {}
-        }
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.exchange.bell.as_ref().map_or_else(|| self.exchange.wire.fd(), Bell::fd)
-    }
-
-    fn arm(&self) -> bool {
-        let state = self.state.lock();
-        state.frames.is_empty() && (state.is_paused || !self.exchange.wire.holds())
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    fn leaves_work(&self) -> bool {
-        // Each call waits for an answer.
-        false
-    }
-
-    fn takes_last_calls(&self) -> bool {
-        true
-    }
-
-    fn tells_unbegun(&self) -> bool {
-        true
-    }
-
-    fn never_sent(&self) -> Vec<u32> {
-        self.state.lock().never_sent()
-    }
-
-    fn why_no_room(&self) -> Option<String> {
-        let State { session, role, .. } = &mut *self.state.lock();
-        role.why_no_room(session)
     }
 
     fn has_delivered(&self) -> bool {
@@ -295,12 +291,8 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn close(&self) {
-        if !self.owner.is_this_process() {
-            // It is our parent's, who goes on using it.
-            return;
-        }
-        // Release: pairs with the acquire in `is_closed`.
-        if !self.closed.swap(true, Ordering::Release) {
+        let Some(first) = self.end.come() else { return };
+        if first {
             let mut state = self.state.lock();
             let State { session, role, .. } = &mut *state;
             role.has_parted(session, false);

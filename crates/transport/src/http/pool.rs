@@ -7,7 +7,6 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,9 +24,9 @@ use super::waiting::Waiting;
 use crate::errors::{ConnectError, LinkError};
 use crate::frame::incoming::Incoming;
 use crate::frame::outgoing::{Body, CallKey, Outgoing};
-use crate::link::{Flushed, Link, Room, Sent};
+use crate::link::{Flushed, HeldUp, Ledger, Link, Properties, Room, Sent, Wait};
 use crate::options::Options;
-use crate::peer::Peer;
+use crate::signal::Signal;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The most connections of a pool.
@@ -44,7 +43,7 @@ pub(crate) type Connect = Box<dyn Fn() -> Result<Arc<dyn Link>, ConnectError> + 
 
 pub(crate) struct Pool {
     this: Weak<Self>,
-    peer: Peer,
+    properties: Properties,
     connect: Connect,
     state: OuterMutex<State>,
     /// What the receiving thread sleeps on: all connections, and the bell of threads that made a frame or a connection.
@@ -103,7 +102,7 @@ impl Drop for Counted<'_> {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Pool").field("peer", &self.properties.peer).finish_non_exhaustive()
     }
 }
 
@@ -135,7 +134,8 @@ impl Pool {
     /// # Errors
     /// The system's error.
     pub(crate) fn new(first: Arc<dyn Link>, options: &Options, connect: Connect) -> io::Result<Arc<Self>> {
-        let (peer, bell) = (first.peer().clone(), Bell::beside(first.fd())?);
+        let properties = Properties { leaves_work: true, takes_last_calls: false, ..first.properties().clone() };
+        let bell = Bell::beside(first.signal())?;
         let state = State {
             members: vec![Member::new(first)],
             turn: 0,
@@ -147,7 +147,7 @@ impl Pool {
         };
         Ok(Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            peer,
+            properties,
             connect,
             state: OuterMutex::new(state),
             bell,
@@ -227,7 +227,7 @@ impl Pool {
     fn welcome(&self, made: Option<Arc<dyn Link>>) {
         let mut state = self.state.lock();
         state.dialling -= 1;
-        match made.filter(|link| self.bell.watch(link.fd(), true).is_ok()) {
+        match made.filter(|link| self.bell.watch(link.signal(), true).is_ok()) {
             // Checked under the lock: `close` sets the flag before it locks, so it finds this connection or is seen
             // here.
             Some(link) if self.is_closed() => link.close(),
@@ -252,7 +252,7 @@ impl Pool {
     fn dismiss(&self, state: &mut State, at: usize) {
         let member = state.members.swap_remove(at);
         // Fails only if the poller does not watch the socket any more.
-        let _ = self.bell.watch(member.link.fd(), false);
+        let _ = self.bell.watch(member.link.signal(), false);
         member.link.close();
     }
 
@@ -374,7 +374,7 @@ impl Pool {
                 error => format!("the connection of the call is broken: {error}"),
             };
             let failure = Failure::new(Failure::UNAVAILABLE, why);
-            let was_sent = !link.never_sent().contains(&call.number);
+            let was_sent = !never_sent(&**link).contains(&call.number);
             let end = if was_sent { Incoming::lost } else { Incoming::refused };
             state.frames.push_back(end(call.number, &failure));
         }
@@ -432,7 +432,77 @@ fn carried(number: u32, frame: &Outgoing<'_>) -> Carried {
     Carried { number, is_stream: frame.path.is_some_and(|path| path.streams_in || path.streams_out) }
 }
 
+impl Wait for Pool {
+    fn signal(&self) -> Signal<'_> {
+        Signal::Descriptor(self.bell.fd())
+    }
+
+    fn arm(&self) -> bool {
+        let state = self.state.lock();
+        state.frames.is_empty() && state.members.iter().all(|member| member.link.arm())
+    }
+
+    /// Spins on the only connection. With several, a spin on one would keep the others waiting.
+    fn spin(&self) -> bool {
+        self.only().is_some_and(|link| link.spin())
+    }
+
+    fn may_have_more(&self) -> bool {
+        true
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving && !self.arm() {
+            return Ok(());
+        }
+        let until = Instant::now() + if receiving && self.queued() == 0 { timeout } else { timeout.min(LOOK) };
+        let events = if receiving { PollFlags::IN } else { PollFlags::empty() };
+        match sys::wait_for(self.bell.fd(), events, Some(until)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+}
+
+/// No server has such a link: the calls are all this side's.
+impl Ledger for Pool {
+    fn finished(&self, _: u32) {}
+
+    fn is_held_up(&self, _: u32, _: usize) -> bool {
+        false
+    }
+
+    fn held_up(&self) -> HeldUp {
+        HeldUp::Nothing
+    }
+
+    fn why_no_room(&self) -> Option<String> {
+        let connections = self.state.lock().members.len();
+        Some(format!("takes one call at a time on a connection of HTTP/1.1, and all {connections} are busy"))
+    }
+
+    fn never_sent(&self) -> Vec<u32> {
+        let state = self.state.lock();
+        let unsent = state.members.iter().flat_map(|member| never_sent(&*member.link));
+        unsent.chain(state.waiting.numbers()).collect()
+    }
+}
+
+/// The calls of one connection of which nothing was sent.
+fn never_sent(link: &dyn Link) -> Vec<u32> {
+    link.ledger().map_or_else(Vec::new, Ledger::never_sent)
+}
+
 impl Link for Pool {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        Some(self)
+    }
+
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         if self.is_closed() {
             return Err(LinkError::Closed);
@@ -487,6 +557,10 @@ impl Link for Pool {
         Ok(left)
     }
 
+    fn release(&self) -> Result<Sent, LinkError> {
+        Ok(Sent::Out)
+    }
+
     fn queued(&self) -> usize {
         self.state.lock().members.iter().map(|member| member.link.queued()).sum()
     }
@@ -501,62 +575,16 @@ impl Link for Pool {
     }
 
     fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        let sleep = |until| sys::wait_for(self.fd(), PollFlags::IN, Some(until));
+        let sleep = |until| sys::wait_for(self.bell.fd(), PollFlags::IN, Some(until));
         receive(&self.budget, deadline, || self.try_next(), sleep, place)
-    }
-
-    /// Spins on the only connection. With several, a spin on one would keep the others waiting.
-    fn spin(&self) -> bool {
-        self.only().is_some_and(|link| link.spin())
     }
 
     fn is_stale(&self) -> bool {
         self.only().is_some_and(|link| link.is_stale())
     }
 
-    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
-        if receiving && !self.arm() {
-            return Ok(());
-        }
-        let until = Instant::now() + if receiving && self.queued() == 0 { timeout } else { timeout.min(LOOK) };
-        let events = if receiving { PollFlags::IN } else { PollFlags::empty() };
-        match sys::wait_for(self.fd(), events, Some(until)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-            _ => {}
-        }
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.bell.fd()
-    }
-
-    fn arm(&self) -> bool {
-        let state = self.state.lock();
-        state.frames.is_empty() && state.members.iter().all(|member| member.link.arm())
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
     fn has_delivered(&self) -> bool {
         self.links().iter().all(|link| link.has_delivered())
-    }
-
-    fn tells_unbegun(&self) -> bool {
-        true
-    }
-
-    fn never_sent(&self) -> Vec<u32> {
-        let state = self.state.lock();
-        let unsent = state.members.iter().flat_map(|member| member.link.never_sent());
-        unsent.chain(state.waiting.numbers()).collect()
-    }
-
-    fn why_no_room(&self) -> Option<String> {
-        let connections = self.state.lock().members.len();
-        Some(format!("takes one call at a time on a connection of HTTP/1.1, and all {connections} are busy"))
     }
 
     fn close(&self) {

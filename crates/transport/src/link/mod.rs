@@ -1,5 +1,6 @@
-//! The trait [`Link`] that every transport implements.
+//! The trait [`Link`] that every transport implements, and its parts: how to wait, what some links can besides.
 
+pub(crate) mod end;
 pub(crate) mod native;
 pub(crate) mod outbox;
 pub(crate) mod pace;
@@ -7,7 +8,6 @@ pub(crate) mod silence;
 pub(crate) mod wire;
 
 use std::fmt::Debug;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use crate::frame::incoming::Incoming;
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::memory::BufferPool;
 use crate::peer::Peer;
+use crate::signal::Signal;
 
 /// Bytes of long frames that are handled at once while other links wait: read from a socket, sent from a queue, or
 /// mapped pages that are asked of the system. To encrypt so many takes a fraction of a millisecond.
@@ -32,7 +33,20 @@ pub(crate) const ROOM_LOOK: Duration = Duration::from_millis(2);
 /// An established connection that carries frames both ways.
 ///
 /// Any thread may send. Only one thread at a time receives and waits. The floor above decides which.
-pub trait Link: Send + Sync + Debug {
+pub trait Link: Wait {
+    /// What never changes.
+    fn properties(&self) -> &Properties;
+
+    /// The same link, if it is over memory.
+    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
+        None
+    }
+
+    /// The link's own account of its calls, if it keeps one.
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        None
+    }
+
     /// Encodes a frame of that call and sends it. `room` says what happens if there is no room.
     ///
     /// # Errors
@@ -46,36 +60,24 @@ pub trait Link: Send + Sync + Debug {
     /// The connection is gone.
     fn flush(&self) -> Result<Flushed, LinkError>;
 
-    /// Sends replies that were kept back because more requests were at hand. Call it when there are no more requests,
-    /// or none will be looked at soon. Only for the receiving thread. Never waits.
+    /// Sends frames that were kept back because more requests were at hand, or [more were to follow](Room::Together). Call it
+    /// when there are no more, or none will be looked at soon. Never waits.
     ///
     /// # Errors
     /// The connection is gone.
-    fn release(&self) -> Result<Sent, LinkError> {
-        Ok(Sent::Out)
-    }
-
-    /// No handler works any more for this call of the peer's. Cheap.
-    fn finished(&self, _call: u32) {}
+    fn release(&self) -> Result<Sent, LinkError>;
 
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
-    /// Whether the next item of this call of the peer's, of `len` bytes, must wait although others need not: more is kept than
-    /// may be, and the peer is to read first what it was sent of this very call. A frame of credit for the call tells when
-    /// it has. Cheap while less is kept than may be.
-    fn is_held_up(&self, _call: u32, _len: usize) -> bool {
-        false
-    }
-
-    /// For when memory is freed: what has become of the calls that are [held up](Link::is_held_up).
-    fn held_up(&self) -> HeldUp {
-        HeldUp::Nothing
-    }
-
     /// Drops the bytes that wait to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
     /// [queued](Link::queued).
     fn stop_sending(&self);
+
+    /// Whether everything that was sent has reached the peer's system, which keeps it even when this end is closed.
+    /// Only TCP may still have some of it here, and drops it if the socket is closed and the peer then sends anything.
+    /// With [last calls](Properties::takes_last_calls): also whether no more of those can arrive.
+    fn has_delivered(&self) -> bool;
 
     /// Puts the next frame into an empty place, if one has arrived. Never waits, and reads at most a part of a long frame, so
     /// that a thread with many links can look at the others. A place, because a frame that is returned would be moved
@@ -95,21 +97,29 @@ pub trait Link: Send + Sync + Debug {
     /// arrived.
     fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError>;
 
-    /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
-    fn spin(&self) -> bool;
-
-    /// Like [`Link::receive`] but never sleeps, and reads at most a part of a long frame. A caller that then receives goes on
-    /// with the same wait.
-    ///
-    /// # Errors
-    /// As [`Link::try_receive_part`].
-    fn receive_soon(&self, _deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        if self.spin() { self.try_receive_part(place) } else { Ok(()) }
-    }
-
     /// Whether the peer may have said goodbye while no thread listened. Asked before a new call is sent, because the
     /// system accepts data even for a peer that is gone. Cheap while the connection is busy.
     fn is_stale(&self) -> bool;
+
+    /// Ends the connection. Threads that wait on it return, at both ends.
+    fn close(&self);
+}
+
+/// How a thread waits for a link: in a poller of its own, by looking for a moment, or for room.
+pub trait Wait: Send + Sync + Debug {
+    /// What tells of arrivals while this link is [armed](Wait::arm).
+    fn signal(&self) -> Signal<'_>;
+
+    /// Says that this side is about to sleep until the [signal](Wait::signal). `false` if something may have arrived already.
+    fn arm(&self) -> bool;
+
+    /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
+    fn spin(&self) -> bool;
+
+    /// Whether a look for arrivals may find any. A hint, and no system call: of memory it is what is there now, and wrong only
+    /// if the peer wants to be overlooked for a while; of others, whether what was read last has probably not been all there
+    /// was. A link that cannot tell says yes.
+    fn may_have_more(&self) -> bool;
 
     /// Waits until there may be room to send, or `timeout` has passed. If this is the `receiving` thread, it also wakes
     /// when something may have arrived.
@@ -117,94 +127,93 @@ pub trait Link: Send + Sync + Debug {
     /// # Errors
     /// As [`Link::receive`].
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError>;
+}
 
-    /// What to say of the peer when there was no room for a frame in time, if the reason is not that the peer does not
-    /// read.
-    fn why_no_room(&self) -> Option<String> {
-        None
-    }
+/// A link for which to look for arrivals touches only memory: a thread may look in a loop, and a frame costs no system call.
+/// Only a side that has [armed](Wait::arm) it gets a signal, and the reader of a full ring tells of room by it, too.
+pub trait MemoryLink: Link {
+    /// Says that this side is awake, on this thread's CPU: the peer need not signal.
+    fn disarm(&self);
 
-    /// The descriptor to poll for reading while this link is [armed](Link::arm).
-    fn fd(&self) -> BorrowedFd<'_>;
-
-    /// Says that this side is about to sleep in a poller of its own. `false` if something may have arrived already.
-    fn arm(&self) -> bool;
-
-    /// Says that this side is awake: the peer need not ring the bell. Sockets have no bell.
-    fn disarm(&self) {}
-
-    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive_part`]. Returns what the wake-up cost in
+    /// To be called after the [signal](Wait::signal), before [`Link::try_receive_part`]. Returns what the wake-up cost in
     /// nanoseconds, if that is known.
     ///
     /// # Errors
     /// [`LinkError::Closed`] if the peer hung up.
-    fn readable(&self) -> Result<Option<u64>, LinkError> {
-        Ok(None)
-    }
-
-    /// Whether looking for arrivals touches only memory, so that a poller may look in a loop.
-    fn is_memory(&self) -> bool {
-        false
-    }
-
-    /// Whether a look for arrivals may find any, or something else to do. A hint: cheaper than a look, and wrong only if the
-    /// peer wants to be overlooked for a while. A link that cannot tell says yes.
-    fn may_have_arrivals(&self) -> bool {
-        true
-    }
-
-    /// Whether what was read last has probably been all there was. A hint, and no system call. A link that cannot tell
-    /// says no.
-    fn seems_read_out(&self) -> bool {
-        false
-    }
-
-    /// The pool of memory for what is sent to this peer. No other peer has seen this memory, unless both are servers.
-    fn pool(&self) -> Arc<BufferPool> {
-        BufferPool::common()
-    }
+    fn signalled(&self) -> Result<Option<u64>, LinkError>;
 
     /// Whether spinning for this peer can pay now: not while the peer sleeps, and not while it runs on this thread's
     /// CPU.
-    fn spinning_pays(&self) -> bool {
-        true
-    }
+    fn spinning_pays(&self) -> bool;
 
-    /// Who is at the other end.
-    fn peer(&self) -> &Peer;
+    /// Like [`Link::receive`] but never sleeps, and reads at most a part of a long frame. A caller that then receives goes on
+    /// with the same wait.
+    ///
+    /// # Errors
+    /// As [`Link::try_receive_part`].
+    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError>;
+}
 
-    /// Whether a client that has hung up may have sent something before that is still to be done: one-way calls. If not,
-    /// nothing more is read from it.
-    fn leaves_work(&self) -> bool {
-        true
-    }
+/// The account that a protocol with windows of its own keeps of each call, as HTTP does.
+pub trait Ledger {
+    /// No handler works any more for this call of the peer's. Cheap.
+    fn finished(&self, call: u32);
 
-    /// Whether the peer may begin calls until it has read this side's goodbye. All calls that arrive are to be served:
-    /// the link itself refuses later ones, so that the peer may send them elsewhere.
-    fn takes_last_calls(&self) -> bool {
-        false
-    }
+    /// Whether the next item of this call of the peer's, of `len` bytes, must wait although others need not: more is kept than
+    /// may be, and the peer is to read first what it was sent of this very call. A frame of credit for the call tells when
+    /// it has. Cheap while less is kept than may be.
+    fn is_held_up(&self, call: u32, len: usize) -> bool;
 
-    /// Whether everything that was sent has reached the peer's system, which keeps it even when this end is closed.
-    /// Only TCP may still have some of it here, and drops it if the socket is closed and the peer then sends anything.
-    /// With [last calls](Link::takes_last_calls): also whether no more of those can arrive.
-    fn has_delivered(&self) -> bool {
-        true
-    }
+    /// For when memory is freed: what has become of the calls that are [held up](Ledger::is_held_up).
+    fn held_up(&self) -> HeldUp;
 
-    /// Whether the protocol tells which calls the peer has certainly not begun, so that they may be repeated.
-    fn tells_unbegun(&self) -> bool {
-        false
-    }
+    /// What to say of the peer when there was no room for a frame in time, if the reason is not that the peer does not
+    /// read.
+    fn why_no_room(&self) -> Option<String>;
 
     /// For a link that has failed: the numbers of this side's calls of which no byte was sent, nor will be. They may be
     /// repeated.
-    fn never_sent(&self) -> Vec<u32> {
-        Vec::new()
+    fn never_sent(&self) -> Vec<u32>;
+}
+
+/// What is known of a link from the beginning.
+#[derive(Debug, Clone)]
+pub struct Properties {
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// Memory for what is sent to this peer, which no other peer has seen, unless both are servers. `None`: none is better
+    /// than any other.
+    pub pool: Option<Arc<BufferPool>>,
+    /// Whether a client that has hung up may have sent something before that is still to be done: one-way calls. If not,
+    /// nothing more is read from it.
+    pub leaves_work: bool,
+    /// Whether the peer may begin calls until it has read this side's goodbye. All calls that arrive are to be served:
+    /// the link itself refuses later ones, so that the peer may send them elsewhere.
+    pub takes_last_calls: bool,
+    /// Whether the protocol tells which calls the peer has certainly not begun, so that they may be repeated.
+    pub tells_unbegun: bool,
+}
+
+impl Properties {
+    /// Those of a link that carries nearcall's own frames.
+    #[must_use]
+    pub fn new(peer: Peer) -> Self {
+        Self { peer, pool: None, leaves_work: true, takes_last_calls: false, tells_unbegun: false }
+    }
+}
+
+impl dyn Link {
+    /// Who is at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.properties().peer
     }
 
-    /// Ends the connection. Threads that wait on it return, at both ends.
-    fn close(&self);
+    /// The pool of memory for what is sent to this peer.
+    #[must_use]
+    pub fn pool(&self) -> Arc<BufferPool> {
+        self.properties().pool.as_ref().map_or_else(BufferPool::common, Arc::clone)
+    }
 }
 
 /// What happens to a frame that finds no room.
@@ -217,12 +226,12 @@ pub enum Room<'a> {
     Together,
     /// The frame is not sent: [`LinkError::Full`]. The rest of a frame that has begun is kept.
     Now,
-    /// The function is called again and again: it waits for room ([`Link::wait_room`]) or makes some. If it fails,
+    /// The function is called again and again: it waits for room ([`Wait::wait_room`]) or makes some. If it fails,
     /// nothing of the frame was sent, and `send` returns its error; the rest of a frame that has begun is kept.
     Wait(&'a mut dyn FnMut() -> Result<(), LinkError>),
 }
 
-/// What [`Link::held_up`] says.
+/// What [`Ledger::held_up`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldUp {
     /// No call waits.

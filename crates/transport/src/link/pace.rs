@@ -18,7 +18,7 @@ use crate::sync::{AtomicBool, Ordering};
 
 /// How long a dial may continue: in one slice, and in all.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     deadline: Instant,
     slice: Mutex<Instant>,
     reached: AtomicBool,
@@ -30,7 +30,7 @@ impl Pace {
     }
 
     /// The connection was accepted at the other end.
-    pub(crate) fn reach(&self) {
+    pub fn reach(&self) {
         // Relaxed: only the length of waits depends on it.
         self.reached.store(true, Ordering::Relaxed);
     }
@@ -41,13 +41,14 @@ impl Pace {
     }
 
     /// When the dial has to be complete.
-    pub(crate) fn deadline(&self) -> Instant {
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
     /// Calls `attempt`, which may wait until the end of the slice, again and again until it returns something. `None`
     /// if time ran out.
-    pub(crate) async fn wait<T>(&self, mut attempt: impl FnMut(Instant) -> Option<T>) -> Option<T> {
+    pub async fn wait<T>(&self, mut attempt: impl FnMut(Instant) -> Option<T>) -> Option<T> {
         self.wait_until(self.deadline, &mut attempt).await
     }
 
@@ -69,7 +70,7 @@ impl Pace {
     }
 
     /// Waits until a descriptor is ready. `false` when time ran out.
-    pub(crate) async fn ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
+    pub async fn ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
         let ready = self.wait(|end| match sys::wait_for(fd, events, Some(end)) {
             Ok(false) => None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => None,

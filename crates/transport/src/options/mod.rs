@@ -1,5 +1,6 @@
 //! The options of a connection that the user may choose.
 
+pub(crate) mod passed;
 pub(crate) mod proxy;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::limits::budget::{Account, Budget};
 use crate::link::HEAD_ROOM;
 use crate::peer::Admission;
 use crate::tls::Credentials;
+use passed::PassedSockets;
 use proxy::Proxy;
 
 /// The options of a connection that the user may choose.
@@ -46,6 +48,8 @@ pub struct Options {
     pub origins: Arc<Origins>,
     /// The proxy that a client connects through, if there is one.
     pub proxy: Option<Arc<Proxy>>,
+    /// Sockets that a server uses in place of new ones.
+    pub passed: PassedSockets,
 }
 
 impl Options {
@@ -91,6 +95,7 @@ impl Default for Options {
             compression: None,
             origins: Arc::default(),
             proxy: None,
+            passed: PassedSockets::default(),
         }
     }
 }

@@ -1,10 +1,9 @@
 //! A connection over shared memory.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::fork::Owner;
 use nearcall_platform::lock::{Condvar, Mutex, OuterMutex};
 use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::{clock, sys};
@@ -24,13 +23,15 @@ use crate::errors::LinkError;
 use crate::frame::incoming::{INLINE, Incoming, Long, is_free};
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{ALWAYS, Account, Charge};
+use crate::link::end::End;
 use crate::link::native::{self, Delimited};
 use crate::link::outbox::{Frame, Outbox, Sink};
-use crate::link::{Flushed, HEAD_ROOM, Link, ROOM_LOOK, Room, Sent};
-use crate::memory::{BufferPool, HandedOver, Lease};
+use crate::link::{Flushed, HEAD_ROOM, Link, MemoryLink, Properties, ROOM_LOOK, Room, Sent, Wait};
+use crate::memory::{HandedOver, Lease};
 use crate::options::Options;
 use crate::peer::Peer;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::signal::Signal;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How long a waiting sender looks for room before it sleeps: about as long as the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
@@ -41,7 +42,7 @@ static LINKS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct ShmLink {
     shared: Arc<Shared>,
-    peer: Peer,
+    properties: Properties,
     outbox: Outbox<Sender>,
     receiver: OuterMutex<Receiver>,
     /// The receiver's lane, to be looked at without the lock.
@@ -50,8 +51,7 @@ pub(crate) struct ShmLink {
     /// The longest messages that the peer and this side accept.
     peer_limit: u64,
     limit: u64,
-    closed: AtomicBool,
-    owner: Owner,
+    end: End,
     /// Charges what the rings may take.
     _rings: Charge,
     /// How many threads wait for room while another one receives.
@@ -124,7 +124,7 @@ impl ShmLink {
         let rings = account.charge_anyway(rings);
         Self {
             shared,
-            peer,
+            properties: Properties { pool: lending.pool().cloned(), ..Properties::new(peer) },
             outbox: Outbox::new(sender, Arc::clone(&account)),
             receiver: OuterMutex::new(Receiver {
                 consumer,
@@ -141,17 +141,11 @@ impl ShmLink {
             lending,
             peer_limit,
             limit: options.max_message,
-            closed: AtomicBool::new(false),
-            owner: Owner::this_process(),
+            end: End::open(),
             _rings: rings,
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
         }
-    }
-
-    fn is_closed(&self) -> bool {
-        // Acquire: pairs with the release in `close`.
-        self.closed.load(Ordering::Acquire)
     }
 
     fn wake_peer(&self) {
@@ -163,7 +157,7 @@ impl ShmLink {
     /// Looks for room for a moment. Whether there may be some.
     fn spin_for_room(&self, frame: &Frame<'_>) -> bool {
         let pays = || self.shared.segment.peer_side().runs_elsewhere();
-        let look = || self.is_closed() || self.outbox.peek(|sender| sender.may_have_room(frame)).unwrap_or(false);
+        let look = || self.end.has_come() || self.outbox.peek(|sender| sender.may_have_room(frame)).unwrap_or(false);
         spin(ROOM_SPIN_NS, look, pays).is_some()
     }
 
@@ -438,7 +432,67 @@ impl Drop for Ahead<'_> {
     }
 }
 
+impl Wait for ShmLink {
+    fn signal(&self) -> Signal<'_> {
+        Signal::Descriptor(self.shared.socket.as_fd())
+    }
+
+    fn arm(&self) -> bool {
+        let receiver = self.receiver.lock();
+        self.outbox.peek(Sender::let_go);
+        self.shared.segment.own_side().park();
+        if receiver.consumer.has_record() {
+            self.shared.segment.own_side().unpark();
+            return false;
+        }
+        if receiver.consumer.producer_waits(None) {
+            ring_bell(&self.shared.socket);
+        }
+        true
+    }
+
+    fn spin(&self) -> bool {
+        let mut receiver = self.receiver.lock();
+        let limit = receiver.budget.next();
+        self.spin_for(&mut receiver, limit)
+    }
+
+    #[inline]
+    fn may_have_more(&self) -> bool {
+        self.incoming.may_have_work()
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving {
+            // The bell rings for room and for arrivals alike. A signal is no reason to leave a frame half sent.
+            return match self.sleep(&mut self.receiver.lock(), Some(Instant::now() + timeout)) {
+                Err(LinkError::Interrupted) => Ok(()),
+                other => other,
+            };
+        }
+        // SeqCst, both: this thread is counted before its last look at `bells_heard`, which `notify_room` writes first.
+        self.room_waiters.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.room.0.lock();
+        if self.shared.bells_heard.load(Ordering::SeqCst) == self.shared.bells_seen.load(Ordering::Relaxed) {
+            // Not longer: perhaps no thread receives just now, and then none hears the bell.
+            self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
+        }
+        drop(guard);
+        self.room_waiters.fetch_sub(1, Ordering::SeqCst);
+        // For the same reason a sending thread has to notice the end by itself.
+        if self.end.has_come() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
+    }
+}
+
 impl Link for ShmLink {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn memory(self: Arc<Self>) -> Option<Arc<dyn MemoryLink>> {
+        Some(self)
+    }
+
     #[inline]
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         if frame.len() as u64 > self.peer_limit {
@@ -469,12 +523,20 @@ impl Link for ShmLink {
         Ok(done)
     }
 
+    fn release(&self) -> Result<Sent, LinkError> {
+        Ok(Sent::Out)
+    }
+
     fn queued(&self) -> usize {
         self.outbox.queued()
     }
 
     fn stop_sending(&self) {
         self.outbox.close();
+    }
+
+    fn has_delivered(&self) -> bool {
+        true
     }
 
     fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
@@ -489,7 +551,7 @@ impl Link for ShmLink {
             return Ok(());
         }
         let slept = self.sleep(&mut receiver, deadline);
-        if self.is_closed() {
+        if self.end.has_come() {
             // The closing thread could not take the lock while this thread slept.
             receiver.forget();
         }
@@ -497,71 +559,35 @@ impl Link for ShmLink {
         self.take(&mut receiver, true, place)
     }
 
-    fn spin(&self) -> bool {
-        let mut receiver = self.receiver.lock();
-        let limit = receiver.budget.next();
-        self.spin_for(&mut receiver, limit)
-    }
-
-    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        let mut receiver = self.receiver.lock();
-        let limit = receiver.budget.next_until(deadline);
-        if self.spin_for(&mut receiver, limit) {
-            return self.take(&mut receiver, false, place);
-        }
-        receiver.spun = Some(limit);
-        Ok(())
-    }
-
     fn is_stale(&self) -> bool {
         self.shared.segment.peer_side().has_left()
     }
 
-    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
-        if receiving {
-            // The bell rings for room and for arrivals alike. A signal is no reason to leave a frame half sent.
-            return match self.sleep(&mut self.receiver.lock(), Some(Instant::now() + timeout)) {
-                Err(LinkError::Interrupted) => Ok(()),
-                other => other,
-            };
+    fn close(&self) {
+        if self.end.come().is_none() {
+            return;
         }
-        // SeqCst, both: this thread is counted before its last look at `bells_heard`, which `notify_room` writes first.
-        self.room_waiters.fetch_add(1, Ordering::SeqCst);
-        let mut guard = self.room.0.lock();
-        if self.shared.bells_heard.load(Ordering::SeqCst) == self.shared.bells_seen.load(Ordering::Relaxed) {
-            // Not longer: perhaps no thread receives just now, and then none hears the bell.
-            self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
+        self.outbox.close();
+        self.lending.close();
+        self.shared.segment.own_side().leave();
+        // The sleeping threads of both sides wake with an end of file. The descriptor stays open until drop.
+        let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
+        self.notify_room();
+        // A closed client may be held for long. A thread that receives now has the lock, and unmaps when it wakes.
+        if let Some(mut receiver) = self.receiver.try_lock() {
+            receiver.forget();
         }
-        drop(guard);
-        self.room_waiters.fetch_sub(1, Ordering::SeqCst);
-        // For the same reason a sending thread has to notice the end by itself.
-        if self.is_closed() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
+        drop(self.outbox.peek(Sender::forget));
     }
+}
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.socket.as_fd()
-    }
-
-    fn arm(&self) -> bool {
-        let receiver = self.receiver.lock();
-        self.outbox.peek(Sender::let_go);
-        self.shared.segment.own_side().park();
-        if receiver.consumer.has_record() {
-            self.shared.segment.own_side().unpark();
-            return false;
-        }
-        if receiver.consumer.producer_waits(None) {
-            ring_bell(&self.shared.socket);
-        }
-        true
-    }
-
+impl MemoryLink for ShmLink {
     fn disarm(&self) {
         self.shared.segment.own_side().unpark();
         self.shared.segment.own_side().publish_cpu();
     }
 
-    fn readable(&self) -> Result<Option<u64>, LinkError> {
+    fn signalled(&self) -> Result<Option<u64>, LinkError> {
         let mut receiver = self.receiver.lock();
         let Receiver { consumer, inbox, budget, .. } = &mut *receiver;
         let read = inbox.read(&self.shared.socket, false);
@@ -576,45 +602,18 @@ impl Link for ShmLink {
         }
     }
 
-    fn is_memory(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn may_have_arrivals(&self) -> bool {
-        self.incoming.may_have_work()
-    }
-
-    fn pool(&self) -> Arc<BufferPool> {
-        self.lending.pool().map_or_else(BufferPool::common, Arc::clone)
-    }
-
     fn spinning_pays(&self) -> bool {
         let peer = self.shared.segment.peer_side();
         !peer.is_parked() && peer.runs_elsewhere()
     }
 
-    fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    fn close(&self) {
-        if !self.owner.is_this_process() {
-            // The connection belongs to the parent process, which goes on using it.
-            return;
+    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+        let mut receiver = self.receiver.lock();
+        let limit = receiver.budget.next_until(deadline);
+        if self.spin_for(&mut receiver, limit) {
+            return self.take(&mut receiver, false, place);
         }
-        // Release: pairs with the acquire in `is_closed`.
-        self.closed.store(true, Ordering::Release);
-        self.outbox.close();
-        self.lending.close();
-        self.shared.segment.own_side().leave();
-        // The sleeping threads of both sides wake with an end of file. The descriptor stays open until drop.
-        let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
-        self.notify_room();
-        // A closed client may be held for long. A thread that receives now has the lock, and unmaps when it wakes.
-        if let Some(mut receiver) = self.receiver.try_lock() {
-            receiver.forget();
-        }
-        drop(self.outbox.peek(Sender::forget));
+        receiver.spun = Some(limit);
+        Ok(())
     }
 }

@@ -6,7 +6,6 @@ mod sessions;
 mod trouble;
 mod wire;
 
-pub(crate) use credentials::ClientSide;
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};
 pub(crate) use trouble::explain;

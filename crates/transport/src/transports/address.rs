@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::place::{Each, Finding, Found, Place};
 use super::resolve::{self, Lookup, Resolver};
 use super::sockets::{Listening, connect, prepare};
 use super::tunnel::tunnel;
@@ -15,6 +14,7 @@ use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::options::proxy::{Proxy, is_this_machine};
+use crate::places::place::{Each, Finding, Found, Place};
 
 /// The longest lookup of one of several hosts: meanwhile the others could be tried.
 const LOOKUP: Duration = Duration::from_secs(2);
@@ -185,7 +185,12 @@ impl Address {
     }
 
     /// Listens, on behalf of `url`, and returns the real address. Unless `anywhere`, only this machine may connect.
-    pub(super) fn listen(&self, url: &impl Display, anywhere: bool) -> io::Result<(Listening, Self)> {
+    pub(super) fn listen(
+        &self,
+        url: &impl Display,
+        options: &Options,
+        anywhere: bool,
+    ) -> io::Result<(Listening, Self)> {
         let refuse = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
         let [host] = &self.hosts[..] else {
             let why = "a server listens at one address of each URL: give it several URLs";
@@ -201,13 +206,16 @@ impl Address {
                 ),
             ));
         }
-        let listener = TcpListener::bind(&addresses[..]).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                let why = "another program listens there; stop it or take another port";
-                io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
-            }
-            _ => refuse(error),
-        })?;
+        let listener = match options.passed.take_tcp(&addresses) {
+            Some(listener) => listener,
+            None => TcpListener::bind(&addresses[..]).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    let why = "another program listens there; stop it or take another port";
+                    io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
+                }
+                _ => refuse(error),
+            })?,
+        };
         listener.set_nonblocking(true)?;
         let host = Host { name: host.name.clone(), port: listener.local_addr()?.port() };
         Ok((Listening(listener), Self { hosts: vec![host], reach: Reach::Unknown }))

@@ -1,50 +1,15 @@
 //! `grpc://host:port`, `grpcs://host:port` with encryption, and `grpc+unix:///path`: gRPC over HTTP/2.
 
-use std::sync::Arc;
+use super::hosts::Hosts;
+use super::local::Local;
+use crate::handshake;
+use crate::places::place::Transport;
 
-use super::address::Address;
-use super::place::{Place, Speaks, Transport};
-use super::tcp::Plain;
-use super::tls::Encrypted;
-use super::unix::socket_at;
+pub(super) const GRPC: Transport =
+    Transport { form: "grpc://host:port", parse: |scheme, rest| Hosts::plain(scheme, rest, &handshake::GRPC) };
 
-#[derive(Debug)]
-pub(super) struct Grpc;
+pub(super) const GRPCS: Transport =
+    Transport { form: "grpcs://host:port", parse: |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::GRPC) };
 
-impl Transport for Grpc {
-    fn form(&self) -> &'static str {
-        "grpc://host:port"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Grpc);
-        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Grpcs;
-
-impl Transport for Grpcs {
-    fn form(&self) -> &'static str {
-        "grpcs://host:port"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Grpc);
-        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct GrpcUnix;
-
-impl Transport for GrpcUnix {
-    fn form(&self) -> &'static str {
-        "grpc+unix:///path"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Grpc)?))
-    }
-}
+pub(super) const GRPC_UNIX: Transport =
+    Transport { form: "grpc+unix:///path", parse: |scheme, rest| Local::at(scheme, rest, &handshake::GRPC) };

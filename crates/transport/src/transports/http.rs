@@ -1,51 +1,16 @@
 //! `http://host:port`, `https://host:port` and `http+unix:///path`: the protocols of browsers, `curl` and gRPC's
 //! clients, over HTTP/1.1 and HTTP/2. nearcall's own clients speak Connect here.
 
-use std::sync::Arc;
+use super::hosts::Hosts;
+use super::local::Local;
+use crate::handshake;
+use crate::places::place::Transport;
 
-use super::address::Address;
-use super::place::{Place, Speaks, Transport};
-use super::tcp::Plain;
-use super::tls::Encrypted;
-use super::unix::socket_at;
+pub(super) const HTTP: Transport =
+    Transport { form: "http://host:port", parse: |scheme, rest| Hosts::plain(scheme, rest, &handshake::WEB) };
 
-#[derive(Debug)]
-pub(super) struct Http;
+pub(super) const HTTPS: Transport =
+    Transport { form: "https://host:port", parse: |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::WEB) };
 
-impl Transport for Http {
-    fn form(&self) -> &'static str {
-        "http://host:port"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Http);
-        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Https;
-
-impl Transport for Https {
-    fn form(&self) -> &'static str {
-        "https://host:port"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let (scheme, speaks) = (self.scheme(), Speaks::Http);
-        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct HttpUnix;
-
-impl Transport for HttpUnix {
-    fn form(&self) -> &'static str {
-        "http+unix:///path"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Http)?))
-    }
-}
+pub(super) const HTTP_UNIX: Transport =
+    Transport { form: "http+unix:///path", parse: |scheme, rest| Local::at(scheme, rest, &handshake::WEB) };

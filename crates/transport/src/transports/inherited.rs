@@ -17,12 +17,15 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair, sockopt};
 use rustix::stdio;
 
-use super::clients::{Clients, ConnectionPermit, ENDED};
-use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks, Transport};
 use crate::errors::ConnectError;
+use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
+use crate::places::clients::{Clients, ConnectionPermit, ENDED};
+use crate::places::place::{Bound, Comeback, Dialling, Place, Transport};
+use crate::places::protocol::{Reached, SharedMemory};
+use crate::places::sockets::Sockets;
 use crate::sync::{AtomicBool, Ordering};
 
 /// Bytes that a pump thread moves at once.
@@ -30,35 +33,21 @@ const PUMPED: usize = 64 << 10;
 /// Descriptors below this number are the standard ones.
 const FIRST_OWN: RawFd = 3;
 
-#[derive(Debug)]
-pub(super) struct Fd;
+pub(super) const FD: Transport = Transport {
+    form: "fd://N",
+    parse: |_, rest| match rest.parse::<RawFd>() {
+        Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
+        Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
+        _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
+    },
+};
 
-impl Transport for Fd {
-    fn form(&self) -> &'static str {
-        "fd://N"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        match rest.parse::<RawFd>() {
-            Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
-            Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
-            _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Stdio;
-
-impl Transport for Stdio {
-    fn form(&self) -> &'static str {
-        "stdio:"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+pub(super) const STDIO: Transport = Transport {
+    form: "stdio:",
+    parse: |_, rest| {
         if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
-    }
-}
+    },
+};
 
 /// A descriptor of this process, or its standard input and output.
 #[derive(Debug)]
@@ -85,7 +74,8 @@ impl Place for Inherited {
                 trouble => ConnectError::Options(self.failed("connect to", &trouble)),
             })?;
             keep_from_children(socket.as_fd());
-            Ok(Dialled { memory: memory_over(&socket), socket, tls: None, speaks: Speaks::Nearcall })
+            let memory = memory_over(&socket);
+            Ok(Box::new(Reached { socket, memory, tls: None, protocol: &NATIVE, fallback: None }) as _)
         })
     }
 
@@ -97,14 +87,14 @@ impl Place for Inherited {
         // The only client is there already.
         descriptors::signal(&event);
         let clients = OneClient { event, socket: Mutex::new(Some(socket)) };
-        Ok(Bound {
+        let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
-            place: Arc::new(Self::new(self.number)),
             memory,
             tls: None,
             admission: Admission::default(),
-            speaks: Speaks::Nearcall,
-        })
+            protocol: &NATIVE,
+        });
+        Ok(Bound { acceptor, place: Arc::new(Self::new(self.number)) })
     }
 
     fn comeback(&self) -> Comeback {

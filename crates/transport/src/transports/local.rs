@@ -5,18 +5,21 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::place::{Bound, Comeback, Dialled, Dialling, Place, SharedMemory, Speaks};
 use super::rendezvous::{self, Brings, Rendezvous};
+use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
+use crate::places::place::{Bound, Comeback, Dialling, Parsed, Place};
+use crate::places::protocol::{Protocol, Reached, SharedMemory};
+use crate::places::sockets::Sockets;
 
 #[derive(Debug, Clone)]
 pub(super) struct Local {
-    pub(super) url: String,
-    pub(super) found: Found,
-    pub(super) memory: SharedMemory,
-    pub(super) speaks: Speaks,
+    url: String,
+    found: Found,
+    memory: SharedMemory,
+    protocol: &'static dyn Protocol,
 }
 
 /// How both sides find the place.
@@ -31,6 +34,25 @@ pub(super) enum Found {
 }
 
 impl Local {
+    /// A server with a name, whose connections are shared memory.
+    pub(super) fn named(scheme: &str, name: &str, found: fn(String) -> Found) -> Parsed {
+        let found = found(name_of(scheme, name)?);
+        Ok(Arc::new(Self { url: format!("{scheme}://{name}"), found, memory: SharedMemory::Always, protocol: &NATIVE }))
+    }
+
+    /// The socket at a path.
+    pub(super) fn at(scheme: &str, path: &str, protocol: &'static dyn Protocol) -> Parsed {
+        if !path.starts_with('/') || path.len() == 1 {
+            return Err(format!("{scheme}:// takes an absolute path: write {scheme}:///path/to/socket"));
+        }
+        // sun_path holds 108 bytes with its terminator.
+        if path.len() > 107 || path.contains('\0') {
+            return Err("a socket's path is at most 107 bytes long".into());
+        }
+        let found = Found::At(PathBuf::from(path));
+        Ok(Arc::new(Self { url: format!("{scheme}://{path}"), found, memory: SharedMemory::Never, protocol }))
+    }
+
     fn meeting(&self) -> io::Result<Rendezvous> {
         match &self.found {
             Found::ByUser(name) => Rendezvous::named(name),
@@ -60,21 +82,23 @@ impl Place for Local {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), self.brings(), pace).await?;
-            Ok(Dialled { socket, memory: self.memory, tls: None, speaks: self.speaks })
+            let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
+            Ok(Box::new(Reached { socket, memory: self.memory, tls: None, protocol: self.protocol, fallback }) as _)
         })
     }
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let admission = self.admission(options);
-        let clients = rendezvous::Listening::bind(self, self.meeting(), !admission.is_closed(), self.brings())?;
-        Ok(Bound {
+        let clients =
+            rendezvous::Listening::bind(self, self.meeting(), &options.passed, !admission.is_closed(), self.brings())?;
+        let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
-            place: Arc::new(self.clone()),
             memory: self.memory,
             tls: None,
             admission,
-            speaks: self.speaks,
-        })
+            protocol: self.protocol,
+        });
+        Ok(Bound { acceptor, place: Arc::new(self.clone()) })
     }
 
     fn comeback(&self) -> Comeback {
@@ -86,7 +110,7 @@ impl Place for Local {
 const LONGEST_NAME: usize = 64;
 
 /// The name behind `scheme://`, if it is a valid one.
-pub(super) fn name_of(scheme: &str, rest: &str) -> Result<String, String> {
+fn name_of(scheme: &str, rest: &str) -> Result<String, String> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if rest.is_empty() || rest.len() > LONGEST_NAME || !rest.chars().all(fine) || rest.starts_with('.') {
         return Err(format!(

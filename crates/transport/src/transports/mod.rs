@@ -1,14 +1,12 @@
 //! The ways to reach a server: one file each, and one line in the table.
 
 mod address;
-mod clients;
 mod grpc;
-mod handed;
+mod hosts;
 mod http;
 mod inherited;
 mod inproc;
 mod local;
-mod place;
 mod rendezvous;
 mod resolve;
 mod shm;
@@ -18,26 +16,23 @@ mod tls;
 mod tunnel;
 mod unix;
 
-pub(crate) use clients::Clients;
-pub use clients::{ConnectionPermit, is_end_of_clients};
-pub(crate) use handed::Handed;
-pub use place::Comeback;
-pub(crate) use place::{Bound, Dialled, Each, Found, Place, SharedMemory, Speaks, Transport};
 pub use rendezvous::named_servers;
 
+use crate::places::place::Transport;
+
 /// All transports, in the order in which messages list them.
-pub(crate) const TABLE: &[&dyn Transport] = &[
-    &shm::Shm,
-    &unix::Unix,
-    &tcp::Tcp,
-    &tls::Tls,
-    &inherited::Fd,
-    &inherited::Stdio,
-    &inproc::Inproc,
-    &grpc::Grpc,
-    &grpc::Grpcs,
-    &grpc::GrpcUnix,
-    &http::Http,
-    &http::Https,
-    &http::HttpUnix,
+pub(crate) const TABLE: &[Transport] = &[
+    shm::SHM,
+    unix::UNIX,
+    tcp::TCP,
+    tls::TLS,
+    inherited::FD,
+    inherited::STDIO,
+    inproc::INPROC,
+    grpc::GRPC,
+    grpc::GRPCS,
+    grpc::GRPC_UNIX,
+    http::HTTP,
+    http::HTTPS,
+    http::HTTP_UNIX,
 ];

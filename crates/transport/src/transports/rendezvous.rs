@@ -17,10 +17,14 @@ use nearcall_platform::peer_socket::PeerSocket;
 use nearcall_platform::sys::{self, own_uid};
 use rustix::fs::{FlockOperation, flock};
 
-use super::clients::{Clients, ConnectionPermit, accept_from};
 use crate::errors::ConnectError;
 use crate::link::pace::Pace;
+use crate::options::passed::PassedSockets;
 use crate::peer::{Admission, Peer};
+use crate::places::clients::{Clients, ConnectionPermit, accept_from};
+
+/// The variable that names the directory for the sockets of named servers.
+const DIRECTORY: &str = "NEARCALL_RUNTIME_DIR";
 
 /// Where clients meet a Unix-domain server of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +41,7 @@ impl Rendezvous {
         let path = runtime_dir()?.join(format!("{name}.sock"));
         if path.as_os_str().as_bytes().len() > 107 {
             return Err(io::Error::other(format!(
-                "the socket's path {} is over 107 bytes; use a shorter name or XDG_RUNTIME_DIR",
+                "the socket's path {} is over 107 bytes; use a shorter name or set {DIRECTORY}",
                 path.display()
             )));
         }
@@ -59,11 +63,13 @@ impl Rendezvous {
 
 /// The private directory for the sockets of named servers, made if it is not there.
 ///
-/// `$XDG_RUNTIME_DIR/nearcall`, else `nearcall-<uid>` in the directory for temporary files. No other user may be able
-/// to write into it, and so pretend to be a server.
+/// `$NEARCALL_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/nearcall`, else `nearcall-<uid>` in the directory for temporary
+/// files. No other user may be able to write into it, and so pretend to be a server.
 fn runtime_dir() -> io::Result<PathBuf> {
-    let dir = match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(base) if !base.is_empty() && Path::new(&base).is_dir() => PathBuf::from(base).join("nearcall"),
+    let named = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let dir = match (named(DIRECTORY), named("XDG_RUNTIME_DIR")) {
+        (Some(dir), _) => dir,
+        (None, Some(base)) if base.is_dir() => base.join("nearcall"),
         _ => std::env::temp_dir().join(format!("nearcall-{}", own_uid())),
     };
     match fs::DirBuilder::new().mode(0o700).create(&dir) {
@@ -78,7 +84,7 @@ fn runtime_dir() -> io::Result<PathBuf> {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "{} must be a directory of this user that nobody else may enter (mode 0700); remove it or set XDG_RUNTIME_DIR",
+                "{} must be a directory of this user that nobody else may enter (mode 0700); remove it or set {DIRECTORY}",
                 dir.display()
             ),
         ));
@@ -142,15 +148,24 @@ impl Clients for Listening {
 
 impl Listening {
     /// Listens at a place, on behalf of `url`. With `open`, all users may try to connect. Replaces the socket file of a
-    /// dead server, but not that of a living one.
+    /// dead server, but not that of a living one. A socket that was passed to this process is used as it is: whoever
+    /// bound it chose the mode of its file, and removes it.
     pub(crate) fn bind(
         url: &impl Display,
         place: io::Result<Rendezvous>,
+        passed: &PassedSockets,
         open: bool,
         brings: Brings,
     ) -> io::Result<Self> {
         let cannot = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
         let place = place.map_err(cannot)?;
+        if let Rendezvous::File(path) = &place
+            && let Some(socket) = passed.take_unix(path)
+        {
+            brings.settle(socket.as_fd());
+            socket.set_nonblocking(true).map_err(cannot)?;
+            return Ok(Self { socket, _lock: None });
+        }
         let mut lock = match &place {
             Rendezvous::File(path) => Some(Lock::take(path, url)?),
             Rendezvous::Abstract(_) => None,
@@ -302,6 +317,25 @@ fn beside(path: &Path) -> String {
     format!(", but {}{more}", sockets.join(", "))
 }
 
+/// Where the sockets of named servers are for processes with other variables.
+fn usual_directories() -> Vec<PathBuf> {
+    let uid = own_uid();
+    let temporary = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+    let mut found: Vec<_> = temporary.iter().map(|base| base.join(format!("nearcall-{uid}"))).collect();
+    found.push(PathBuf::from(format!("/run/user/{uid}/nearcall")));
+    if let Some(base) = std::env::var_os("XDG_RUNTIME_DIR") {
+        found.push(Path::new(&base).join("nearcall"));
+    }
+    found
+}
+
+/// The socket of the same name in one of these directories, if there is one: server and client have other variables.
+fn elsewhere(path: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
+    let name = path.file_name()?;
+    let found = directories.iter().map(|directory| directory.join(name));
+    found.filter(|other| other != path).find(|other| fs::symlink_metadata(other).is_ok_and(|found| is_socket(&found)))
+}
+
 /// Connects to a Unix-domain server on behalf of `url`. The error says why there is none, or none that this user or
 /// `admission` trusts.
 pub(crate) async fn dial(
@@ -331,11 +365,19 @@ pub(crate) async fn dial(
         ))),
         (Err(error), Rendezvous::File(path)) => Err(match error.kind() {
             io::ErrorKind::NotFound => {
-                let others = if url.to_string().starts_with("shm://") { beside(path) } else { String::new() };
-                unavailable(format!(
-                    "nobody has served it (there is no {}{others}); start the server first",
-                    path.display()
-                ))
+                let named = url.to_string().starts_with("shm://");
+                let elsewhere = if named { elsewhere(path, &usual_directories()) } else { None };
+                let others = if named { beside(path) } else { String::new() };
+                let what = elsewhere.map_or_else(
+                    || "start the server first".to_owned(),
+                    |other| {
+                        format!(
+                            "but there is {}: set {DIRECTORY} to the same directory for server and clients",
+                            other.display()
+                        )
+                    },
+                );
+                unavailable(format!("nobody has served it (there is no {}{others}); {what}", path.display()))
             }
             io::ErrorKind::ConnectionRefused if fs::metadata(path).is_ok_and(|found| !is_socket(&found)) => {
                 unavailable(format!("{} is not a socket; write the path that the server listens at", path.display()))

@@ -1,25 +1,7 @@
 //! `shm://name`: shared memory between processes of one user on one machine.
 
-use std::sync::Arc;
+use super::local::{Found, Local};
+use crate::places::place::Transport;
 
-use super::local::{Found, Local, name_of};
-use super::place::{Place, SharedMemory, Speaks, Transport};
-
-#[derive(Debug)]
-pub(super) struct Shm;
-
-impl Transport for Shm {
-    fn form(&self) -> &'static str {
-        "shm://name"
-    }
-
-    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        let found = Found::ByUser(name_of(self.scheme(), rest)?);
-        Ok(Arc::new(Local {
-            url: format!("shm://{rest}"),
-            found,
-            memory: SharedMemory::Always,
-            speaks: Speaks::Nearcall,
-        }))
-    }
-}
+pub(super) const SHM: Transport =
+    Transport { form: "shm://name", parse: |scheme, name| Local::named(scheme, name, Found::ByUser) };

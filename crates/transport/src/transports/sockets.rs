@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::clients::{Clients, ConnectionPermit, accept_from};
 use crate::link::pace::Pace;
+use crate::places::clients::{Clients, ConnectionPermit, accept_from};
 
 /// Silence after which the system asks the peer for a sign of life (keep-alive).
 const IDLE: Duration = Duration::from_secs(30);

@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{
-    Body, CallKey, Connected, Credentials, DevCerts, Incoming, Link, LinkError, Listener, Options, Outgoing, Pem, Room,
-    Url, connect, dev_certs,
+    Accepted, Body, CallKey, Connected, Credentials, DevCerts, Incoming, Link, LinkError, Listener, Options, Outgoing,
+    Pem, Room, Url, connect, dev_certs,
 };
 use nearcall_wire::{FrameHead, HEAD_LEN, Hello, Kind, Limits, Preamble, Welcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -82,20 +82,20 @@ pub fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
 
 /// Accepts the next client of a listener, as a server does.
 pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, Option<String>> {
-    assert!(readable(listener.fd(), PATIENCE), "nobody connects");
-    let mut handshake = listener.accept().expect("accept").expect("a client");
+    assert!(readable(listening_fd(listener), PATIENCE), "nobody connects");
+    let mut opening = listener.accept().expect("accept").expect("a client").opening;
     let end = Instant::now() + PATIENCE;
     loop {
-        match handshake.hello() {
-            Ok(Some(hello)) => {
-                if let Err(why) = handshake.welcome(&hello, &welcome(options), options) {
-                    return Err(Some(handshake.reject(&why)));
-                }
-                assert!(handshake.send_welcome().map_err(Some)?, "there is room for a short welcome");
-                return Ok(handshake.into_link(options).expect("welcomed"));
+        match opening.advance(&welcome(options), options) {
+            Ok(true) => return Ok(opening.into_link(options).expect("welcomed")),
+            Ok(false) => {
+                assert!(opening.awaits().arrivals, "there is room for a short welcome");
+                assert!(readable(opening_fd(&*opening), end - Instant::now()), "no hello comes");
             }
-            Ok(None) => assert!(readable(handshake.fd(), end - Instant::now()), "no hello comes"),
-            Err(Some(why)) => return Err(Some(handshake.reject(&why))),
+            Err(Some(why)) => {
+                opening.reject(&why, false);
+                return Err(Some(why));
+            }
             Err(None) => return Err(None),
         }
     }
@@ -218,6 +218,44 @@ pub fn send_frame(link: &dyn Link, frame: &Outgoing<'_>) -> Result<(), LinkError
 pub fn next_frame(link: &dyn Link, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
     let mut place = None;
     link.receive(deadline, &mut place).map(|()| place)
+}
+
+/// The descriptor that tells of a listener's clients.
+pub fn listening_fd(listener: &Listener) -> BorrowedFd<'_> {
+    listener.signal().fd().expect("a socket")
+}
+
+/// The descriptor that tells of what an opening waits for.
+pub fn opening_fd(opening: &dyn Accepted) -> BorrowedFd<'_> {
+    opening.signal().fd().expect("a socket")
+}
+
+/// The descriptor that a link's poller polls.
+pub fn signal_fd(link: &dyn Link) -> BorrowedFd<'_> {
+    link.signal().fd().expect("it has one")
+}
+
+/// Says that this side is awake, if the link wants to know.
+pub fn disarm(link: &Arc<dyn Link>) {
+    Arc::clone(link).memory().inspect(|memory| memory.disarm());
+}
+
+/// The link's descriptor has become readable.
+pub fn signalled(link: &Arc<dyn Link>) -> Result<(), LinkError> {
+    Arc::clone(link).memory().map_or(Ok(()), |memory| memory.signalled().map(drop))
+}
+
+/// What comes before a thread would sleep.
+pub fn receive_soon(
+    link: &Arc<dyn Link>,
+    deadline: Option<Instant>,
+    place: &mut Option<Incoming>,
+) -> Result<(), LinkError> {
+    match Arc::clone(link).memory() {
+        Some(memory) => memory.receive_soon(deadline, place),
+        None if link.spin() => link.try_receive_part(place),
+        None => Ok(()),
+    }
 }
 
 /// What has arrived of the next frame; see [`Link::try_receive_part`].

@@ -49,9 +49,9 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         time.sleep(seconds)
         return flask.jsonify(vars(named(seconds)))
 
-    server = make_server("127.0.0.1", 0, app, threaded=True)
+    server = make_server(spec.host, 0, app, threaded=True)
     stop.on(server.shutdown)
-    ready(f"http://127.0.0.1:{server.server_port}")
+    ready(f"http://{spec.host}:{server.server_port}")
     server.serve_forever()
 
 

@@ -91,8 +91,8 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     kinds = messages.classes()
     count_call = spec.served.count
     codec = spec.mechanism.variant
-    port = free_port()
-    config = GRPCFrameworkConfig(package="lab", host="127.0.0.1", port=port, workers=1, **codec_of(codec))
+    port = free_port(spec.host)
+    config = GRPCFrameworkConfig(package="lab", host=spec.host, port=port, workers=1, **codec_of(codec))
     app = GRPCFramework(config=config)
     service = Service("Lab")
 
@@ -126,16 +126,16 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
     @app.on_startup  # type: ignore[untyped-decorator]
     async def announce(_: Any) -> None:
-        announcing.append(asyncio.create_task(_when_listening(port, ready)))
+        announcing.append(asyncio.create_task(_when_listening(spec.host, port, ready)))
 
     announcing: list[asyncio.Task[None]] = []
     stop.on(lambda: os.kill(os.getpid(), signal.SIGTERM))
     app.run()
 
 
-async def _when_listening(port: int, ready: Ready) -> None:
-    await accepting(port)
-    ready(f"127.0.0.1:{port}")
+async def _when_listening(host: str, port: int, ready: Ready) -> None:
+    await accepting(host, port)
+    ready(f"{host}:{port}")
 
 
 class _Session:

@@ -89,7 +89,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         address = f"unix:{os.path.join(spec.directory, 'grpc.sock')}"
         server.add_insecure_port(address)
     else:
-        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        address = f"{spec.host}:{server.add_insecure_port(f'{spec.host}:0')}"
     server.start()
     ready(address)
     stop.wait()

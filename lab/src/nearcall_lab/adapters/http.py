@@ -91,8 +91,8 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     # Given the protocol by name: asyncio sets TCP_NODELAY only then, as it does where it makes the socket itself.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", 0))
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    listener.bind((spec.host, 0))
+    address = f"http://{spec.host}:{listener.getsockname()[1]}"
     server = _uvicorn if spec.mechanism.variant == "uvicorn" else _granian
     run(server(spec, listener, address, ready, stop), on_uvloop=spec.mechanism.tuned)
 
@@ -119,9 +119,9 @@ async def _granian(spec: Spec, listener: socket.socket, address: str, ready: Rea
 
     port = listener.getsockname()[1]
     listener.close()  # it can only bind by itself
-    server = Server(application(spec), address="127.0.0.1", port=port, interface=Interfaces.ASGINL, log_enabled=False)
+    server = Server(application(spec), address=spec.host, port=port, interface=Interfaces.ASGINL, log_enabled=False)
     serving = asyncio.create_task(server.serve())
-    await accepting(port)
+    await accepting(spec.host, port)
     ready(address)
     await until_stopped(stop)
     server.stop()
@@ -131,7 +131,7 @@ async def _granian(spec: Spec, listener: socket.socket, address: str, ready: Rea
 def connect(spec: Spec) -> SimpleSession:
     import urllib3
 
-    pool = urllib3.HTTPConnectionPool("127.0.0.1", int(spec.address.rsplit(":", 1)[1]), maxsize=1, retries=False)
+    pool = urllib3.HTTPConnectionPool(spec.host, int(spec.address.rsplit(":", 1)[1]), maxsize=1, retries=False)
 
     def post(path: str, body: bytes) -> bytes:
         response = pool.urlopen("POST", path, body=body)

@@ -12,7 +12,17 @@ from typing import Any
 
 from nearcall_lab.adapters.grpc_messages import PROTOCOL, SERVICE
 from nearcall_lab.adapters.ports import free_port
-from nearcall_lab.contract import OPERATIONS, Mechanism, Operation, Ready, SimpleSession, Spec, Stop, Transport
+from nearcall_lab.contract import (
+    LOOPBACK,
+    OPERATIONS,
+    Mechanism,
+    Operation,
+    Ready,
+    SimpleSession,
+    Spec,
+    Stop,
+    Transport,
+)
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _NEEDS = ("nearcall",)
@@ -134,7 +144,7 @@ def _url(spec: Spec) -> str:
     if transport == "unix":
         return f"unix://{os.path.join(spec.directory, 'nearcall.sock')}"
     if transport in ("tcp", "grpc"):
-        return f"{transport}://127.0.0.1:{free_port()}"
+        return f"{transport}://{spec.host}:{free_port(spec.host)}"
     return f"{transport}://{spec.token}"
 
 
@@ -146,7 +156,9 @@ def _target(spec: Spec) -> str:
 def _options(spec: Spec) -> dict[str, Any]:
     """What both sides are given beyond the defaults."""
     spin = {"spin": 0} if spec.mechanism.variant.endswith("-sleeping") else {}
-    return {"max_message_size": max(spec.max_message, 64 << 20), **spin}
+    # Another machine is to reach it, as the scenario says; on the loopback there is nothing to allow.
+    plain = {"allow_plaintext": True} if spec.host != LOOPBACK else {}
+    return {"max_message_size": max(spec.max_message, 64 << 20), **spin, **plain}
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:

@@ -6,18 +6,18 @@ import asyncio
 import socket
 
 
-def free_port() -> int:
-    """A port of the loopback that nobody uses at the moment."""
+def free_port(host: str) -> int:
+    """A port of this machine's address `host` that nobody uses at the moment."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
-async def accepting(port: int) -> None:
-    """Returns once somebody accepts connections at a port of the loopback."""
+async def accepting(host: str, port: int) -> None:
+    """Returns once somebody accepts connections at a port of this machine's address `host`."""
     while True:
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            _, writer = await asyncio.open_connection(host, port)
         except ConnectionRefusedError:
             await asyncio.sleep(0.005)
             continue

@@ -65,7 +65,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop, api: Any) -> None:
     if spec.mechanism.transport == "UDS":
         daemon = api.Daemon(unixsocket=os.path.join(spec.directory, "pyro.sock"))
     else:
-        daemon = api.Daemon(host="127.0.0.1", port=0)
+        daemon = api.Daemon(host=spec.host, port=0)
     uri = daemon.register(api.expose(Lab)(), "lab")
     stop.on(daemon.shutdown)
     ready(str(uri))

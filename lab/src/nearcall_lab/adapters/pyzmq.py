@@ -70,7 +70,7 @@ def _serve_rep(spec: Spec, ready: Ready, stop: Stop) -> None:
         inbox.bind(pushed_to)
     else:
         address, pushed_to = (
-            f"tcp://127.0.0.1:{each.bind_to_random_port('tcp://127.0.0.1')}" for each in (socket, inbox)
+            f"tcp://{spec.host}:{each.bind_to_random_port(f'tcp://{spec.host}')}" for each in (socket, inbox)
         )
 
     def wake() -> None:

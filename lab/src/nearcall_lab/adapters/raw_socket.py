@@ -154,7 +154,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         listener.bind(address)
     else:
         listener = socket.socket(socket.AF_INET)
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((spec.host, 0))
         address = str(listener.getsockname()[1])
     listener.listen()
     stop.on(lambda: listener.shutdown(socket.SHUT_RDWR))
@@ -174,7 +174,7 @@ def _open(spec: Spec, method: Operation) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(spec.address)
     else:
-        sock = socket.create_connection(("127.0.0.1", int(spec.address)))
+        sock = socket.create_connection((spec.host, int(spec.address)))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _send(sock, method.encode())
     _receive(sock)

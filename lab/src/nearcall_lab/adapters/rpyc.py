@@ -99,7 +99,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         address = os.path.join(spec.directory, "rpyc.sock")
         server = make(Lab, socket_path=address, logger=quiet)
     else:
-        server = make(Lab, hostname="127.0.0.1", port=0, logger=quiet, protocol_config={})
+        server = make(Lab, hostname=spec.host, port=0, logger=quiet, protocol_config={})
         # RPyC has an option for the client's side only. Linux hands the listener's on to what it accepts; without it
         # each reply of more than one write waits 40 ms for the client's delayed acknowledgement.
         server.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -133,7 +133,7 @@ def connect(spec: Spec) -> SimpleSession:
         if spec.mechanism.variant.endswith("unix"):
             connection = unix_connect(spec.address)
         else:
-            stream = rpyc.SocketStream.connect("127.0.0.1", int(spec.address), nodelay=True)
+            stream = rpyc.SocketStream.connect(spec.host, int(spec.address), nodelay=True)
             connection = rpyc.connect_stream(stream)
         _set_up(connection, spec)
         root = connection.root

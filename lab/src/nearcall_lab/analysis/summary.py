@@ -12,7 +12,7 @@ from nearcall_lab.results.failed import Failed, failed_of
 from nearcall_lab.results.metric import Metric, metric_of
 from nearcall_lab.results.model import CellResult
 from nearcall_lab.results.store import Recorded
-from nearcall_lab.stats import spread
+from nearcall_lab.stats import format_time, significant, spread
 
 PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 LITTLE_WITHIN = 0.05
@@ -149,6 +149,17 @@ def _remarks(summary: Summary, floor_ns: float | None) -> list[str]:
     cold = sum(not launch.warmed_up for launch in result.launches)
     if cold and result.cell.mode.warmup_s:
         found.append(f"not warmed up in {cold} of {summary.launches} launches")
+    if probes := [launch.network for launch in result.launches if launch.network is not None]:
+        trips = [
+            format_time(statistics.median(times))
+            for times in zip(*((p.through_ns, p.direct_ns) for p in probes), strict=True)
+        ]
+        rate = statistics.median(probe.mbit for probe in probes)
+        found.append(f"an empty round trip took {trips[0]}, {trips[1]} without the network")
+        if rate:
+            found.append(f"{significant(rate)} Mbit/s came through")
+    if result.cell.mode.kind == "one-way" and (clocks := [c for launch in result.launches if (c := launch.clock)]):
+        found.append(f"times of two clocks, uncertain by {format_time(max(c.uncertainty_ns for c in clocks))} at most")
     left = sum(len(launch.left_behind) for launch in result.launches)
     if left:
         found.append(f"left {left} things behind")

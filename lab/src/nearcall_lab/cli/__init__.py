@@ -11,6 +11,7 @@ from rich.console import Console
 
 from nearcall_lab import __version__
 from nearcall_lab.cli.command import Parser, UserError, find_commands
+from nearcall_lab.registry import AdapterError
 from nearcall_lab.results.store import StoreError
 from nearcall_lab.scenario.load import ScenarioError
 
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_WITHOUT_TERMINAL)
     try:
         return int(args.run(args, console))
-    except (UserError, ScenarioError, StoreError) as error:
+    except (AdapterError, UserError, ScenarioError, StoreError) as error:
         print(f"nearcall-lab: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from rich.console import Console
 from nearcall_lab.cli.command import UserError
 from nearcall_lab.engine.progress import LiveProgress, Progress, clock_text
 from nearcall_lab.engine.run import Engine, expected_seconds
-from nearcall_lab.results.model import CellResult
+from nearcall_lab.results.model import CellResult, HostInfo
 from nearcall_lab.results.store import INFO, Recorded, Run, StoreError, read
 from nearcall_lab.scenario.load import Planned
 from nearcall_lab.stats import counted
@@ -91,10 +91,13 @@ def carry_out(
 
     `show` is given all results so far, between launches.
     """
-    from nearcall_lab.engine.launch import fresh_processes
     from nearcall_lab.engine.observe import observe
+    from nearcall_lab.hosts.hosts import Hosts
 
-    with run, terminated_like_interrupted(), LiveProgress(console) as progress:
+    def keep(info: HostInfo) -> None:
+        run.info.hosts = [*(host for host in run.info.hosts if host.url != info.url), info]
+
+    with run, terminated_like_interrupted(), LiveProgress(console) as progress, Hosts(planned, keep) as hosts:
         engine: Engine
 
         def tell(so_far: Progress) -> None:
@@ -102,7 +105,7 @@ def carry_out(
             if show is not None:
                 show(engine.results)
 
-        engine = Engine(run, planned, fresh_processes, tell, observe)
+        engine = Engine(run, planned, hosts.fresh_processes, tell, observe)
         engine.go()
     return read(run.directory)
 

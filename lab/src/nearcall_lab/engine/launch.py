@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,16 +15,18 @@ import msgspec
 from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
 from nearcall_lab.engine import usage
 from nearcall_lab.engine.assemble import ClientPart, launch_of
-from nearcall_lab.engine.machine import Watch
+from nearcall_lab.engine.meter import FarMeter, Meter, Used, together
+from nearcall_lab.engine.two_clocks import judge_clock
 from nearcall_lab.load.arrivals import Arrivals, arrivals_of
 from nearcall_lab.load.client import COUNTED_LIMIT_S, MOST_MESSAGES, Unsupported, drain_s, refuse
 from nearcall_lab.load.warmup import ROUNDS
 from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant
-from nearcall_lab.results.model import Connected, Launch, Side
-from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.results.model import Connected, Launch, NetworkProbe
+from nearcall_lab.scenario.cell import Cell, Network
 from nearcall_lab.workers import worker
-from nearcall_lab.workers.crew import Crew
+from nearcall_lab.workers.crew import Crew, FarServer, StartElsewhere
+from nearcall_lab.workers.network import Relay
 from nearcall_lab.workers.worker import LaunchFailed, Worker
 from nearcall_lab.workloads import TYPED
 
@@ -38,6 +41,8 @@ _SLOWEST = 5_000_000
 """Bytes per second: no mechanism is so slow that a long message needs more time."""
 _FLUSH_LIMIT_S = 60.0
 """A sender that accepts messages faster than it sends them has a queue; this is the time it gets to empty it."""
+_MOST_TRIPS = 20
+"""There and back, in one call or one connection, besides those for items of a stream."""
 _QUIET_S = 0.25
 """A count that has not changed for this long is taken to be final: of messages that arrive, or of connections that are
 closed.
@@ -49,16 +54,20 @@ Measure = Callable[[Cell, int, int], Launch]
 
 
 @contextmanager
-def fresh_processes(cells: Sequence[Cell], entrant: Entrant) -> Iterator[Measure]:
+def fresh_processes(
+    cells: Sequence[Cell], entrant: Entrant, start_elsewhere: StartElsewhere | None = None
+) -> Iterator[Measure]:
     """Start processes that can serve all of `cells`, and end them. Yields a function that measures one of the cells in
-    them.
+    them. `start_elsewhere` starts their server on the machine that the cells name.
 
     Raises `LaunchFailed` with one line of reason; its `logs` is a directory with what the workers wrote, which belongs
     to the caller from then on. Its subclass `worker.Unsupported` means that the mechanism cannot do this. After either
     nothing more can be measured. Whether the processes left anything behind is known only when they have ended.
     """
+    if cells[0].host and start_elsewhere is None:
+        raise LaunchFailed(f"its server is to run at {cells[0].host}, and nothing is connected to there")
     made: list[Launch] = []
-    crew = crew_of(cells, entrant)
+    crew = crew_of(cells, entrant, start_elsewhere)
 
     def measure_here(cell: Cell, number: int, position: int) -> Launch:
         _refuse(cell, entrant)
@@ -93,7 +102,7 @@ def _refuse(cell: Cell, entrant: Entrant) -> None:
         raise worker.Unsupported("server and client share a process, of which there is one")
 
 
-def crew_of(cells: Sequence[Cell], entrant: Entrant) -> Crew:
+def crew_of(cells: Sequence[Cell], entrant: Entrant, start_elsewhere: StartElsewhere | None = None) -> Crew:
     """The processes of these cells, which ask for the same ones; not yet started."""
     largest = max(max((cell.work.size, *cell.work.sizes)) for cell in cells)
     return Crew(
@@ -103,7 +112,17 @@ def crew_of(cells: Sequence[Cell], entrant: Entrant) -> Crew:
         same_process=cells[0].same_process,
         max_message=max(DEFAULT_MAX_MESSAGE, largest + largest // 8 + 65_536),
         keep_logs=True,
+        start_elsewhere=start_elsewhere,
+        make_relay=_relay_of(cells[0]),
     )
+
+
+def _relay_of(cell: Cell) -> Callable[[], Relay] | None:
+    """What makes the network of a cell; None where it has none."""
+    network = cell.network
+    if network == Network():
+        return None
+    return functools.partial(Relay, network.delay_ms, network.jitter_ms, network.mbit, cell.seed)
 
 
 @dataclass
@@ -118,8 +137,6 @@ class CellRun:
     server_opened: int | None = None
     seen_s: float = 0.0
     """How long the timed part took, as seen from here."""
-    watch: Watch = field(init=False)
-    """What the CPUs did during the timed part; set once there was one."""
 
     def run(self, number: int, position: int) -> Launch:
         """All of it; raises `LaunchFailed`."""
@@ -131,12 +148,15 @@ class CellRun:
             self.wait_for_arrivals(None)
             self.server_part.ask({"do": "arm", "size": cell.work.size, "capacity": self._capacity()}, CELL_GRACE_S)
         canary = self._canary()
-        begin_ns, measured = self.go()
+        begin_ns, used = self.go()
         self.collect()
         arrivals = self._arrivals() if one_way else None
         self._audit()
+        self._must_have_passed(arrivals)
         launch = launch_of(cell, number, position, started, begin_ns, self.parts, arrivals)
-        launch.client, launch.server = measured
+        launch.client, launch.server = used.client, used.server
+        launch.clock = used.clock
+        judge_clock(launch, cell)
         launch.seen_s = self.seen_s
         # An open loop lasts as long as its schedule, although its last call may end earlier.
         most = max(self.seen_s, cell.mode.seconds) if cell.mode.kind == "open" else self.seen_s
@@ -145,18 +165,18 @@ class CellRun:
                 f"client: its last stamp is {launch.wall_s:.3f} s after the beginning, and it had ended after "
                 f"{self.seen_s:.3f} s: it has another clock than the lab"
             )
+        launch.network = msgspec.convert(self.crew.probed, NetworkProbe) if self.crew.probed else None
         launch.connected, launch.server_opened = connected, self.server_opened
         launch.canary_ns, launch.canary_after_ns = canary, self._canary()
-        launch.steal_share = self.watch.steal_share()
+        launch.steal_share = used.steal_share
         if not self.crew.placement.competitors():  # their work is intended, and no disturbance
-            own_s = launch.client.cpu_s + launch.client.waiting_s + launch.server.cpu_s
-            launch.others_share = self.watch.others_share(own_s)
+            launch.others_share = used.others_share
         return launch
 
     @property
-    def server_part(self) -> Worker:
+    def server_part(self) -> Worker | FarServer:
         """The process with the server in it."""
-        return self.crew.server or self.crew.clients[0]
+        return self.crew.the_server or self.crew.clients[0]
 
     def ask_clients(self, make: Callable[[int], dict[str, Any]], timeout: float) -> list[tuple[dict[str, Any], bytes]]:
         """The same request to all clients at once; their answers in order."""
@@ -165,7 +185,7 @@ class CellRun:
             client.tell(make(number))
         answers = []
         for client in clients:
-            answers.append(client.answer(timeout, [other for other in self.crew.workers if other is not client]))
+            answers.append(client.answer(timeout, [other for other in self.crew.parts if other is not client]))
         return answers
 
     def prepare(self) -> None:
@@ -178,25 +198,29 @@ class CellRun:
         limit += self._flush_limit_s() + 0.002 * mode.connections * mode.outstanding
         plain = msgspec.to_builtins(cell)
         # Not where the server has served another cell: it may be closing only now what was opened for that.
-        server = self.crew.server if self.first and mode.kind != "connect" else None
-        before = usage.traces_of_connections(server.process.pid) if server else 0
+        traces = self._traces() if self.first and mode.kind != "connect" else None
+        before = traces() if traces else 0
         answers = self.ask_clients(
             lambda number: {"do": "prepare", "address": self.crew.address, "cell": plain, "process": number}, limit
         )
         self.parts = [ClientPart(answer, blob) for answer, blob in answers]
-        if server:
-            self.server_opened = usage.traces_of_connections(server.process.pid) - before
+        if traces:
+            self.server_opened = traces() - before
 
-    def go(self) -> tuple[int, tuple[Side, Side]]:
-        """The timed part. Returns when it began, and what both sides used."""
+    def _traces(self) -> Callable[[], int] | None:
+        """Counts what a connection adds to the server's process; None where that is a client's."""
+        if self.crew.far is not None:
+            return self.crew.far.traces
+        if self.crew.server is None:
+            return None
+        return functools.partial(usage.traces_of_connections, self.crew.server.process.pid)
+
+    def go(self) -> tuple[int, Used]:
+        """The timed part. Returns when it began, and what was used on all machines."""
         mode = self.cell.mode
-        clients = [client.process.pid for client in self.crew.clients]
-        servers = [self.crew.server.process.pid] if self.crew.server else []
-        trees = self.crew.processes()
-        usage.forget_peaks([pid for tree in trees for pid in tree])
-        served = self._switches_of_server()
-        before = [usage.snapshot(tree) for tree in trees]
-        self.watch = Watch(self.crew.cpus)
+        meters: list[Meter | FarMeter] = [*([FarMeter(self.crew.far)] if self.crew.far else []), Meter(self.crew)]
+        for meter in meters:
+            meter.begin()
         begin_ns = time.monotonic_ns() + _LEAD_NS
         length = COUNTED_LIMIT_S if mode.calls else mode.seconds + drain_s(mode.seconds)
         if mode.calls and mode.rate:
@@ -204,34 +228,17 @@ class CellRun:
         limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
         self.seen_s = (time.monotonic_ns() - begin_ns) / 1e9
-        self.watch.stop()
-        # At once, and of the processes known from before: one that polls goes on using its CPU while the lab looks for
-        # new ones.
-        known = [usage.cpu_times(tree) for tree in trees]
-        after = [usage.snapshot(tree, seen) for tree, seen in zip(self.crew.processes(), known, strict=True)]
-        exact = {
-            pid: (answer["used"]["voluntary"], answer["used"]["involuntary"])
-            for pid, (answer, _) in zip(clients, answers, strict=True)
-            if "used" in answer  # a program in another language may not know
-        }
-        if servers and served:
-            now = self._switches_of_server()
-            exact[servers[0]] = (now[0] - served[0], now[1] - served[1])
-        client, server = (usage.side(first, last, exact) for first, last in zip(before, after, strict=True))
-        client.waiting_s = sum(float(answer.get("waiting_s", 0.0)) for answer, _ in answers)
-        client.cpu_s = max(0.0, client.cpu_s - client.waiting_s)
-        return begin_ns, (client, server)
+        replies = [answer for answer, _ in answers]
+        return begin_ns, together([meter.conclude(replies) for meter in reversed(meters)])
 
     def _slow_call_s(self) -> float:
         """Seconds that one call may take before something must be wrong with it."""
         work = self.cell.work
-        return work.delay_s + 2 * (work.size + sum(work.sizes)) / _SLOWEST
-
-    def _switches_of_server(self) -> tuple[int, ...]:
-        if self.crew.server is None:
-            return ()
-        answer, _ = self.crew.server.ask({"do": "served"}, CELL_GRACE_S)
-        return (answer["voluntary"], answer["involuntary"]) if "voluntary" in answer else ()
+        network, size = self.cell.network, work.size + sum(work.sizes)
+        on_its_way_s = 2 * size / (network.mbit * 125_000) if network.mbit else 0.0
+        # Some mechanisms go there and back for each item, or several times for a call, and most to connect.
+        trips = 2 * (_MOST_TRIPS + work.items) * network.delay_ms / 1e3
+        return work.delay_s + 2 * size / _SLOWEST + on_its_way_s + trips
 
     def collect(self) -> None:
         """Fetch the raw nanoseconds."""
@@ -266,6 +273,19 @@ class CellRun:
             extra = f" and {failed} that failed" if failed else ""
             raise LaunchFailed(f"the client made {asked} calls{extra}, the server handled {handled}")
 
+    def _must_have_passed(self, arrivals: Arrivals | None) -> None:
+        """The bytes must have gone through the network that the cell asks for: a mechanism may tell its clients another
+        address by itself.
+        """
+        if self.crew.relay is None:
+            return
+        work = self.cell.work
+        calls = len(arrivals) if arrivals is not None else sum(part.rows for part in self.parts)
+        least = calls * max(1, (work.size if work.operation in ("echo", "send") else 0) // 2)
+        forth, back = self.crew.relay.passed()
+        if forth < least or (work.operation != "send" and back < calls):
+            raise LaunchFailed(f"network: {calls} calls were made, and {forth} bytes came through: it has another way")
+
     def _canary(self) -> int:
         if self.crew.placement.competitors():
             return 0  # it would only measure the competitors
@@ -276,18 +296,19 @@ class CellRun:
 
     def look_at_connection(self) -> Connected:
         """Open one more connection and see whether the server's process shows it, or only after the first call."""
-        if self.crew.server is None:
+        traces = self._traces()
+        if traces is None:
             return "cannot tell"
-        client, pid = self.crew.clients[0], self.crew.server.process.pid
-        before = _settled(lambda: usage.traces_of_connections(pid))  # what the warm-up closed may still be there
+        client, servers = self.crew.clients[0], self.crew.parts[:1]
+        before = _settled(traces)  # what the warm-up closed may still be there
         seen: Connected = "cannot tell"
         steps: tuple[tuple[str, Connected], ...] = (("open", "at open"), ("call", "at first call"))
         for step, verdict in steps:
-            client.ask({"do": "extra", "step": step}, CELL_GRACE_S, self.crew.workers[:1])
-            if seen == "cannot tell" and _becomes_true(lambda: usage.traces_of_connections(pid) > before, 1.0):
+            client.ask({"do": "extra", "step": step}, CELL_GRACE_S, servers)
+            if seen == "cannot tell" and _becomes_true(lambda: traces() > before, 1.0):
                 seen = verdict
-        client.ask({"do": "extra", "step": "close"}, CELL_GRACE_S, self.crew.workers[:1])
-        _becomes_true(lambda: usage.traces_of_connections(pid) <= before, 1.0)
+        client.ask({"do": "extra", "step": "close"}, CELL_GRACE_S, servers)
+        _becomes_true(lambda: traces() <= before, 1.0)
         return seen
 
     # One-way messages
@@ -317,7 +338,10 @@ class CellRun:
         self.wait_for_arrivals(sum(part.sent - part.dropped for part in self.parts))
         answer, blob = self.server_part.ask({"do": "collect"}, CELL_GRACE_S)
         count = len(blob) // 24
-        return arrivals_of(blob, count, answer["wrong"], answer["beyond"]).timed()
+        arrivals = arrivals_of(blob, count, answer["wrong"], answer["beyond"]).timed()
+        if self.crew.far is not None:
+            arrivals.stamps = self.crew.far.here_ns(arrivals.stamps)
+        return arrivals
 
 
 def _becomes_true(condition: Callable[[], bool], seconds: float) -> bool:

@@ -41,7 +41,8 @@ def groups_of(cells: Sequence[Cell], per_launch: CellsPerLaunch = "one") -> list
     for index, cell in enumerate(cells):
         digest = msgspec.structs.replace(cell, mechanism="").digest()
         # Only cells that need the same processes can share them.
-        work = digest if per_launch == "one" else f"{cell.placement} {cell.same_process} {cell.mode.client_processes}"
+        processes = f"{cell.placement} {cell.same_process} {cell.mode.client_processes} {cell.host} {cell.network}"
+        work = digest if per_launch == "one" else processes
         groups.setdefault(work, {}).setdefault(cell.mechanism, []).append(index)
     return [[tuple(batch) for batch in group.values()] for group in groups.values()]
 

@@ -44,6 +44,10 @@ def notes(info: RunInfo) -> list[str]:
         f"{machine.cpu}, {machine.kernel}, {machine.python}; revision {info.revision or 'unknown'}.",
         *([f"nearcall was built {machine.build}."] if machine.build else []),
     ]
+    for host in info.hosts:
+        there = host.environment
+        line = f"{host.url.partition('?')[0]}, at {host.address}: {there.cpu}, {there.kernel}, {there.python}"
+        lines.append(f"{line}; {host.placement}{f'; {host.remark}' if host.remark else ''}.")
     if info.ended_early:
         lines.append(f"Ended early: {info.ended_early}. What was done is shown.")
     return lines

@@ -50,6 +50,30 @@ class Side(msgspec.Struct):
     """
 
 
+class ClockComparison(msgspec.Struct):
+    """The clock of another machine beside this one's during a launch: see `nearcall_lab.hosts.clock`."""
+
+    offset_ns: int
+    """How far it was ahead at the beginning."""
+    uncertainty_ns: int
+    """The true offset is within this of what was subtracted, whatever the ways of the messages."""
+    drift_ppm: float
+    """How much faster it went."""
+    round_trip_ns: int
+    """The shortest there and back."""
+
+
+class NetworkProbe(msgspec.Struct):
+    """What a program that does nothing else saw of the network between clients and server, before the launch."""
+
+    direct_ns: float
+    """Median round trip on the loopback without the network."""
+    through_ns: float
+    """The same with it."""
+    mbit: float = 0.0
+    """Millions of bits a second; 0 where the network has no rate."""
+
+
 class Launch(msgspec.Struct):
     """The results of one fresh pair of processes for one cell."""
 
@@ -122,6 +146,10 @@ class Launch(msgspec.Struct):
     launches that were too short to measure it.
     """
     left_behind: list[str] = msgspec.field(default_factory=list)
+    clock: ClockComparison | None = None
+    """Of the server's machine, where that is another one."""
+    network: NetworkProbe | None = None
+    """Of the network between clients and server, where there is one."""
     breach: str = ""
     """How the machine was disturbed meanwhile; empty where it was not."""
 
@@ -203,6 +231,17 @@ class CellResult(msgspec.Struct):
     """``threads`` or ``asyncio``; empty in runs of an older lab."""
 
 
+class HostInfo(msgspec.Struct):
+    """Another machine that servers ran on."""
+
+    url: str
+    address: str
+    environment: Environment
+    placement: str
+    remark: str = ""
+    """How it differs from the machine of the lab, where that matters for what is compared."""
+
+
 class RunInfo(msgspec.Struct):
     """The content of ``run.json``."""
 
@@ -239,3 +278,5 @@ class RunInfo(msgspec.Struct):
     """With `full`: launches after which it ended in any case."""
     observe: bool = False
     """System calls and context switches were counted afterwards, in a pass of its own."""
+    hosts: list[HostInfo] = msgspec.field(default_factory=list)
+    """Other machines that servers ran on."""

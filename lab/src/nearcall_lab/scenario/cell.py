@@ -65,6 +65,21 @@ class Mode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The sender copies each message into a ring of its own first, as one of the studies does (``one-way``)."""
 
 
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is put between clients and server. All of it is for each direction."""
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    """The delay is spread evenly by so much to both sides; order is kept."""
+    mbit: float = 0.0
+    """Millions of bits a second; 0 is as fast as the machine."""
+
+    def __str__(self) -> str:
+        jitter = f" ± {self.jitter_ms:g}" if self.jitter_ms else ""
+        parts = [f"{self.delay_ms:g}{jitter} ms each way"] if self.delay_ms or self.jitter_ms else []
+        return ", ".join([*parts, *([f"{self.mbit:g} Mbit/s"] if self.mbit else [])])
+
+
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one cell of the table measures. Two results of one run never share a cell."""
 
@@ -75,10 +90,20 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     same_process: bool = False
     """Server and client in one process, to replicate studies that did so."""
     seed: int = 1
+    host: str = ""
+    """URL of the machine that the server runs on; empty for the one the lab runs on."""
+    network: Network = Network()
+    """What a relay puts between clients and server."""
 
     def canonical(self) -> bytes:
-        """The cell as JSON with sorted keys and every default written out."""
-        return msgspec.json.encode(self, order="sorted")
+        """The cell as JSON with sorted keys and every default written out; of keys that cells have not always had, only
+        those with another value, so that an older cell keeps its digest.
+        """
+        plain: dict[str, object] = msgspec.to_builtins(self)
+        for name, usual in (("host", ""), ("network", Network())):
+            if getattr(self, name) == usual:
+                del plain[name]
+        return msgspec.json.encode(plain, order="sorted")
 
     def digest(self) -> str:
         """First 16 hexadecimal digits of the SHA-256 of `canonical`."""
@@ -86,7 +111,10 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def title(self) -> str:
         """The workload in a few words, without the mechanism."""
-        return describe(self.work, self.mode, self.placement, self.same_process)
+        title = describe(self.work, self.mode, self.placement, self.same_process)
+        if self.network != Network():
+            title += f", network {self.network}"
+        return f"{title}, server at {self.host.partition('?')[0]}" if self.host else title
 
 
 def format_size(size: int) -> str:

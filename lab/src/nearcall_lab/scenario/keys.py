@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from nearcall_lab.contract import Operation, Style
-from nearcall_lab.scenario.cell import CellsPerLaunch, ModeKind, PlacementMode
+from nearcall_lab.scenario.cell import CellsPerLaunch, ModeKind, Network, PlacementMode
+from nearcall_lab.scenario.host import FORM, LOCAL, HostProblem, host_of
 
-Kind = Literal["text", "count", "number", "flag", "size", "choice", "patterns", "sizes"]
+Kind = Literal["text", "count", "number", "flag", "size", "choice", "patterns", "sizes", "host", "network"]
 
 ORDERS = ("abba", "rounds")
+_NETWORK = Network.__struct_fields__
+_MOST_OF_NETWORK = 1_000_000
 TRACKS = ("raw", "objects", "both")
 
 
@@ -45,6 +48,8 @@ class Key:
             "size": 'bytes as a whole number, or a text such as "10 KB"',
             "choice": "one of " + ", ".join(f'"{choice}"' for choice in self.choices),
             "patterns": 'a list of names, where * stands for anything, such as ["nearcall-*", "grpcio-tcp"]',
+            "host": FORM,
+            "network": f"a table such as {{ delay_ms = 10, jitter_ms = 1 }} with {', '.join(_NETWORK)}",
             "sizes": 'a list of sizes such as [1000, "10 KB"]',
         }[self.kind]
         return f"{one}, or a list of such values" if self.many else one
@@ -53,12 +58,16 @@ class Key:
         """A single value, checked. Raises `KeyProblem`."""
         if self.kind in ("patterns", "sizes"):
             return self._list(value)
+        if self.kind == "network":
+            return self._network(value)
         if self.kind == "flag" and isinstance(value, bool):
             return value
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self._wrong(value)
         if self.kind == "size":
             return self._size(value)
+        if self.kind == "host" and isinstance(value, str):
+            return self._host(value)
         if (self.kind == "text" and isinstance(value, str)) or (self.kind == "choice" and value in self.choices):
             return value
         if self.kind == "count" and isinstance(value, int) and self._enough(value):
@@ -99,6 +108,33 @@ class Key:
         if found is None:
             raise self._wrong(value)
         return round(float(found[1]) * {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}[found[2]])
+
+    def _network(self, value: Any) -> Network:
+        if not isinstance(value, dict) or not value:
+            raise self._wrong(value)
+        if "loss" in value:
+            raise KeyProblem(
+                "network: loss cannot be had from a relay between connections, which loses no packets; give the "
+                "interface between two machines one by tc netem, and name the other machine by hosts"
+            )
+        for key, number in value.items():
+            if key not in _NETWORK:
+                raise KeyProblem(f'network: unknown key "{key}"{suggest(key, _NETWORK)}; it takes {self.allowed()}')
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= _MOST_OF_NETWORK:
+                raise KeyProblem(f"network: {key} is {show(number)}; it takes a number from 0 to {_MOST_OF_NETWORK:,}")
+        found = Network(**{key: float(number) for key, number in value.items()})
+        if found.jitter_ms > found.delay_ms:
+            raise KeyProblem("network: jitter_ms is more than delay_ms, and nothing comes before it was sent")
+        return found
+
+    def _host(self, value: str) -> str:
+        if value == LOCAL:
+            return ""
+        try:
+            host_of(value)
+        except HostProblem as problem:
+            raise KeyProblem(f"{self.name}: {show(value)} {problem}") from None
+        return value
 
     def _wrong(self, value: Any, hint: str = "") -> KeyProblem:
         return KeyProblem(f"{self.name} is {show(value)}{hint}; it takes {self.allowed()}")
@@ -158,6 +194,8 @@ CELLS = _by_name(
     Key("seconds", "number", "timed length per launch, instead of the run's", least=0, above=True),
     Key("warmup_s", "number", "warm-up, instead of the run's"),
     Key("placement", "choice", "instead of the run's", get_args(PlacementMode), many=True),
+    Key("hosts", "host", "the machine that the server runs on", many=True),
+    Key("network", "network", "what is put between clients and server", many=True),
     Key("extra_copy", "flag", "one-way: the sender copies each message into a ring of its own first", many=True),
     Key("same_process", "flag", "server and client in one process"),
 )

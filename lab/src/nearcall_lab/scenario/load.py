@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nearcall_lab import toml
-from nearcall_lab.registry import Entrant, paired
-from nearcall_lab.scenario.cell import Cell, CellsPerLaunch, Mode, PlacementMode, Work
+from nearcall_lab.registry import Entrant, paired, stays_here
+from nearcall_lab.scenario.cell import Cell, CellsPerLaunch, Mode, Network, PlacementMode, Work
 from nearcall_lab.scenario.keys import CELLS, RUN, TOP, Key, KeyProblem, show, suggest
 from nearcall_lab.scenario.rules import DEFAULT_MODE, contradiction, unsupported
 
@@ -305,8 +305,12 @@ class _Reader:
             given.get("placement", settings.placement),
             given.get("same_process", False),
             settings.seed,
+            given.get("hosts", ""),
+            given.get("network", Network()),
         )
         key, problem = unsupported(cell, entrant.mechanism)
+        if cell.host and not problem:
+            key, problem = "hosts", stays_here(entrant)
         if problem and named:
             raise self.fail(place, key, f"{entrant.mechanism.name} {problem}")
         return Planned(cell, entrant, problem or entrant.problem)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Operation
-from nearcall_lab.scenario.cell import Cell, ModeKind
+from nearcall_lab.scenario.cell import Cell, ModeKind, Network
 
 DEFAULT_MODE: Mapping[Operation, ModeKind] = {
     "echo": "closed",
@@ -41,6 +41,9 @@ _MODES_WITH: Mapping[str, tuple[ModeKind, ...]] = {
 
 SMALLEST_MESSAGE = 16
 """Bytes that the receiving side of the lab reads of each message; see `Spec.receive`."""
+
+MOST_BEHIND_RELAY = 400
+"""Connections that the relay of a network waits for at once: select(2) knows 1024 descriptors."""
 
 _TRACK_OF: Mapping[Operation, str] = {"echo": "raw", "send": "raw", "quote": "objects"}
 """Operations that are not listed carry only numbers and belong to both tracks."""
@@ -82,6 +85,12 @@ def contradiction(given: Mapping[str, Any], operation: Operation, mode: ModeKind
             f"client_processes is {given['client_processes']} for {given.get('connections', 1)} connection(s); "
             "it can be at most as many"
         )
+    if given.get("network", Network()) != Network() and given.get("same_process"):
+        return "network", "network means nothing where server and client are in one process"
+    if given.get("network", Network()) != Network() and given.get("connections", 1) > MOST_BEHIND_RELAY:
+        return "connections", f"connections is {given['connections']}; a network carries {MOST_BEHIND_RELAY} at most"
+    if given.get("hosts") and given.get("same_process"):
+        return "hosts", "hosts means nothing where server and client are in one process"
     if "arrivals" in given and mode == "one-way" and "rate" not in given:
         return "arrivals", "arrivals means nothing without rate: messages go as fast as they can"
     return "", ""
@@ -111,6 +120,8 @@ def unsupported(cell: Cell, mechanism: Mechanism) -> tuple[str, str]:
             f"takes one call at a time on a connection, so outstanding cannot be {mode.outstanding}; "
             "give it more connections"
         )
+    if cell.network != Network() and (mechanism.transport not in ("TCP", "") or mechanism.same_process):
+        return "network", f"goes by {mechanism.transport or 'no transport'}, and a network is put in the way of TCP"
     if mode.client_processes > 1 and (mechanism.same_process or cell.same_process):
         return "client_processes", "is served in the client's process, of which there is one"
     return "", ""

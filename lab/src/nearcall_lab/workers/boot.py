@@ -26,10 +26,11 @@ class Boot:
     directory: str
     token: str
     max_message: int
+    host: str
 
     def spec(self, address: str = "", duties: Duties | None = None) -> Spec:
         """The cell's description for the adapter; `duties` where its server runs in this process."""
-        spec = Spec(self.mechanism, self.directory, self.token, address, max_message=self.max_message)
+        spec = Spec(self.mechanism, self.directory, self.token, address, max_message=self.max_message, host=self.host)
         if duties is None:
             return spec
         return replace(spec, served=duties.served, receive=duties.receiver.receive)
@@ -45,4 +46,5 @@ def boot() -> Boot:
     adapter = cast(Adapter, load(config["module"]))
     mechanism = next(m for m in adapter.MECHANISMS if m.name == config["mechanism"])
     channel = Channel(config["read_fd"], config["write_fd"])
-    return Boot(channel, adapter, mechanism, config["directory"], config["token"], config["max_message"])
+    about = (config["directory"], config["token"], config["max_message"], config["host"])
+    return Boot(channel, adapter, mechanism, *about)

@@ -83,6 +83,17 @@ class Channel:
         self._line = None
         return message, blob
 
+    def skip_to(self, mark: bytes, timeout: float, most: int) -> None:
+        """Forget what comes before `mark`, a line, at the channel's very beginning, and the mark. Raises `PeerGone`,
+        `Timeout`, and `ValueError` if it is not among the first `most` bytes.
+        """
+        deadline = time.monotonic() + timeout
+        while (at := self._buffer.find(mark)) < 0:
+            if len(self._buffer) > most:
+                raise ValueError(f"it says other things first, more than {most} bytes")
+            self._fill(deadline)
+        del self._buffer[: at + len(mark)]
+
     def _fill(self, deadline: float | None) -> None:
         if deadline is not None:
             left = deadline - time.monotonic()

@@ -12,11 +12,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import psutil
 
-from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
+from nearcall_lab.contract import DEFAULT_MAX_MESSAGE, LOOPBACK
 from nearcall_lab.placement import on_cpus
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers.protocol import Channel, PeerGone, Timeout
@@ -36,6 +36,20 @@ class LaunchFailed(Exception):
 
 class Unsupported(LaunchFailed):
     """Not a failure: the mechanism does not claim to be able to do this."""
+
+
+class Part(Protocol):
+    """A process of a launch, on this machine or on another."""
+
+    def ask(
+        self, message: dict[str, Any] | None, timeout: float, beside: Sequence[Part] = ()
+    ) -> tuple[dict[str, Any], bytes]: ...
+
+    def must_live(self, note: str = "") -> None: ...
+
+    def gone_within(self, seconds: float) -> None: ...
+
+    def end(self, ask_first: bool) -> list[str]: ...
 
 
 def start(
@@ -65,6 +79,7 @@ class Worker:
         token: str,
         number: int = 0,
         max_message: int = DEFAULT_MAX_MESSAGE,
+        host: str = LOOPBACK,
     ) -> None:
         self.role = f"{role} {number}" if number else role
         self.log = directory / f"{self.role.replace(' ', '-')}.log"
@@ -80,6 +95,7 @@ class Worker:
             "directory": str(directory),
             "token": token,
             "max_message": max_message,
+            "host": host,
             "read_fd": to_child,
             "write_fd": from_child,
         }
@@ -106,7 +122,7 @@ class Worker:
         except PeerGone:
             raise LaunchFailed(f"{self.role} ended unexpectedly{self._last_words()}") from None
 
-    def answer(self, timeout: float, beside: Sequence[Worker] = ()) -> tuple[dict[str, Any], bytes]:
+    def answer(self, timeout: float, beside: Sequence[Part] = ()) -> tuple[dict[str, Any], bytes]:
         """The next answer; every way to fail becomes `LaunchFailed`.
 
         If a worker among `beside` ends meanwhile, that is given as the reason, whatever this worker reports: a client
@@ -133,14 +149,13 @@ class Worker:
             raise Unsupported(str(answer["unsupported"]))
         if "error" in answer:
             for other in beside:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    other.process.wait(0.1)
+                other.gone_within(0.1)
                 other.must_live(f"; {self.role}: {answer['error']}")
             raise LaunchFailed(f"{self.role}: {answer['error']}")
         return answer, blob
 
     def ask(
-        self, message: dict[str, Any] | None, timeout: float, beside: Sequence[Worker] = ()
+        self, message: dict[str, Any] | None, timeout: float, beside: Sequence[Part] = ()
     ) -> tuple[dict[str, Any], bytes]:
         """Send `message` (if any) and wait for the answer."""
         if message is not None:
@@ -174,10 +189,10 @@ class Worker:
         if ask_first and self.process.poll() is None:
             with contextlib.suppress(PeerGone):
                 self.channel.send({"do": "stop"})
-            self._gone_within(2.0)
+            self.gone_within(2.0)
         if self.process.poll() is None:
             self.process.terminate()
-            self._gone_within(1.0)
+            self.gone_within(1.0)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -185,7 +200,8 @@ class Worker:
             self.channel.close()
         return end_family(family)
 
-    def _gone_within(self, seconds: float) -> None:
+    def gone_within(self, seconds: float) -> None:
+        """Wait that long at most for the process to end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
 

@@ -172,7 +172,7 @@ def _read_extension(code: int, data: memoryview) -> Any:
         return buffers[index]
     if code == REFERENCE and _arrived.references is not None:
         return _arrived.references.take(data)
-    if code in anything.OWN_EXTENSIONS and code != anything.ENVELOPE:
+    if code in anything.OWN_EXTENSIONS:
         raise anything.unknown(f"an extension of type {code}")
     return msgspec.msgpack.Ext(code, bytes(data))
 

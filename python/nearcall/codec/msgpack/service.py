@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from ...types.functions import full_name
 from .. import explain, sending
 from ..protocol import CODED, MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
@@ -20,17 +21,17 @@ class Msgpack:
 
     def service(self, name: str, methods: Sequence[MethodTypes]) -> Mapping[str, MethodCoding]:
         """See :meth:`nearcall.codec.protocol.Codec.service`."""
-        return {method.name: _method(f"{name}.{method.name}", method) for method in methods}
+        return {method.name: _method(full_name(name, method.name), method) for method in methods}
 
 
-def _method(full_name: str, method: MethodTypes) -> MethodCoding:
+def _method(where: str, method: MethodTypes) -> MethodCoding:
     item = None
     if (stream := method.stream) is not None:
-        item = _value(cross(stream.type), Roles.of_stream(full_name, stream.name), method.in_loop)
+        item = _value(cross(stream.type), Roles.of_stream(where, stream.name), method.in_loop)
     return MethodCoding(
-        arguments=arguments_coding(full_name, method.parameters, for_loop=method.in_loop),
+        arguments=arguments_coding(where, method.parameters, for_loop=method.in_loop),
         item=item,
-        reply=_value(cross(method.result), Roles.of_result(full_name, items=method.streams_out), for_loop=False),
+        reply=_value(cross(method.result), Roles.of_result(where, items=method.streams_out), for_loop=False),
     )
 
 

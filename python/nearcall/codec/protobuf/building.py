@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..._core import ProtobufCodec, ProtobufMessages
-from ...types.declared import service_class
+from ...types.declared import is_function, service_class
 from ...types.hints import UNION_ORIGINS, type_name, unwrap
 from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
 from ..arrays import dtype_of_annotation
@@ -266,6 +266,8 @@ class Builder:
 
     def _custom(self, shape: Any, hint: Any) -> Element:
         if (service := service_class(shape.cls)) is not None:
+            if is_function(service):
+                raise UnsupportedTypeError("gRPC cannot pass functions: stream what they would be called with")
             raise UnsupportedTypeError(
                 f"{type_name(service)} is a service, and gRPC has no references to objects: serve it by itself"
             )

@@ -25,6 +25,14 @@ pub enum Patience {
 }
 
 impl Patience {
+    /// That of a call until its deadline, on a channel that `waits` for servers or not. If the call is `hopeful`, it waits
+    /// for the successor of a server: for [`COMEBACK`] at most.
+    #[must_use]
+    pub fn of_call(waits: bool, hopeful: bool, until: Option<Instant>) -> Self {
+        let soon = (!waits).then(|| Instant::now() + COMEBACK);
+        if waits || hopeful { Self::Until(until.into_iter().chain(soon).min()) } else { Self::FailFast }
+    }
+
     /// The time left; `None` if it has no end.
     fn left(self) -> Option<Duration> {
         match self {
@@ -40,5 +48,22 @@ impl Patience {
     /// When to try again: at `at`, or sooner if little time is left.
     pub(in crate::client) fn shorten(self, at: Instant) -> Instant {
         self.left().map_or(at, |left| at.min(Instant::now() + left / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_waits_for_a_server_as_long_as_it_may_and_has_reason_to() {
+        let until = Some(Instant::now() + Duration::from_secs(60));
+        assert_eq!(Patience::of_call(false, false, until), Patience::FailFast);
+        assert!(matches!(Patience::of_call(false, true, until), Patience::Until(Some(soon)) if Some(soon) < until));
+        assert!(matches!(Patience::of_call(false, true, None), Patience::Until(Some(_))));
+        for hopeful in [false, true] {
+            assert_eq!(Patience::of_call(true, hopeful, until), Patience::Until(until));
+            assert_eq!(Patience::of_call(true, hopeful, None), Patience::Until(None));
+        }
     }
 }

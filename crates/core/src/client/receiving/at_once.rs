@@ -24,10 +24,11 @@ impl Connection {
         deadline: Option<Instant>,
         place: &mut Option<Incoming>,
     ) -> Option<CallId> {
-        let inner = self.inner().filter(|inner| inner.link.is_memory() && !inner.link.is_stale())?;
+        let inner = self.inner()?;
+        let memory = inner.memory.as_ref().filter(|memory| !memory.is_stale())?;
         let _lead = inner.try_lead()?;
         let id = inner.table.lock().begin(Waker::None, expected.references, expected.given).ok()?;
-        match inner.link.send(inner.key(id.number()), request, Room::Now) {
+        match memory.send(inner.key(id.number()), request, Room::Now) {
             Ok(Sent::Out) => {}
             Ok(sent) => inner.note_queued(sent),
             Err(_) => {
@@ -37,7 +38,7 @@ impl Connection {
                 return None;
             }
         }
-        match inner.link.receive_soon(deadline, place) {
+        match memory.receive_soon(deadline, place) {
             // What came is not for this call.
             Ok(()) if !inner.deliver(place, Some(id)) => *place = None,
             Ok(()) | Err(LinkError::Unfinished) => {}
@@ -62,8 +63,10 @@ mod tests {
 
     /// A connection over shared memory, by which these frames have come.
     fn connected(frames: impl IntoIterator<Item = Incoming>) -> (Arc<Chosen>, Arc<Connection>) {
-        let link = Chosen::new(frames.into_iter().collect());
-        *link.memory.lock() = true;
+        connected_by(Chosen::over_memory(frames.into_iter().collect()))
+    }
+
+    fn connected_by(link: Arc<Chosen>) -> (Arc<Chosen>, Arc<Connection>) {
         let (name, exports) = ("here".to_owned(), Exports::new());
         let connection = Connection::of(Arc::clone(&link) as _, None, name, 0, exports, OnceLock::new());
         (link, connection)
@@ -125,11 +128,11 @@ mod tests {
         assert!(call(&connection, &mut None).is_none(), "it cannot be sent");
         assert!(!connection.is_dead(), "to be said by who sends it next");
         *link.broken.lock() = false;
-        *link.memory.lock() = false;
-        assert!(call(&connection, &mut None).is_none(), "a socket");
+        let (_, over_socket) = connected_by(Chosen::new([].into()));
+        assert!(call(&over_socket, &mut None).is_none(), "a socket");
+        assert_eq!(over_socket.in_flight(), 0);
         assert_eq!(connection.in_flight(), 0);
         connection.close(None);
-        *link.memory.lock() = true;
         assert!(call(&connection, &mut None).is_none(), "it is closed");
         let soon = Instant::now() + Duration::from_secs(1);
         assert_eq!(connection.next_event(CallId::of(0), Some(soon)).err(), Some(NoEvent::Ended));

@@ -93,20 +93,20 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
     if places.iter().any(Place::knows_of_end) {
         return Ok(());
     }
+    let signals: io::Result<Vec<_>> = places.iter().map(|place| place.connection.signal_fd()).collect();
     // All links are armed, also behind one that is not quiet: then all can be disarmed below.
     let mut quiet = true;
     for place in places {
         quiet &= place.connection.link.arm();
     }
-    let links: Vec<_> = places.iter().map(|place| place.connection.link.fd()).collect();
-    let woken = if quiet { descriptors::sleep_at(&links, slice) } else { Ok(Vec::new()) };
+    let woken = signals.and_then(|fds| if quiet { descriptors::sleep_at(&fds, slice) } else { Ok(Vec::new()) });
     for place in places {
-        place.connection.link.disarm();
+        place.connection.stay_awake();
     }
     match woken {
         Ok(readable) => {
             for (place, _) in places.iter().zip(readable).filter(|(_, readable)| *readable) {
-                if let Err(error) = place.connection.link.readable() {
+                if let Err(error) = place.connection.signalled() {
                     // Take in the frames that came before the connection's end.
                     place.connection.receive(None);
                     place.connection.mark_lost(&error);

@@ -4,13 +4,14 @@
 pub(in crate::client) mod at_once;
 pub(in crate::client) mod first;
 pub(in crate::client) mod received;
+mod signalled;
 
 use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::clock::is_past;
 use nearcall_platform::fault::contained;
-use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Room, Sent};
+use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, Ledger, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::{Failure, Kind, Malformed, flags, shown};
 
 use super::connection::{Connection, Inner, NoEvent};
@@ -185,7 +186,7 @@ impl Connection {
     pub fn has_room(&self, id: CallId) -> bool {
         let Some(inner) = self.inner() else { return true };
         let mut table = inner.table.lock();
-        table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Incoming::ends_call))
+        table.get(id).is_none_or(|call| call.credit > 0 || call.ended)
     }
 
     /// Whether all that there will be of the call has been received, or was taken.
@@ -414,7 +415,7 @@ impl Inner {
     /// The connection is gone: every call under way ends.
     pub(super) fn mark_lost(&self, error: &LinkError) {
         // Asked before the link is closed: a closed link cannot say it.
-        let mut unsent = self.link.never_sent();
+        let mut unsent = self.link.ledger().map_or_else(Vec::new, Ledger::never_sent);
         unsent.sort_unstable();
         self.end_with(&self.failure_of(error), Unbegun::These(&unsent));
     }

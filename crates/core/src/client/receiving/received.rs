@@ -72,7 +72,10 @@ impl Connection {
     /// # Errors
     /// What the system says.
     pub fn wakes_by(&self) -> io::Result<WakesBy> {
-        let Some(inner) = self.inner().filter(|inner| inner.received.get().is_some()) else { return Ok(WakesBy::Link) };
+        let Some(inner) = self.inner() else { return Ok(WakesBy::Link) };
+        if inner.received.get().is_none() {
+            return inner.signal_fd().map(|_| WakesBy::Link);
+        }
         if inner.loop_event.get().is_none() {
             // If two threads make an event, the first one stays.
             let _ = inner.loop_event.set(descriptors::new_event()?);
@@ -88,7 +91,7 @@ impl Connection {
         let inner = self.even_in_child();
         match inner.loop_event.get() {
             Some(event) if by == WakesBy::Event => event.as_fd(),
-            _ => inner.link.fd(),
+            _ => inner.signal_fd().expect("wakes_by has made what there is to make"),
         }
     }
 
@@ -103,8 +106,8 @@ impl Connection {
             // The server receives, and notices that the peer hung up.
             _ if inner.received.get().is_some() => true,
             _ => {
-                inner.link.disarm();
-                inner.link.readable().is_ok()
+                inner.stay_awake();
+                inner.signalled().is_ok()
             }
         }
     }
@@ -113,7 +116,7 @@ impl Connection {
     pub fn stay_awake(&self) {
         // If a server receives, it keeps track of the threads that sleep.
         if let Some(inner) = self.inner().filter(|inner| inner.received.get().is_none()) {
-            inner.link.disarm();
+            inner.stay_awake();
         }
     }
 

@@ -52,7 +52,7 @@ pub struct Retries {
 
 /// Why a call may have to be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub(in crate::client) enum Cause {
     /// No server has begun with it; the server that was asked is gone, or will be.
     NeverSent,
     /// No server has begun with it; the server that was asked has refused it.
@@ -74,15 +74,13 @@ pub enum Pushback {
 
 /// How often a call was sent, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub(in crate::client) struct Tally {
     /// Times that no server had begun the call; they do not count as attempts of a policy.
     unbegun: u32,
     /// Times that it was lost or answered with a failure.
     failed: u32,
     /// Pauses since the last one that the server has chosen.
     pauses: u32,
-    /// The call repeats the user's call.
-    repeated: bool,
 }
 
 impl Pushback {
@@ -150,25 +148,12 @@ impl Retries {
 
 impl Tally {
     /// Times that a server may have begun with the call and failed; what `grpc-previous-rpc-attempts` says.
-    #[must_use]
-    pub fn failed(&self) -> u32 {
+    pub(in crate::client) fn failed(&self) -> u32 {
         self.failed
     }
 
-    /// Whether this is the tally of a repetition, not of the call that the user has made.
-    #[must_use]
-    pub fn is_repeated(&self) -> bool {
-        self.repeated
-    }
-
-    /// The tally of a repetition that takes the place of the user's call.
-    #[must_use]
-    pub fn sent_once_more(self) -> Self {
-        Self { repeated: true, ..self }
-    }
-
     /// How long to wait before the call is sent again; `None` if it must not be.
-    pub fn again(
+    pub(in crate::client) fn again(
         &mut self,
         retries: Option<&Retries>,
         cause: Cause,

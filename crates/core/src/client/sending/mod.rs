@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::clock::is_past;
 use nearcall_platform::lock::around_sleep;
-use nearcall_transport::{CallKey, LinkError, Outgoing, Room, Sent};
+use nearcall_transport::{CallKey, Ledger, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::Failure;
 
 use super::connection::Inner;
@@ -78,7 +78,7 @@ impl Inner {
         }
         if *error == LinkError::DeadlinePassed {
             let (other, name) = (self.other(), &self.name);
-            let why = self.link.why_no_room().unwrap_or_else(|| "reads nothing".into());
+            let why = self.link.ledger().and_then(Ledger::why_no_room).unwrap_or_else(|| "reads nothing".into());
             let text = format!("there was no room to send before the deadline: the {other} at {name} {why}");
             return Failure::new(Failure::DEADLINE_EXCEEDED, text);
         }

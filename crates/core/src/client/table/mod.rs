@@ -35,7 +35,7 @@ pub(super) struct Call {
     /// Frames of initial metadata that have come.
     heads: u8,
     /// The last frame has come.
-    ended: bool,
+    pub(super) ended: bool,
     /// What comes for it may hold references.
     pub(super) references: bool,
     /// References given in the arguments and items, until the peer has shown that the call was begun.
@@ -295,14 +295,19 @@ impl Table {
         std::mem::take(&mut self.unread)
     }
 
-    /// Notes references given in an item of the call.
-    pub(super) fn give(&mut self, id: CallId, given: &[NonZeroU64]) {
-        if let Some(call) = self.get(id) {
-            call.given.extend_from_slice(given);
+    /// Takes the credit for an item that is about to be sent, and notes the references given in it. `false` if the call has
+    /// ended, `None` if there is no credit now.
+    pub(super) fn pay(&mut self, id: CallId, item: usize, given: &[NonZeroU64]) -> Option<bool> {
+        let Some(call) = self.get(id).filter(|call| !call.ended) else { return Some(false) };
+        if call.credit <= 0 {
+            return None;
         }
+        call.credit -= cost(item);
+        call.given.extend_from_slice(given);
+        Some(true)
     }
 
-    /// Undoes [`Table::give`] for a message that was not sent.
+    /// Forgets references given in a message that was not sent.
     pub(super) fn ungive(&mut self, id: CallId, given: &[NonZeroU64]) {
         let Some(call) = self.get(id) else { return };
         for one in given {
@@ -417,7 +422,7 @@ mod tests {
         let mut table = Table::default();
         let mut refused_after = |before: &[(Kind, u8)], gives_up: bool, flags: u8| {
             let id = table.begin(Waker::None, false, &given[..1]).expect("alive");
-            table.give(id, &given[1..]);
+            assert_eq!(table.pay(id, 0, &given[1..]), Some(true));
             table.ungive(id, &given[2..]);
             for &(kind, flags) in before {
                 table.deliver(&mut event(id, kind, flags), None).expect("may be sent");

@@ -341,7 +341,7 @@ impl ServerCall {
             }
             state.credit -= cost(item.len());
             // Shared memory has no system call that could be saved.
-            !self.connection.link.is_memory() && state.follows_quickly()
+            !self.connection.looking_is_cheap() && state.follows_quickly()
         };
         // The link's lock is not waited for with the call's held. Asked last: a stream without credit could not use the room
         // that it is told of.

@@ -14,10 +14,11 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{
-    Account, Body, CallKey, Charge, ConnectionPermit, Flushed, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent,
+    Account, Body, CallKey, Charge, ConnectionPermit, Flushed, Incoming, Link, LinkError, MemoryLink, Outgoing, Peer,
+    Room, Sent, Signal,
 };
 use nearcall_wire::{Kind, flags};
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 
 use crate::client;
 use crate::exports::Exports;
@@ -33,6 +34,8 @@ use crate::server::shared::session::Session;
 #[derive(Debug)]
 pub struct ServerConnection {
     pub(in crate::server) link: Arc<dyn Link>,
+    /// The same link, if it is over memory.
+    memory: Option<Arc<dyn MemoryLink>>,
     pub(in crate::server) shared: Arc<Shared>,
     session: Arc<Session>,
     /// The client was sent the last goodbye: no call of it begins any more. Only for the thread that holds the reactor.
@@ -121,10 +124,16 @@ impl Sends for ServerConnection {
 
     /// Lets the poller report room in the client's socket, or no longer. A ring's reader reports room by itself.
     fn watch_room(&self, watch: bool) {
-        if !self.link.is_memory() {
-            let flags = if watch { SOCKET | EventFlags::OUT } else { SOCKET };
-            // It fails for a connection that is gone.
-            let _ = epoll::modify(&*self.shared.poller, self.link.fd(), EventData::new_u64(self.token()), flags);
+        match self.link.signal() {
+            _ if self.looking_is_cheap() => {}
+            Signal::Descriptor(_) => {
+                let flags = if watch { SOCKET | EventFlags::OUT } else { SOCKET };
+                // It fails for a connection that is gone.
+                let _ = self.shared.rewatch(self.link.signal(), self.token(), flags);
+            }
+            // It wakes when there is room, and may have done so already.
+            Signal::Waker(_) if watch => self.shared.tell_news(self.token()),
+            Signal::Waker(_) => {}
         }
     }
 
@@ -174,6 +183,7 @@ impl ServerConnection {
     ) -> Arc<Self> {
         Arc::new(Self {
             session: Session::new(token, link.peer().clone(), permit, Arc::clone(&shared.session_events)),
+            memory: Arc::clone(&link).memory(),
             link,
             shared: Arc::clone(shared),
             parted: AtomicBool::new(false),
@@ -191,6 +201,41 @@ impl ServerConnection {
             values: OnceLock::new(),
             items: OnceLock::new(),
         })
+    }
+
+    /// Lets the receiving thread be told of this connection.
+    pub(in crate::server) fn begin_watch(&self) -> rustix::io::Result<()> {
+        let flags = if self.looking_is_cheap() { EventFlags::IN } else { SOCKET };
+        self.shared.watch(self.link.signal(), self.token(), flags)
+    }
+
+    /// Whether to look for arrivals touches only memory. Then it is looked at in a loop while somebody is awake, nothing else tells
+    /// of arrivals meanwhile, a frame costs no system call, and its reader tells of room by itself.
+    #[inline]
+    pub(in crate::server) fn looking_is_cheap(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// This side is awake, on this thread's CPU.
+    #[inline]
+    pub(in crate::server) fn stay_awake(&self) {
+        if let Some(memory) = &self.memory {
+            memory.disarm();
+        }
+    }
+
+    /// Whether spinning for this client can pay now. What it costs is not known but of memory.
+    #[inline]
+    pub(in crate::server) fn spinning_pays(&self) -> bool {
+        self.memory.as_ref().is_none_or(|memory| memory.spinning_pays())
+    }
+
+    /// The poller has told of this connection. Returns what the wake-up cost, if that is known.
+    pub(in crate::server) fn signalled(&self) -> Result<Option<u64>, LinkError> {
+        let Some(memory) = &self.memory else { return Ok(None) };
+        let woken = memory.signalled();
+        memory.disarm();
+        woken
     }
 
     /// The poller's token for the connection.
@@ -309,7 +354,7 @@ impl ServerConnection {
         // HTTP has errors of its own, which its link has sent. A client's own server answers nobody's calls.
         if let LinkError::Broken(why) = error
             && !self.is_own_clients()
-            && !self.link.takes_last_calls()
+            && !self.link.properties().takes_last_calls
         {
             let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(why.as_bytes()));
             let _ = self.link.send(CallKey { number: 0, side: self.side }, &goodbye, Room::Later);
@@ -373,7 +418,7 @@ impl ServerConnection {
         if !self.has_room_or_tells() {
             return false;
         }
-        let held_up = self.link.is_held_up(call, len);
+        let held_up = self.link.ledger().is_some_and(|ledger| ledger.is_held_up(call, len));
         if held_up {
             self.shared.held_up.add(self.token(), || self.shared.wake_reactor());
         }
@@ -479,9 +524,9 @@ impl ServerConnection {
     pub(crate) fn note_queued_anew(&self) {
         self.note_queued_frame();
         self.watch_room(true);
-        if self.link.is_memory() {
+        if self.looking_is_cheap() {
             // The ring's reader saw no need to tell of room.
-            self.shared.tell_of_room(self.token());
+            self.shared.tell_news(self.token());
         }
     }
 

@@ -379,7 +379,9 @@ impl Request {
             if self.is_oneway() {
                 self.inbound.oneway.one_finished();
             }
-            self.connection().link.finished(self.head.call);
+            if let Some(ledger) = self.connection().link.ledger() {
+                ledger.finished(self.head.call);
+            }
             match under_way {
                 Some(under_way) => under_way.count_alone(),
                 None => self.connection().one_finished(),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::fault::contained;
-use nearcall_transport::{ConnectionPermit, Handshake, Link, Listener, Options, is_end_of_clients};
+use nearcall_transport::{Arrived, Awaits, ConnectionPermit, Link, Listener, Options, is_end_of_clients};
 use nearcall_wire::Welcome;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 
 use crate::server::shared::Shared;
 
@@ -39,7 +39,7 @@ pub(in crate::server) struct Handshakes {
 
 /// A client whose handshake is under way.
 struct Pending {
-    handshake: Handshake,
+    client: Arrived,
     deadline: Instant,
     /// What the poller watches for.
     polled: EventFlags,
@@ -77,7 +77,7 @@ impl Handshakes {
 
     pub(in crate::server) fn listen(&mut self, listener: Listener) -> io::Result<()> {
         let token = self.token();
-        epoll::add(&*self.shared.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
+        self.shared.watch(listener.signal(), token, EventFlags::IN)?;
         self.listeners.insert(token, listener);
         Ok(())
     }
@@ -132,15 +132,12 @@ impl Handshakes {
     }
 
     fn accept(&mut self, listener: u64, new_clients: &mut Vec<NewClient>) {
-        // If more clients wait, the poller reports the listener again.
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
-                Ok(Some(handshake)) => {
+                Ok(Some(client)) => {
                     let token = self.token();
                     let deadline = Instant::now() + self.options.handshake;
-                    if epoll::add(&*self.shared.poller, handshake.fd(), EventData::new_u64(token), EventFlags::IN)
-                        .is_err()
-                    {
+                    if self.shared.watch(client.opening.signal(), token, EventFlags::IN).is_err() {
                         continue;
                     }
                     if self.pending.len() >= MOST_HANDSHAKES {
@@ -148,14 +145,14 @@ impl Handshakes {
                         let oldest = oldest.map(|(&token, _)| token);
                         oldest.and_then(|token| self.pending.remove(&token));
                     }
-                    self.pending.insert(token, Pending { handshake, deadline, polled: EventFlags::IN });
+                    self.pending.insert(token, Pending { client, deadline, polled: EventFlags::IN });
                     // The client's hello is most likely here already.
                     new_clients.extend(self.greet(token));
                 }
                 Ok(None) => return,
                 Err(error) if is_end_of_clients(&error) => {
                     if let Some(listener) = self.listeners.remove(&listener) {
-                        let _ = epoll::delete(&self.shared.poller, listener.fd());
+                        self.shared.unwatch(listener.signal());
                     }
                     self.ended = true;
                     return;
@@ -164,12 +161,16 @@ impl Handshakes {
                     self.shared.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
                     // The listener stays readable: without a pause this would be a busy loop.
                     for listener in self.listeners.values() {
-                        let _ = epoll::delete(&*self.shared.poller, listener.fd());
+                        self.shared.unwatch(listener.signal());
                     }
                     self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
                 }
             }
+        }
+        // More clients may wait. A poller reports the listener again.
+        if self.listeners[&listener].signal().fd().is_none() {
+            self.shared.tell_news(listener);
         }
     }
 
@@ -183,32 +184,30 @@ impl Handshakes {
     }
 
     fn advance(&mut self, token: u64) -> Option<NewClient> {
-        let Pending { handshake, polled, .. } = self.pending.get_mut(&token)?;
-        let greeted = handshake.advance(&self.welcome, &self.options);
+        let Pending { client, polled, .. } = self.pending.get_mut(&token)?;
+        let greeted = client.opening.advance(&self.welcome, &self.options);
         if let Ok(false) = greeted {
-            let events = match (handshake.is_welcomed(), handshake.wants_room()) {
-                // The client is to send nothing now. If it does all the same, that must not keep this thread awake.
-                (true, _) => EventFlags::OUT,
-                (false, true) => EventFlags::IN | EventFlags::OUT,
-                (false, false) => EventFlags::IN,
-            };
+            let Awaits { arrivals, room } = client.opening.awaits();
+            let mut events = EventFlags::empty();
+            // What the client sends although it is to send nothing must not keep this thread awake.
+            events.set(EventFlags::IN, arrivals);
+            events.set(EventFlags::OUT, room);
             if *polled != events {
                 *polled = events;
                 // If this fails, the handshake runs into its deadline.
-                let _ = epoll::modify(&*self.shared.poller, handshake.fd(), EventData::new_u64(token), events);
+                let _ = self.shared.rewatch(client.opening.signal(), token, events);
             }
             return None;
         }
-        let Pending { handshake, .. } = self.pending.remove(&token)?;
-        let peer = handshake.peer().clone();
-        let permit = handshake.permit();
+        let Arrived { opening, permit } = self.pending.remove(&token)?.client;
+        let peer = opening.peer().clone();
         match greeted {
             Ok(_) => {
-                let _ = epoll::delete(&*self.shared.poller, handshake.fd());
-                return handshake.into_link(&self.options).map(|link| NewClient { token, link, permit });
+                self.shared.unwatch(opening.signal());
+                return opening.into_link(&self.options).map(|link| NewClient { token, link, permit });
             }
             Err(Some(why)) => {
-                let why = handshake.reject(&why);
+                opening.reject(&why, false);
                 self.shared.notify(false, format!("turned away {peer}: {why}"));
             }
             Err(None) => {}
@@ -222,17 +221,17 @@ impl Handshakes {
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
             for (&token, listener) in &self.listeners {
-                let _ = epoll::add(&*self.shared.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
+                let _ = self.shared.watch(listener.signal(), token, EventFlags::IN);
             }
         }
         let late: Vec<u64> =
             self.pending.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
         for token in late {
-            if let Some(Pending { handshake, .. }) = self.pending.remove(&token)
+            if let Some(Pending { client: Arrived { opening, .. }, .. }) = self.pending.remove(&token)
                 && !self.stopping
             {
-                let peer = handshake.peer().clone();
-                let why = handshake.reject_as_late();
+                let (peer, why) = (opening.peer().clone(), "the handshake took too long");
+                opening.reject(why, true);
                 self.shared.notify(false, format!("turned away {peer}: {why}"));
             }
         }

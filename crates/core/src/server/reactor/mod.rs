@@ -20,13 +20,13 @@ use std::time::Duration;
 use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Body, HeldUp, Link, LinkError, Listener, Options, Outgoing};
+use nearcall_transport::{Body, HeldUp, Ledger, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::Welcome;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
+use crate::server::connection::ServerConnection;
 use crate::server::connection::adopted::{Adopted, Adoptions};
-use crate::server::connection::{SOCKET, ServerConnection};
 use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::Inbound;
@@ -174,7 +174,7 @@ impl Reactor {
         }
         // On a link that takes last calls, `has_delivered` also ends the client's time for them, once it has passed.
         let links = self.connections.values().map(|client| &client.connection.link);
-        links.filter(|link| link.takes_last_calls()).for_each(|link| _ = link.has_delivered());
+        links.filter(|link| link.properties().takes_last_calls).for_each(|link| _ = link.has_delivered());
         // Acquire: the reply to a call that is over was sent. A call may have begun just before the server was stopped.
         if !self.shared.asks_delivery() || self.shared.in_flight.load(Ordering::Acquire) > 0 {
             return;
@@ -341,7 +341,7 @@ impl Reactor {
         self.routed += 1;
         if self.connections.remove(&connection.token()).is_some() {
             // The descriptor may be gone from the poller already.
-            let _ = epoll::delete(&*self.shared.poller, connection.link.fd());
+            self.shared.unwatch(connection.link.signal());
             self.note_connections();
         }
         connection.tell_end(error);
@@ -420,16 +420,13 @@ impl Reactor {
     fn handle(&mut self, token: u64, hung_up: bool) {
         if let Some(client) = self.connections.get(&token).cloned() {
             let mut hung_up = hung_up;
-            if client.connection.link.is_memory() {
-                match client.connection.link.readable() {
-                    Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
-                    Ok(None) => {}
-                    Err(error) => {
-                        client.connection.tell_end(&error);
-                        hung_up = true;
-                    }
+            match client.connection.signalled() {
+                Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
+                Ok(None) => {}
+                Err(error) => {
+                    client.connection.tell_end(&error);
+                    hung_up = true;
                 }
-                client.connection.link.disarm();
             }
             if hung_up {
                 // The client reads no more, but the frames that it sent before are still taken in. Relaxed: only the
@@ -437,8 +434,8 @@ impl Reactor {
                 client.hung_up.store(true, Ordering::Relaxed);
                 client.connection.link.stop_sending();
                 // The poller has no more news of the connection.
-                let _ = epoll::delete(&*self.shared.poller, client.connection.link.fd());
-                if !client.connection.link.leaves_work() {
+                self.shared.unwatch(client.connection.link.signal());
+                if !client.connection.link.properties().leaves_work {
                     // To read on would only be work: a body may be long, and take much longer to decompress.
                     self.unlist(&client);
                     self.drop_client(&client, &LinkError::Closed);
@@ -478,7 +475,11 @@ impl Reactor {
                 true
             })
         });
-        self.see_to(shared.take_room_made(), flush);
+        for token in shared.take_news() {
+            if let Err(fault) = contained(|| self.handle(token, false)) {
+                self.give_up(token, fault);
+            }
+        }
         for token in shared.session_events.take_admitted() {
             if let Some(client) = self.connections.get(&token) {
                 self.list(Arc::clone(client));
@@ -495,7 +496,7 @@ impl Reactor {
     fn let_go(&mut self, shared: &Shared) {
         let are_left = shared.held_up.retain(|token| {
             let Some(client) = self.connections.get(token).cloned() else { return false };
-            let held_up = client.connection.link.held_up();
+            let held_up = client.connection.link.ledger().map_or(HeldUp::Nothing, Ledger::held_up);
             if held_up == HeldUp::MayGoOn && !client.listed.swap(true, Ordering::Relaxed) {
                 self.list(client);
             }
@@ -510,11 +511,12 @@ impl Reactor {
 
     fn add_client(&mut self, client: NewClient) {
         let NewClient { token, link, permit } = client;
-        if let Err(error) = self.watch(&*link, token) {
+        let connection = ServerConnection::new(&self.shared, token, link, permit);
+        if let Err(error) = connection.begin_watch() {
             self.shared.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let client = Inbound::new(ServerConnection::new(&self.shared, token, link, permit));
+        let client = Inbound::new(connection);
         client.listed.store(true, Ordering::Relaxed);
         if client.connection.session().begin() {
             self.list(Arc::clone(&client));
@@ -533,11 +535,6 @@ impl Reactor {
         self.note_connections();
     }
 
-    fn watch(&self, link: &dyn Link, token: u64) -> rustix::io::Result<()> {
-        let flags = if link.is_memory() { EventFlags::IN } else { SOCKET };
-        epoll::add(&*self.shared.poller, link.fd(), EventData::new_u64(token), flags)
-    }
-
     /// Receives from now on for a client of this process. `false` while a thread of the client still receives: that
     /// thread wakes the reactor when it stops, and this is tried again.
     fn adopt(&mut self, adopted: &Adopted) -> bool {
@@ -548,11 +545,11 @@ impl Reactor {
         }
         let token = self.handshakes.token();
         let connection = ServerConnection::of_client(&self.shared, token, &client, shared);
-        if let Err(error) = self.watch(&*connection.link, token) {
+        if let Err(error) = connection.begin_watch() {
             connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
             return true;
         }
-        // After `watch`: frames that were queued before are sent when the poller reports room.
+        // After it is watched: frames that were queued before are sent when the poller reports room.
         adopted.settle(&connection);
         let client = Inbound::new(connection);
         client.listed.store(true, Ordering::Relaxed);
@@ -567,7 +564,7 @@ impl Reactor {
 /// deferred requests may begin. A ring's reader reports room only once. So a ring's queue is flushed even if no frame
 /// is noted: a thread that has just queued one may not have noted it yet.
 fn flush(client: &Arc<Inbound<Request>>, resumable: &mut VecDeque<Arc<Inbound<Request>>>) {
-    if (client.connection.link.is_memory() || client.connection.has_queued_frames())
+    if (client.connection.looking_is_cheap() || client.connection.has_queued_frames())
         && client.flush()
         && !resumable.iter().any(|other| Arc::ptr_eq(other, client))
     {

@@ -54,7 +54,7 @@ fn has_parted(client: &Arc<Inbound<Request>>) -> bool {
     if connection.session().under_way() > 0 || connection.link.queued() > 0 {
         return false;
     }
-    if connection.link.takes_last_calls() {
+    if connection.link.properties().takes_last_calls {
         return delivered;
     }
     // Only the thread that holds the reactor begins calls. Relaxed: only that thread reads the flag.

@@ -26,10 +26,11 @@ pub(super) struct ExpectedReply<'a> {
 }
 
 impl ExpectedReply<'_> {
-    /// Whether a look at the connection may find the reply. A hint, as [`Link::may_have_arrivals`].
+    /// Whether a look at the connection may find the reply. A hint, as [`Wait::may_have_more`].
     #[inline]
     pub(super) fn may_come(&self) -> bool {
-        self.client.connection.link.may_have_arrivals()
+        let connection = &self.client.connection;
+        !connection.looking_is_cheap() || connection.link.may_have_more()
     }
 }
 
@@ -204,7 +205,7 @@ impl Reactor {
 
     #[inline]
     fn list_with(&mut self, push: fn(&mut Readable, Arc<Inbound<Request>>), client: Arc<Inbound<Request>>) {
-        if client.connection.link.is_memory() {
+        if client.connection.looking_is_cheap() {
             self.memory.push(client);
         } else {
             self.sockets_active = true;
@@ -220,10 +221,10 @@ impl Reactor {
         if client.hung_up.load(Ordering::Relaxed) || self.stalled.has(&client) {
             return None;
         }
-        if !client.connection.link.is_memory() {
+        if !client.connection.looking_is_cheap() {
             self.sockets_active = true;
         } else if !client.listed.swap(true, Ordering::Relaxed) {
-            client.connection.link.disarm();
+            client.connection.stay_awake();
             self.list(Arc::clone(&client));
         }
         Some(ExpectedReply { client, awaited, over: false })

@@ -217,7 +217,7 @@ impl Inbound<Request> {
                 Failure::new(Failure::UNIMPLEMENTED, what)
             }));
         };
-        if shared.is_stopping() && !connection.link.takes_last_calls() {
+        if shared.is_stopping() && !connection.link.properties().takes_last_calls {
             return Ok(Verdict::Refuse(Failure::new(Failure::UNAVAILABLE, "the server is stopping")));
         }
         // Relaxed: only the thread that holds the reactor sets and reads the flag. One-way calls are not sent again.

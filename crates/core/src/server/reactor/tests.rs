@@ -3,13 +3,14 @@
 use nearcall_platform::fault::contained;
 use nearcall_platform::lock::{Mutex, held_here, set_around_sleep};
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Incoming, Link};
+use nearcall_transport::{Incoming, Link, Wait};
 use nearcall_wire::{FrameHead, Kind, flags};
 
 use super::*;
 use crate::chosen_link::{Chosen, Faulty, MUCH};
 use crate::client::Awaited;
 use crate::exports::MethodRouting;
+use crate::server::connection::SOCKET;
 use crate::server::{HandlerKind, NativeHandler, ServedMethods, Server, SessionHooks, WorkLimits, Worker};
 
 const TOKEN: u64 = 1 << 32;
@@ -48,7 +49,12 @@ impl Scene {
 
     /// A server whose client has read all and called nothing.
     fn quiet() -> Self {
-        let scene = Self::new(0);
+        Self::quiet_with(Chosen::new(VecDeque::new()))
+    }
+
+    /// The same, over this link.
+    fn quiet_with(link: Arc<Chosen>) -> Self {
+        let scene = Self::with(link, Duration::ZERO);
         scene.read();
         scene.server.reactor.lock().poll_events(Some(Duration::ZERO));
         scene
@@ -56,6 +62,11 @@ impl Scene {
 
     /// A server that spins for so long.
     fn spinning(calls: u32, time: Duration) -> Self {
+        Self::with(Chosen::new((0..calls).map(call).collect()), time)
+    }
+
+    /// The same, over this link.
+    fn with(link: Arc<Chosen>, time: Duration) -> Self {
         set_around_sleep(holds_no_lock);
         let options = Options { spin: SpinPolicy::Fixed(time), ..Options::default() };
         let limits = WorkLimits {
@@ -82,7 +93,6 @@ impl Scene {
             Box::new(move |notice| log.lock().push(notice)),
         );
         let server = server.expect("descriptors");
-        let link = Chosen::new((0..calls).map(call).collect());
         let newcomer = NewClient { token: TOKEN, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
         let client = {
             let mut reactor = server.reactor.lock();
@@ -130,7 +140,7 @@ impl Scene {
     /// The poller has an event of the client.
     fn has_news(&self) {
         let flags = SOCKET | EventFlags::OUT;
-        epoll::modify(&*self.server.shared.poller, self.link.fd(), EventData::new_u64(TOKEN), flags).expect("watched");
+        self.server.shared.rewatch(self.link.signal(), TOKEN, flags).expect("watched");
     }
 }
 
@@ -190,8 +200,7 @@ fn nobody_falls_asleep_over_a_call_that_waited_for_room() {
 /// A thread has sent what waited, over shared memory: then the reader of the ring has no reason to tell of room.
 #[test]
 fn calls_that_waited_begin_when_another_thread_has_made_room() {
-    let scene = Scene::quiet();
-    *scene.link.memory.lock() = true;
+    let scene = Scene::quiet_with(Chosen::over_memory(VecDeque::new()));
     scene.send();
     let mut reactor = scene.server.reactor.lock();
     scene.call(7);
@@ -453,8 +462,8 @@ fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
 #[test]
 fn of_a_client_that_has_hung_up_and_leaves_no_work_nothing_is_read() {
     for leaves_work in [true, false] {
-        let scene = Scene::quiet();
-        *scene.link.leaves_work.lock() = leaves_work;
+        let link = if leaves_work { Chosen::new } else { Chosen::without_work };
+        let scene = Scene::quiet_with(link(VecDeque::new()));
         scene.link.frames.lock().push_back(call(7));
         *scene.link.gone.lock() = true;
         let mut reactor = scene.server.reactor.lock();
@@ -493,7 +502,7 @@ fn a_fault_over_one_event_loses_no_other_event() {
     scene.read();
     *scene.link.faulty.lock() = Faulty::Flushing;
     let flags = SOCKET | EventFlags::OUT;
-    epoll::modify(&*scene.server.shared.poller, other.fd(), EventData::new_u64(token), flags).expect("watched");
+    scene.server.shared.rewatch(other.signal(), token, flags).expect("watched");
     let _ = contained(|| scene.server.reactor.lock().poll_events(Some(Duration::ZERO)));
     assert_eq!(number(scene.server.reactor.lock().poll()), Some(7));
     assert!(scene.is_dropped_for_a_fault());
@@ -577,8 +586,8 @@ fn as_many_handlers_run_as_may_whoever_receives() {
 fn who_looks_for_a_moment_does_so_only_where_it_pays() {
     let scene = Scene::spinning(0, Duration::from_secs(1));
     scene.read();
-    let (link, token) = (Chosen::new(VecDeque::new()), TOKEN + 1);
-    (*link.memory.lock(), *link.pays.lock()) = (true, true);
+    let (link, token) = (Chosen::over_memory(VecDeque::new()), TOKEN + 1);
+    *link.pays.lock() = true;
     let mut reactor = scene.server.reactor.lock();
     reactor.poll_events(Some(Duration::ZERO));
     assert!(number(reactor.poll()).is_none() && reactor.arm(), "nothing is to be done");

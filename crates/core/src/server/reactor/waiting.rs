@@ -148,9 +148,7 @@ impl Reactor {
             all_quiet &= client.connection.link.arm();
         }
         if !all_quiet {
-            for client in &self.memory {
-                client.connection.link.disarm();
-            }
+            self.memory.iter().for_each(|client| client.connection.stay_awake());
             return false;
         }
         for client in self.memory.drain(..) {
@@ -213,10 +211,8 @@ impl Reactor {
                 if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
                     return (None, None);
                 }
-                for client in &self.memory {
-                    // This thread may have moved to another CPU: `disarm` tells the client which one.
-                    client.connection.link.disarm();
-                }
+                // This thread may have moved to another CPU: this tells the clients which one.
+                self.memory.iter().for_each(|client| client.connection.stay_awake());
             }
         }
     }
@@ -230,11 +226,11 @@ impl Reactor {
     /// without a lock.
     #[inline]
     fn may_find(&self) -> bool {
-        !self.readable.is_empty() || self.memory.iter().any(|client| client.connection.link.may_have_arrivals())
+        !self.readable.is_empty() || self.memory.iter().any(|client| client.connection.link.may_have_more())
     }
 
     fn spinning_pays(&self) -> bool {
-        self.sockets_active || self.memory.iter().any(|client| client.connection.link.spinning_pays())
+        self.sockets_active || self.memory.iter().any(|client| client.connection.spinning_pays())
     }
 }
 

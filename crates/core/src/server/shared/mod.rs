@@ -9,6 +9,7 @@ pub(in crate::server) mod limits;
 pub(in crate::server) mod notice;
 pub(in crate::server) mod session;
 pub(in crate::server) mod statistics;
+mod watching;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
@@ -64,9 +65,9 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) budget: Arc<Budget>,
     pub(in crate::server) kept_back: KeptBack,
     pub(in crate::server) held_up: HeldUp,
-    /// Tokens of connections over shared memory on which a thread has sent what others had queued. Only that thread knows that
-    /// there may be room again.
-    room_made: Mutex<Vec<u64>>,
+    /// Tokens of which the poller does not tell: of what has no descriptor and is to be looked at, and of connections over
+    /// shared memory on which a thread has sent what others had queued. Only that thread knows that there may be room again.
+    news: Mutex<Vec<u64>>,
     /// Begins and ends of sessions whose hooks are to run.
     pub(in crate::server) session_events: Arc<SessionEvents>,
     /// Objects that clients have released, and whose owners are to be told.
@@ -107,7 +108,7 @@ impl Shared {
             leadership,
             poller,
             releases: Releases::new(Arc::clone(&wake)),
-            room_made: Mutex::default(),
+            news: Mutex::default(),
             wake,
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -190,10 +191,10 @@ impl Shared {
         }
     }
 
-    /// There may be room again on the connection with this token: the receiving thread is to look.
+    /// There may be something to receive from what has this token, or room again: the receiving thread is to look.
     #[cold]
-    pub(in crate::server) fn tell_of_room(&self, token: u64) {
-        let mut tokens = self.room_made.lock();
+    pub(in crate::server) fn tell_news(&self, token: u64) {
+        let mut tokens = self.news.lock();
         if !tokens.contains(&token) {
             tokens.push(token);
         }
@@ -201,9 +202,9 @@ impl Shared {
         self.wake_reactor();
     }
 
-    /// Takes the tokens of connections that may have room again. For the receiving thread.
-    pub(in crate::server) fn take_room_made(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.room_made.lock())
+    /// Takes the tokens of what is to be looked at. For the receiving thread.
+    pub(in crate::server) fn take_news(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.news.lock())
     }
 
     pub(in crate::server) fn wake_reactor(&self) {

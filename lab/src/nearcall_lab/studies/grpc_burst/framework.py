@@ -16,6 +16,7 @@ from typing import Any
 
 from nearcall_lab.adapters.grpc_framework import codec_of
 from nearcall_lab.adapters.ports import accepting, free_port
+from nearcall_lab.contract import LOOPBACK
 from nearcall_lab.studies.grpc_burst.replica import DELAY_S, message_class
 
 
@@ -34,8 +35,8 @@ def serve(codec: str) -> None:
 
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     logging.disable(logging.INFO)
-    port = free_port()
-    config = GRPCFrameworkConfig(package="burst", host="127.0.0.1", port=port, workers=1, **codec_of(codec))
+    port = free_port(LOOPBACK)
+    config = GRPCFrameworkConfig(package="burst", host=LOOPBACK, port=port, workers=1, **codec_of(codec))
     app = GRPCFramework(config=config)
     service = Service("User")
     replies: dict[str, tuple[type, Any]] = {
@@ -63,8 +64,8 @@ def serve(codec: str) -> None:
 
 
 async def _say_when_listening(port: int) -> None:
-    await accepting(port)
-    print(f"127.0.0.1:{port}", flush=True)
+    await accepting(LOOPBACK, port)
+    print(f"{LOOPBACK}:{port}", flush=True)
 
 
 def _end_with_input() -> None:

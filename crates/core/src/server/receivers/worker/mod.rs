@@ -485,7 +485,11 @@ impl Server {
     /// Lets a native handler answer a call, in the worker that has received the call.
     #[cold]
     fn handle_natively(&self, handler: u8, request: Box<Request>) {
-        self.begin_handler();
+        // One-way calls of one client are handled in their order: this worker keeps the lead meanwhile.
+        let keeps_lead = request.is_oneway();
+        if !keeps_lead {
+            self.begin_handler();
+        }
         let mut request = Some(request);
         // This worker may hold the interpreter. A client that calls without a pause must not keep the interpreter from
         // other threads.
@@ -494,6 +498,9 @@ impl Server {
                 self.contain(|| self.directory.native(handler).handle(request));
             }
         });
+        if keeps_lead {
+            return;
+        }
         // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.
         self.shared.leadership.set_tick();
         self.shared.leadership.back();

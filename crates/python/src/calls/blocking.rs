@@ -1,0 +1,97 @@
+//! How a thread waits for a call: with the interpreter released.
+
+use std::sync::Arc;
+
+use nearcall_core::Incoming;
+use nearcall_core::client::{Again, Connection as Core, NoEvent};
+use pyo3::prelude::*;
+
+use crate::calls::bound::BoundMethod;
+use crate::calls::driving::{Arguments, Call, Came, Sent};
+use crate::calls::outcome::wait_on;
+use crate::gil::interpreter::{detach, is_alone};
+
+/// The longest message, in bytes, that a thread sends without giving the interpreter up if nobody else wants it.
+const SHORT: usize = 4 << 10;
+
+impl BoundMethod {
+    /// Sends a call, and waits for what becomes of it.
+    #[inline]
+    pub(crate) fn attempt(
+        &self,
+        py: Python<'_>,
+        core: &Arc<Core>,
+        call: &mut Call,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<Result<Py<PyAny>, Box<Again>>> {
+        let until = call.driver.until();
+        // The reply is not moved until it is decoded.
+        let (mut place, mut first) = (None, Ok(()));
+        let sent = self.send(py, core, call, arguments, |request, expected| {
+            if request.len() <= SHORT
+                && is_alone(py)
+                && let Some(id) = core.call_at_once(request, expected, until, &mut place)
+            {
+                if place.is_none() {
+                    first = detach(py, || core.next_event_in(id, until, &mut place));
+                }
+                return Ok(id);
+            }
+            detach(py, || {
+                let id = core.begin(request, expected)?;
+                first = core.next_event_in(id, until, &mut place);
+                Ok(id)
+            })
+        })?;
+        match sent {
+            Ok(sent) => self.finish(py, core, call, &sent, first, &mut place),
+            Err(again) => Ok(Err(again)),
+        }
+    }
+
+    /// Goes on from the first event, which is in `place` if there is one, to the attempt's outcome.
+    #[inline]
+    pub(crate) fn finish(
+        &self,
+        py: Python<'_>,
+        core: &Arc<Core>,
+        call: &mut Call,
+        (id, successor): &Sent,
+        mut first: Result<(), NoEvent>,
+        place: &mut Option<Incoming>,
+    ) -> PyResult<Result<Py<PyAny>, Box<Again>>> {
+        let until = call.driver.until();
+        loop {
+            let event = match first {
+                Ok(()) => place.as_mut().expect("there is an event"),
+                Err(no_event) => place.insert(wait_on(py, core, *id, until, no_event, &self.method.get().name)?),
+            };
+            match self.take(py, core, successor.as_ref(), call, event)? {
+                Came::Result(value) => return Ok(Ok(value)),
+                Came::Again(again) => return Ok(Err(again)),
+                Came::More => {
+                    *place = None;
+                    first = detach(py, || core.next_event_in(*id, until, place));
+                }
+            }
+        }
+    }
+
+    /// Makes a call once more, until it has an outcome.
+    #[cold]
+    pub(crate) fn repeat(
+        &self,
+        py: Python<'_>,
+        call: &mut Call,
+        arguments: Arguments<'_, '_>,
+        mut again: Box<Again>,
+    ) -> PyResult<Py<PyAny>> {
+        loop {
+            let core = self.calling.renewed(py, self.method.get(), call, &again)?;
+            match self.attempt(py, &core, call, arguments)? {
+                Ok(value) => return Ok(value),
+                Err(next) => again = next,
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a transport is, and the places that its URLs name.
+
+use std::fmt::{Debug, Display};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::acceptor::Acceptor;
+use super::opening::Dialled;
+use crate::errors::ConnectError;
+use crate::link::pace::Pace;
+use crate::options::Options;
+
+/// The place that a URL names, or what is wrong with the URL, for the user.
+pub(crate) type Parsed = Result<Arc<dyn Place>, String>;
+
+/// A way to reach a server.
+pub(crate) struct Transport {
+    /// The form of its URLs, such as `shm://name`.
+    pub(crate) form: &'static str,
+    /// Reads a URL, given as its scheme and what follows `scheme://`.
+    pub(crate) parse: fn(scheme: &'static str, rest: &str) -> Parsed,
+}
+
+impl Transport {
+    /// The part of the URL before the colon.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.form.split(':').next().unwrap_or_default()
+    }
+}
+
+/// Where a server is. Displayed as its URL.
+pub trait Place: Debug + Display + Send + Sync {
+    /// Reaches the server there. The error is a sentence that names the URL.
+    fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a>;
+
+    /// The servers at this place, in the order in which to try them: a name may have several addresses, and a URL may
+    /// list several hosts. Empty if the place itself is a server that can be dialled.
+    fn servers<'a>(&'a self, _options: &'a Options, _each: Each, _pace: &'a Pace) -> Finding<'a> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Tells this place from those of other servers. A name with several addresses is displayed alike for each of them.
+    fn key(&self) -> String {
+        self.to_string()
+    }
+
+    /// Listens there.
+    ///
+    /// # Errors
+    /// With a sentence that names the URL: the URL is in use, the options do not allow it (`InvalidInput`), or the
+    /// system refuses.
+    fn bind(&self, options: &Options) -> io::Result<Bound>;
+
+    /// What to expect of this place while no server is there.
+    fn comeback(&self) -> Comeback;
+}
+
+/// What to expect of a place without a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comeback {
+    /// A server may come, and can be looked for at the cost of one system call.
+    Near,
+    /// A server may come, but looking for it costs the network and others something.
+    Far,
+    /// No server will come: there was one connection only.
+    Never,
+}
+
+/// What [`Place::servers`] counts as one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Each {
+    /// Each address to connect to; behind a proxy, each address of the proxy.
+    Address,
+    /// Each address of a server; behind a proxy, which looks names up itself, each host.
+    Server,
+}
+
+/// One of several servers.
+#[derive(Debug)]
+pub struct Found {
+    /// Where it is.
+    pub place: Arc<dyn Place>,
+    /// The index of its host in the URL.
+    pub host: usize,
+}
+
+/// A search for servers under way.
+pub type Finding<'a> = Pin<Box<dyn Future<Output = Result<Vec<Found>, ConnectError>> + Send + 'a>>;
+
+/// A dial under way.
+pub type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Dialled>, ConnectError>> + Send + 'a>>;
+
+/// A listener at a place.
+#[derive(Debug)]
+pub struct Bound {
+    /// Accepts the clients.
+    pub acceptor: Box<dyn Acceptor>,
+    /// The real place: the system may have chosen the port.
+    pub place: Arc<dyn Place>,
+}

@@ -1,0 +1,79 @@
+//! What is spoken over a socket, and makes links of sockets.
+
+use std::fmt::Debug;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
+
+use super::opening::{Accepted, Dialled, Greeted, Greeting};
+use super::place::Place;
+use crate::peer::Peer;
+
+/// What is spoken over a socket.
+pub(crate) trait Protocol: Debug + Send + Sync {
+    /// The protocols that TLS may agree on (ALPN); empty if none has to be.
+    fn alpn(&self) -> &'static [&'static [u8]];
+
+    /// The scheme with which this is spoken over encrypted TCP.
+    fn encrypted(&self) -> &'static str;
+
+    /// What a client speaks with a server that does not speak this, if there is something.
+    fn fallback(&self) -> Option<&'static dyn Protocol>;
+
+    /// Greets a server.
+    fn greet<'a>(&'static self, reached: Reached, greeting: Greeting<'a>) -> Greeted<'a>;
+
+    /// Begins with a client that has just connected.
+    ///
+    /// # Errors
+    /// The error of TLS.
+    fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>>;
+}
+
+/// A socket to a server.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) socket: OwnedFd,
+    pub(crate) memory: SharedMemory,
+    /// The configuration of TLS, and the name that the server's certificate must have.
+    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(crate) protocol: &'static dyn Protocol,
+    /// The same place, for what the protocol [falls back](Protocol::fallback) to.
+    pub(crate) fallback: Option<Arc<dyn Place>>,
+}
+
+impl Dialled for Reached {
+    fn greet(self: Box<Self>, greeting: Greeting<'_>) -> Greeted<'_> {
+        self.protocol.greet(*self, greeting)
+    }
+}
+
+/// A client's socket.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) socket: OwnedFd,
+    pub(crate) peer: Peer,
+    /// Why the client is rejected, if it is.
+    pub(crate) stranger: Option<String>,
+    pub(crate) memory: SharedMemory,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+}
+
+/// Whether the frames of a connection go through memory that both sides share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SharedMemory {
+    Never,
+    Always,
+    /// Over a pair of sockets: the client offers shared memory, and the server says whether it accepts.
+    IfBothCan,
+}
+
+impl SharedMemory {
+    /// The peer at the other end of such a connection's socket, as the kernel knows it.
+    pub(crate) fn peer_of(self, socket: BorrowedFd<'_>) -> Peer {
+        let peer = Peer::of(socket);
+        if self == Self::IfBothCan { peer.of_pair() } else { peer }
+    }
+}
