@@ -55,6 +55,7 @@ pub(crate) enum Ready {
 }
 
 impl Way {
+    #[inline]
     pub(crate) fn standing(&self) -> Standing {
         match self {
             Self::Channel { channel, checked } => {
@@ -91,6 +92,7 @@ impl Way {
 }
 
 /// The number of the method that takes messages at the other end of a connection. `None` if that is no node.
+#[inline]
 fn number(checked: &ArcSwapOption<(Arc<Connection>, Option<u16>)>, connection: &Arc<Connection>) -> Option<u16> {
     if let Some(checked) = &*checked.load()
         && Arc::ptr_eq(&checked.0, connection)
