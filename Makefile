@@ -43,7 +43,7 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup profiled wheel dist try-dist demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel dist try-dist rmr demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,12 @@ profiled: $(STAMPS)/profiled $(STAMPS)/lab $(STAMPS)/dev  ## the same with nearc
 
 wheel: $(STAMPS)/tools  ## build the wheel as it is published; in dist/
 	@$(PY) tools/profiled_build.py dist
+
+# Programs that were linked with RMR's own library ask for the second name.
+rmr: tools-present  ## build librmr_si.so, with which programs for RMR run; in target/rmr/ (docs/rmr.md)
+	@cargo build -q --release -p nearcall-rmr
+	@mkdir -p target/rmr && cp target/release/librmr_si.so target/rmr/ && ln -sf librmr_si.so target/rmr/librmr_si.so.4
+	@echo "rmr: target/rmr/librmr_si.so, crates/rmr/include/rmr.h"
 
 # The tests of the wheels need no nearcall here: they install it from each wheel.
 dist: $(STAMPS)/dist  ## make what is published, for each promised Python that is here, and try each wheel without a compiler; in dist/

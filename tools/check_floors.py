@@ -29,7 +29,7 @@ FLOORS: list[set[str]] = [
     {"transport"},
     {"core"},
     {"route", "sandbox"},
-    {"python"},
+    {"python", "rmr"},
     {"models"},
 ]
 FLOOR_OF = {f"nearcall-{name}": floor for floor, names in enumerate(FLOORS) for name in names}

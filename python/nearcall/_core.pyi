@@ -57,7 +57,9 @@ __all__ = [
     "RouteMessage",
     "RouteNode",
     "RoutePending",
+    "RoutePushed",
     "RouteWaiter",
+    "RouteWork",
     "ServedObject",
     "Server",
     "StartedCall",
@@ -1327,15 +1329,18 @@ class RouteInbox:
 @final
 class RouteDispatch:
     """The handler of the method that takes messages, for a node with handlers: the thread that has received a message
-    calls the one for its type.
+    calls the one for its type. Those that come without a call wait in the inbox for threads of their own.
     """
+
+    def work(self, most: int) -> None:
+        """Handles messages of the inbox, of which it takes ``most`` at once, until nothing more will come. For a thread
+        of its own.
+        """
 
 @final
 class RouteEndpoint:
-    """An endpoint of a node. A thread runs its :meth:`work`."""
+    """An endpoint of a node."""
 
-    def work(self) -> None:
-        """Connects, and sends what waits, until the endpoint is closed."""
     @property
     def name(self) -> str: ...
     def is_connected(self) -> bool:
@@ -1344,6 +1349,29 @@ class RouteEndpoint:
         """Messages sent, failed for good, refused for want of room, dropped, handed on to other members of the group,
         and in the queue; the bytes of these; whether it is connected; and why not.
         """
+
+@final
+class RouteWork:
+    """What a thread of its own has to do for a node."""
+
+    @property
+    def name(self) -> str:
+        """A name for the thread."""
+    def run(self) -> None:
+        """Does it, until the node is closed."""
+
+@final
+class RoutePushed:
+    """Tables that a route manager of RMR pushes in pieces."""
+
+    def __new__(cls) -> RoutePushed: ...
+    def take(self, payload: bytes) -> list[tuple[str, str | None]]:
+        """Takes a message's payload. Returns, for each table that is whole now, its text and no problem; and for each
+        that cannot be used an empty text, and what the manager is told.
+        """
+    @staticmethod
+    def answer(text: str, problem: str | None = None) -> str:
+        """What the manager is told of a table; ``problem`` is why it is not used."""
 
 @final
 class RouteWaiter:
@@ -1377,15 +1405,18 @@ class RouteNode:
         name: str,
         when_full: str,
         queue: int,
+        rmr: tuple[int, bool, bool, bool, bool],
         dial: Callable[[str], Connection],
-        start: Callable[[RouteEndpoint], None],
+        start: Callable[[RouteWork], None],
         prepare: Callable[[Any, Any], tuple[int, Any]],
         reply: Callable[[RouteMessage[Any], Any, int | None, float | None], object],
     ) -> RouteNode:
-        """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``dial`` makes a
-        connection to an endpoint of some name; ``start`` starts a thread that does an endpoint's work; ``prepare``
-        makes a type and a buffer of a type and a payload that are something else; ``reply`` is called with a message, a
-        payload, a type and a timeout.
+        """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``rmr`` says, of
+        programs of RMR, how many bytes their longest message has, whether they may be on other machines, whether the
+        node takes other messages than replies from them, whether one of them may push tables, and whether ``host:port``
+        alone is one. ``dial`` makes a connection to an endpoint of some name; ``start`` starts a thread that does some
+        work; ``prepare`` makes a type and a buffer of a type and a payload that are something else; ``reply`` is called
+        with a message, a payload, a type and a timeout.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
@@ -1401,6 +1432,16 @@ class RouteNode:
         """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
     def set_address(self, address: str) -> None:
         """Sets where this node takes replies."""
+    def listen_rmr(self, place: str) -> str:
+        """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system
+        chose, if it was 0.
+        """
+    def set_rmr_sender(self, source: str, source_address: str) -> None:
+        """Sets where this node takes messages of RMR's programs, as it tells them: by name and by address."""
+    def rmr_counts(self) -> tuple[int, int, int]:
+        """Connections with RMR's programs, those that were closed because the other side broke a rule, and those that
+        were refused because there were too many.
+        """
     def install(self, text: str, names: list[str], *, toml: bool, grace: float) -> None:
         """Puts a table in force: RMR's text, or TOML. ``names`` are this node's. What is queued for endpoints that the
         table no longer names is still sent for at most ``grace`` seconds.
@@ -1434,6 +1475,10 @@ class RouteNode:
         to: str | None = None,
     ) -> RoutePending | None:
         """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
+    def reply(self, message: RouteMessage[Any], type: Any, payload: Any, timeout: float | None) -> None:
+        """Sends a message back to the sender of another one. Waits for room for at most ``timeout`` seconds."""
+    def begin_reply(self, message: RouteMessage[Any], type: Any, payload: Any) -> RoutePending | None:
+        """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
     def expect(self, transaction: bytes | None = None, *, for_loop: bool = False) -> RouteWaiter:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""
     def bell_fileno(self) -> int:
@@ -1444,6 +1489,10 @@ class RouteNode:
         """Whether nothing more will come."""
     def receive(self, most: int, timeout: float | None) -> list[RouteMessage[Any]]:
         """The next messages, at most ``most``. Waits for the first for at most ``timeout`` seconds."""
+    def receive_table(self, timeout: float | None) -> RouteMessage[Any] | None:
+        """The next message with records of a table that a route manager of RMR has pushed; ``None`` if none comes
+        within ``timeout`` seconds, or the node takes no more messages.
+        """
     def fileno(self) -> int:
         """The descriptor that an event loop polls for reading."""
     def open(self, name: str) -> RouteEndpoint:
@@ -1454,5 +1503,9 @@ class RouteNode:
         """All endpoints in use."""
     def is_ready(self) -> bool:
         """Whether a table is in force, and all its endpoints are connected."""
+    def take_no_more(self) -> None:
+        """Takes no more messages. Those that wait can still be received."""
     def close(self, grace: float) -> None:
         """Sends nothing more but what is queued, for at most ``grace`` seconds."""
+    def end(self) -> None:
+        """Closes the sockets that are left, once nothing more is to be sent."""

@@ -62,7 +62,9 @@ mod _core {
     #[pymodule_export]
     use super::references::objects::ServedObject;
     #[pymodule_export]
-    use super::routing::node::{RouteEndpoint, RouteNode, RoutePending, RouteWaiter, read_route_table};
+    use super::routing::node::{RouteEndpoint, RouteNode, RoutePending, RouteWaiter, RouteWork, read_route_table};
+    #[pymodule_export]
+    use super::routing::pushed::RoutePushed;
     #[pymodule_export]
     use super::serving::buffer::Buffer;
     #[pymodule_export]

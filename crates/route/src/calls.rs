@@ -9,9 +9,10 @@ use nearcall_core::lock::{Condvar, Mutex};
 use crate::arrived::Arrived;
 use crate::bell::Bell;
 use crate::message::Transaction;
+use crate::rmr::frame::without_zeros;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// All who wait for replies.
+/// All who wait for replies. Zeros at the end of a number say nothing: RMR fills it up with them.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     waiting: Mutex<HashMap<Transaction, Arc<Place>>>,
@@ -23,8 +24,8 @@ pub(crate) struct Calls {
 struct Place {
     reply: Mutex<Option<Arrived>>,
     come: Condvar,
-    /// What rings if the reply is awaited in an event loop.
-    bell: Option<Arc<Bell>>,
+    /// What rings if the reply is awaited in an event loop, with the number as it is known there.
+    bell: Option<(Arc<Bell>, Transaction)>,
 }
 
 /// One who waits for a reply, until this is dropped.
@@ -40,14 +41,21 @@ impl Calls {
     /// somebody waits for that already.
     pub(crate) fn begin(self: &Arc<Self>, transaction: Transaction, bell: Option<Arc<Bell>>) -> Option<Waiter> {
         use std::collections::hash_map::Entry;
-        let place = Arc::new(Place { bell, ..Place::default() });
+        let key = Transaction::from_slice(without_zeros(&transaction));
+        let place = Arc::new(Place { bell: bell.map(|bell| (bell, transaction)), ..Place::default() });
         let mut waiting = self.waiting.lock();
-        let Entry::Vacant(vacant) = waiting.entry(transaction.clone()) else { return None };
+        let Entry::Vacant(vacant) = waiting.entry(key.clone()) else { return None };
         vacant.insert(Arc::clone(&place));
         // Release: who sees the count finds the entry. The message is sent later, so its reply finds both.
         self.count.fetch_add(1, Ordering::Release);
         drop(waiting);
-        Some(Waiter { calls: Arc::clone(self), transaction, place })
+        Some(Waiter { calls: Arc::clone(self), transaction: key, place })
+    }
+
+    /// Whether somebody waits for the reply with this number.
+    pub(crate) fn expects(&self, transaction: &[u8]) -> bool {
+        // Acquire: after the Release of `begin`.
+        self.count.load(Ordering::Acquire) != 0 && self.waiting.lock().contains_key(without_zeros(transaction))
     }
 
     /// Gives a message to who waits for it. Gives it back if nobody does, or if that one has a reply already.
@@ -56,17 +64,16 @@ impl Calls {
         if self.count.load(Ordering::Acquire) == 0 || arrived.transaction().is_empty() {
             return Some(arrived);
         }
-        let place = self.waiting.lock().get(arrived.transaction()).cloned();
+        let place = self.waiting.lock().get(without_zeros(arrived.transaction())).cloned();
         let Some(place) = place else { return Some(arrived) };
         let mut reply = place.reply.lock();
         if reply.is_some() {
             return Some(arrived);
         }
-        let transaction = place.bell.as_ref().map(|_| Transaction::from_slice(arrived.transaction()));
         *reply = Some(arrived);
         drop(reply);
-        match place.bell.as_ref().zip(transaction) {
-            Some((bell, transaction)) => bell.ring_for_reply(transaction),
+        match &place.bell {
+            Some((bell, transaction)) => bell.ring_for_reply(transaction.clone()),
             None => {
                 place.come.notify_all();
             }

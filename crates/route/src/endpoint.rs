@@ -1,4 +1,4 @@
-//! One receiver of messages: the channel to it, and the queue of what could not be sent at once.
+//! One receiver of messages: the way to it, and the queue of what could not be sent at once.
 //!
 //! A sender passes a message to the transport by itself while nothing waits here. Otherwise the message waits behind the
 //! others, and the endpoint's own thread ([`Endpoint::work`]) sends it. That thread makes the connection, too, and hands
@@ -8,14 +8,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
-use nearcall_core::client::{Channel, Connection, Passed, Patience};
+use nearcall_core::Failure;
+use nearcall_core::client::Passed;
 use nearcall_core::lock::{Condvar, Mutex, MutexGuard};
-use nearcall_core::{Body, Failure, Kind, Outgoing};
 
 use crate::bell::Bell;
-use crate::described::deliver_in;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::way::{Ready, Standing, Way};
 
 /// How often a server that is not there is looked for, at most.
 const LOOK: Duration = Duration::from_millis(200);
@@ -74,7 +73,7 @@ pub struct Counts {
 /// A receiver of messages.
 pub struct Endpoint {
     name: String,
-    channel: Arc<Channel>,
+    way: Way,
     when_full: WhenFull,
     /// Bytes that may wait.
     most: usize,
@@ -83,8 +82,6 @@ pub struct Endpoint {
     changed: Condvar,
     /// Whether messages must queue up behind others. Set and cleared with the lock held.
     behind: AtomicBool,
-    /// The connection whose server was looked at last, with the number of its method if it is a node.
-    checked: ArcSwapOption<(Arc<Connection>, Option<u16>)>,
     sent: AtomicU64,
     failed_hard: AtomicU64,
     failed_soft: AtomicU64,
@@ -147,22 +144,15 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(
-        name: &str,
-        channel: Arc<Channel>,
-        when_full: WhenFull,
-        most: usize,
-        bell: Arc<Bell>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(name: &str, way: Way, when_full: WhenFull, most: usize, bell: Arc<Bell>) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
-            channel,
+            way,
             when_full,
             most,
             state: Mutex::default(),
             changed: Condvar::new(),
             behind: AtomicBool::new(false),
-            checked: ArcSwapOption::empty(),
             sent: AtomicU64::new(0),
             failed_hard: AtomicU64::new(0),
             failed_soft: AtomicU64::new(0),
@@ -182,14 +172,7 @@ impl Endpoint {
     /// Whether a message can be sent to it now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.node().is_some()
-    }
-
-    /// The connection, and the number of the method that takes messages.
-    fn node(&self) -> Option<(Arc<Connection>, u16)> {
-        let connection = self.channel.ready()?;
-        let number = self.number(&connection)?;
-        Some((connection, number))
+        matches!(self.way.standing(), Standing::Ready(_))
     }
 
     /// What has happened so far.
@@ -229,11 +212,11 @@ impl Endpoint {
         message: Outbound<'_>,
         go_on: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<Offered, Failure> {
-        let Some((connection, number)) = self.node() else { return Ok(Offered::Down) };
+        let Standing::Ready(ready) = self.way.standing() else { return Ok(Offered::Down) };
         // Acquire: what was queued before is sent before.
         if !self.behind.load(Ordering::Acquire) {
             let waits = go_on.is_some();
-            match connection.send_oneway(&frame(number, body_of(message.pieces)), go_on) {
+            match ready.send(message.pieces, go_on) {
                 Ok(Passed::Sent | Passed::Begun) => {
                     // Relaxed: a number to be shown.
                     self.sent.fetch_add(1, Ordering::Relaxed);
@@ -242,7 +225,7 @@ impl Endpoint {
                 // The transport is a queue, too, and who may wait needs no other.
                 Ok(Passed::NoRoom) if waits || self.when_full == WhenFull::Block => return Ok(Offered::Full),
                 Ok(Passed::NoRoom) => {}
-                Err(failure) if connection.is_usable() => {
+                Err(failure) if ready.is_usable() => {
                     // Relaxed: likewise.
                     self.failed_hard.fetch_add(1, Ordering::Relaxed);
                     return Err(failure);
@@ -331,18 +314,6 @@ impl Endpoint {
         state.queue.is_empty() && state.sending == 0 || state.bytes + len + EACH <= self.most
     }
 
-    /// The number of the method that takes messages at the other end of a connection. `None` if that is no node.
-    fn number(&self, connection: &Arc<Connection>) -> Option<u16> {
-        if let Some(checked) = &*self.checked.load()
-            && Arc::ptr_eq(&checked.0, connection)
-        {
-            return checked.1;
-        }
-        let number = deliver_in(connection.description());
-        self.checked.store(Some(Arc::new((Arc::clone(connection), number))));
-        number
-    }
-
     /// Makes the connection, and sends what waits, until the endpoint is closed. For a thread of its own.
     pub fn work(&self) {
         let mut state = self.state.lock();
@@ -350,30 +321,25 @@ impl Endpoint {
             if state.closing && (state.queue.is_empty() || state.until.is_none_or(|until| until <= Instant::now())) {
                 break;
             }
-            let connection = self.channel.ready();
-            let connected = connection.is_some();
-            let Some(connection) = connection.filter(|_| !state.queue.is_empty()) else {
-                if connected {
-                    self.changed.wait(&mut state);
-                    continue;
+            match self.way.standing() {
+                Standing::Down => {
+                    drop(state);
+                    let failure = self.connect();
+                    state = self.state.lock();
+                    state.failure = failure;
+                    if state.failure.is_some() {
+                        state = self.hand_on(state);
+                        let pause = if state.closing { SLICE } else { LOOK };
+                        self.changed.wait_for(&mut state, pause);
+                    }
                 }
-                drop(state);
-                let failure = self.connect();
-                state = self.state.lock();
-                state.failure = failure;
-                if state.failure.is_some() {
-                    state = self.hand_on(state);
-                    let pause = if state.closing { SLICE } else { LOOK };
-                    self.changed.wait_for(&mut state, pause);
+                _ if state.queue.is_empty() => self.changed.wait(&mut state),
+                Standing::Stranger => {
+                    state.failure = Some(self.no_node());
+                    self.changed.wait_for(&mut state, LOOK);
                 }
-                continue;
-            };
-            let Some(number) = self.number(&connection) else {
-                state.failure = Some(self.no_node());
-                self.changed.wait_for(&mut state, LOOK);
-                continue;
-            };
-            state = self.send_first(state, &connection, number);
+                Standing::Ready(ready) => state = self.send_first(state, &ready),
+            }
         }
         let left = std::mem::take(&mut state.queue);
         state.bytes = 0;
@@ -382,16 +348,11 @@ impl Endpoint {
         self.dropped.fetch_add(left.len() as u64, Ordering::Relaxed);
         self.changed.notify_all();
         self.bell.ring_for_room();
-        self.channel.close(None);
+        self.way.close();
     }
 
     /// Sends the first messages of the queue.
-    fn send_first<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        connection: &Connection,
-        number: u16,
-    ) -> MutexGuard<'a, State> {
+    fn send_first<'a>(&'a self, mut state: MutexGuard<'a, State>, ready: &Ready) -> MutexGuard<'a, State> {
         let most = state.queue.len().min(AT_ONCE);
         let mut batch: VecDeque<Waiting> = state.queue.drain(..most).collect();
         state.sending = most;
@@ -402,12 +363,12 @@ impl Endpoint {
         };
         let (mut done, mut failure) = (0, None);
         while let Some(message) = batch.front() {
-            match connection.send_oneway(&frame(number, Body::Whole(&message.bytes)), Some(&mut go_on)) {
+            match ready.send(&[&message.bytes, &[]], Some(&mut go_on)) {
                 // Relaxed, both: numbers to be shown.
                 Ok(Passed::Sent | Passed::Begun) => _ = self.sent.fetch_add(1, Ordering::Relaxed),
                 // The node ends, or the connection is lost: the message waits for the next one.
                 Ok(Passed::NoRoom) => break,
-                Err(_) if !connection.is_usable() => break,
+                Err(_) if !ready.is_usable() => break,
                 Err(error) => {
                     self.failed_hard.fetch_add(1, Ordering::Relaxed);
                     failure = Some(error);
@@ -475,11 +436,8 @@ impl Endpoint {
     fn connect(&self) -> Option<Failure> {
         let until = Instant::now() + LOOK;
         let mut go_on = || !self.state.lock().closing;
-        let connection = match self.channel.usable(Patience::FailFast, Some(until), &mut go_on) {
-            Ok(connection) => connection?,
-            Err(failure) => return Some(failure),
-        };
-        self.number(&connection).is_none().then(|| self.no_node())
+        let connected = self.way.connect(until, &mut go_on);
+        connected.err().or_else(|| matches!(self.way.standing(), Standing::Stranger).then(|| self.no_node()))
     }
 
     fn no_node(&self) -> Failure {
@@ -507,12 +465,4 @@ impl Endpoint {
         drop(state);
         self.changed.notify_all();
     }
-}
-
-fn body_of<'a>(pieces: &'a [&'a [u8]; 2]) -> Body<'a> {
-    if pieces[1].is_empty() { Body::Whole(pieces[0]) } else { Body::Pieces(pieces) }
-}
-
-fn frame(number: u16, body: Body<'_>) -> Outgoing<'_> {
-    Outgoing { method: number, flags: Outgoing::ONEWAY, ..Outgoing::new(Kind::Call, body) }
 }

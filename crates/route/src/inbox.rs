@@ -19,21 +19,35 @@ use crate::calls::Calls;
 use crate::message::BadMessage;
 use crate::sync::{AtomicU64, Ordering};
 
+/// What a message costs beside its payload.
+const EACH: usize = 512;
+
 /// The messages that have arrived and that nobody has taken.
-#[derive(Debug)]
 pub struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
     /// For event loops: readable while messages wait.
     event: OnceLock<OwnedFd>,
     calls: Arc<Calls>,
+    /// Is called when there is room again for messages that came without a request.
+    on_room: OnceLock<Box<dyn Fn() + Send + Sync>>,
     taken: AtomicU64,
     malformed: AtomicU64,
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Arrived>,
+    /// Bytes of those that wait without a request, which nothing else bounds.
+    bytes: usize,
+    /// One of those found no room.
+    refused: bool,
     /// Threads that sleep until something comes.
     sleepers: usize,
     closed: bool,
@@ -47,6 +61,7 @@ impl Inbox {
             changed: Condvar::new(),
             event: OnceLock::new(),
             calls,
+            on_room: OnceLock::new(),
             taken: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
         })
@@ -74,6 +89,9 @@ impl Inbox {
         }
         let most = most.min(state.waiting.len());
         let mut taken: Vec<Arrived> = state.waiting.drain(..most).collect();
+        state.bytes -= taken.iter().filter(|arrived| arrived.request.is_none()).map(cost).sum::<usize>();
+        let tells = state.refused && !taken.is_empty();
+        state.refused &= !tells;
         if let Some(event) = self.event.get()
             && state.waiting.is_empty()
             && !state.closed
@@ -81,6 +99,9 @@ impl Inbox {
             clear(event);
         }
         drop(state);
+        if tells && let Some(on_room) = self.on_room.get() {
+            on_room();
+        }
         // Relaxed: a number to be shown.
         self.taken.fetch_add(taken.len() as u64, Ordering::Relaxed);
         // From now on they are their receiver's matter.
@@ -134,8 +155,46 @@ impl Inbox {
         self.changed.notify_all();
     }
 
+    /// Sets what is called when there is room again for messages that [`offer`](Self::offer) has refused. The first counts.
+    pub(crate) fn set_on_room(&self, on_room: Box<dyn Fn() + Send + Sync>) {
+        // Another one is there already.
+        let _ = self.on_room.set(on_room);
+    }
+
+    /// Takes a message that came without a request, if it is a reply to a call, or if fewer than `most` bytes wait. Unless
+    /// `all`, others than replies are counted as malformed.
+    pub(crate) fn offer(
+        &self,
+        transaction: &[u8],
+        most: usize,
+        all: bool,
+        make: impl FnOnce() -> Option<Arrived>,
+    ) -> bool {
+        let is_reply = self.calls.expects(transaction);
+        if !is_reply && all {
+            let mut state = self.state.lock();
+            if state.bytes >= most || state.closed {
+                state.refused = true;
+                return false;
+            }
+        }
+        match make().filter(|_| is_reply || all) {
+            Some(arrived) => {
+                if let Some(arrived) = self.calls.give(arrived) {
+                    self.push(arrived);
+                }
+            }
+            // Relaxed: a number to be shown.
+            None => _ = self.malformed.fetch_add(1, Ordering::Relaxed),
+        }
+        true
+    }
+
     fn push(&self, arrived: Arrived) {
         let mut state = self.state.lock();
+        if arrived.request.is_none() {
+            state.bytes += cost(&arrived);
+        }
         if state.waiting.is_empty()
             && let Some(event) = self.event.get()
         {
@@ -188,6 +247,11 @@ impl NativeHandler for Inbox {
     fn stopping(&self) {
         self.close();
     }
+}
+
+/// Bytes that a message counts for.
+fn cost(arrived: &Arrived) -> usize {
+    arrived.call.len() + EACH
 }
 
 fn ring(event: &OwnedFd) {

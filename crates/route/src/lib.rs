@@ -3,6 +3,7 @@
 //! - [`table`]: what a table says, in RMR's text and in TOML. A [`table::Table`] is checked as a whole, and does not change
 //!   after that: who replaces one swaps it for another at once. `docs/routing-tables.md` describes every rule;
 //! - [`message`]: a message, and how it travels;
+//! - [`rmr`]: the wire of RMR, so that a node is a peer of its programs;
 //! - [`Node`]: sends messages to endpoints, each with a queue of its own, and takes those that others send. It owns no
 //!   thread, as nothing below it does.
 
@@ -16,8 +17,12 @@ pub mod message;
 mod node;
 mod passing;
 mod pending;
+pub mod rmr;
+mod rmr_side;
 mod sync;
 pub mod table;
+mod way;
+mod work;
 
 pub use arrived::Arrived;
 pub use bell::Bell;
@@ -25,6 +30,8 @@ pub use calls::Waiter;
 pub use endpoint::{Counts, Endpoint, WhenFull};
 pub use inbox::Inbox;
 pub use message::{Envelope, Head, Heads, NO_SUBSCRIPTION, Transaction};
-pub use node::{Dialler, Node, Starter};
+pub use node::{Dialler, Node};
 pub use passing::SendError;
 pub use pending::Pending;
+pub use rmr_side::{RmrOptions, RmrSide};
+pub use work::{Starter, Work};

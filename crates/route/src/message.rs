@@ -26,6 +26,8 @@ pub const LONGEST_TRACE: usize = u16::MAX as usize;
 const LONGEST: [usize; 4] = [LONGEST_TRANSACTION, LONGEST_ENTITY, LONGEST_SOURCE, LONGEST_ADDRESS];
 /// The first byte of a head.
 const VERSION: u8 = 1;
+/// The first byte of one that ends with the number of a call of RMR. It never leaves the node, and a peer's is refused.
+const WITH_CALL: u8 = 2;
 /// Bytes of a head before its texts.
 const FIXED: usize = 15;
 
@@ -45,6 +47,8 @@ pub struct Envelope<'a> {
     pub entity: &'a str,
     /// Data that travels along for tracing.
     pub trace: &'a [u8],
+    /// The number of the call of RMR that it is, or replies to; 0 if there is none. Only programs of RMR get to know it.
+    pub call: u8,
 }
 
 /// A part of a message is longer than it may be.
@@ -81,7 +85,10 @@ impl Heads {
         check("address for replies", address.len(), LONGEST_ADDRESS)?;
         let mut new = Self { source: source.into(), address: address.into(), plain: Box::default() };
         let mut plain = Vec::new();
-        new.write(&mut plain, &Envelope { kind: 0, subscription: 0, transaction: &[], entity: "", trace: &[] });
+        new.write(
+            &mut plain,
+            &Envelope { kind: 0, subscription: 0, transaction: &[], entity: "", trace: &[], call: 0 },
+        );
         new.plain = plain.into();
         Ok(new)
     }
@@ -92,9 +99,9 @@ impl Heads {
     /// A part is too long to be sent.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>, envelope: &Envelope<'_>, payload: usize) -> Result<(), TooLong> {
-        let Envelope { kind, subscription, transaction, entity, trace } = *envelope;
+        let Envelope { kind, subscription, transaction, entity, trace, call } = *envelope;
         check("payload", payload, u32::MAX as usize)?;
-        if transaction.is_empty() && entity.is_empty() && trace.is_empty() {
+        if transaction.is_empty() && entity.is_empty() && trace.is_empty() && call == 0 {
             out.extend_from_slice(&self.plain);
             let numbers = out.len() - self.plain.len() + head_at(self.plain.len()) + 1;
             out[numbers..numbers + 4].copy_from_slice(&kind.to_le_bytes());
@@ -110,11 +117,12 @@ impl Heads {
     }
 
     fn write(&self, out: &mut Vec<u8>, envelope: &Envelope<'_>) {
-        let Envelope { kind, subscription, transaction, entity, trace } = *envelope;
+        let Envelope { kind, subscription, transaction, entity, trace, ref call } = *envelope;
         let texts = [transaction, entity.as_bytes(), self.source.as_bytes(), self.address.as_bytes()];
+        let (version, call) = if *call == 0 { (VERSION, &[][..]) } else { (WITH_CALL, std::slice::from_ref(call)) };
         out.push(0x92); // msgpack: an array of two
-        begin_bytes(out, FIXED + texts.iter().map(|text| text.len()).sum::<usize>() + trace.len());
-        out.push(VERSION);
+        begin_bytes(out, FIXED + texts.iter().map(|text| text.len()).sum::<usize>() + trace.len() + call.len());
+        out.push(version);
         out.extend_from_slice(&kind.to_le_bytes());
         out.extend_from_slice(&subscription.to_le_bytes());
         out.extend(texts.iter().map(|text| text.len() as u8));
@@ -123,8 +131,11 @@ impl Heads {
             out.extend_from_slice(text);
         }
         out.extend_from_slice(trace);
+        out.extend_from_slice(call);
     }
 }
+
+const UNKNOWN: BadMessage = BadMessage("its head is of an unknown version");
 
 /// Where a head begins, behind the first bytes of a call whose arguments up to its end have this length.
 const fn head_at(len: usize) -> usize {
@@ -168,21 +179,29 @@ pub struct Head {
     at: usize,
     /// Where in the head its texts end.
     ends: [u32; 4],
-    /// Where the head ends.
+    /// Where in the head its trace data end.
     len: usize,
     /// Where the message's payload begins.
     pub begin: usize,
+    /// The number of the call of RMR that it is, or replies to; 0 if there is none.
+    call: u8,
     /// The head, if the payload that it lies in may change.
     copied: Option<Box<[u8]>>,
 }
 
 impl Head {
-    /// Reads the head of an arrived message.
+    /// Reads the head of a message that another node has sent.
     ///
     /// # Errors
     /// What is wrong with the message.
     #[inline]
     pub fn read(payload: &Payload) -> Result<Self, BadMessage> {
+        let head = Self::read_own(payload)?;
+        if head.call == 0 { Ok(head) } else { Err(UNKNOWN) }
+    }
+
+    /// The same of one that this node has written, which may have the number of a call.
+    pub(crate) fn read_own(payload: &Payload) -> Result<Self, BadMessage> {
         match payload.inline() {
             Some(bytes) => Self::parse(bytes, bytes.len()),
             None => Self::read_copy(payload),
@@ -215,9 +234,11 @@ impl Head {
             return Err(BadMessage("the length of its payload is wrong"));
         }
         let (fixed, rest) = head.split_first_chunk::<FIXED>().ok_or(BadMessage("its head is too short"))?;
-        if fixed[0] != VERSION {
-            return Err(BadMessage("its head is of an unknown version"));
-        }
+        let (call, rest) = match (fixed[0], rest) {
+            (VERSION, _) => (0, rest),
+            (WITH_CALL, [rest @ .., call]) if *call != 0 => (*call, rest),
+            _ => return Err(UNKNOWN),
+        };
         let mut ends = [0; 4];
         let mut end = FIXED as u32;
         for ((place, len), most) in ends.iter_mut().zip(&fixed[9..13]).zip(LONGEST) {
@@ -238,48 +259,85 @@ impl Head {
             return Err(BadMessage("a text in its head is not UTF-8"));
         }
         let number = |at: usize| i32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
-        Ok(Self { kind: number(1), subscription: number(5), at, ends, len, begin, copied: None })
+        Ok(Self {
+            kind: number(1),
+            subscription: number(5),
+            at,
+            ends,
+            len: FIXED + rest.len(),
+            begin,
+            call,
+            copied: None,
+        })
     }
 
     /// The number that a message and the reply to it share. May be empty.
     #[must_use]
     pub fn transaction<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
-        self.part(payload, FIXED, self.ends[0] as usize)
+        self.part(self.bytes(payload), FIXED, self.ends[0] as usize)
     }
 
     /// The managed entity that it concerns. May be empty.
     #[must_use]
     pub fn entity<'a>(&'a self, payload: &'a Payload) -> &'a str {
-        self.text(payload, 0)
+        self.text(self.bytes(payload), 0)
     }
 
     /// The name of the node that has sent it.
     #[must_use]
     pub fn source<'a>(&'a self, payload: &'a Payload) -> &'a str {
-        self.text(payload, 1)
+        self.text(self.bytes(payload), 1)
     }
 
     /// The URL at which that node takes replies. May be empty.
     #[must_use]
     pub fn address<'a>(&'a self, payload: &'a Payload) -> &'a str {
-        self.text(payload, 2)
+        self.text(self.bytes(payload), 2)
     }
 
     /// Data that travels along for tracing.
     #[must_use]
     pub fn trace<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
-        self.part(payload, self.ends[3] as usize, self.len)
+        self.part(self.bytes(payload), self.ends[3] as usize, self.len)
     }
 
-    fn text<'a>(&'a self, payload: &'a Payload, number: usize) -> &'a str {
-        let part = self.part(payload, self.ends[number] as usize, self.ends[number + 1] as usize);
+    /// What its sender has said of it.
+    #[must_use]
+    pub fn envelope<'a>(&'a self, payload: &'a Payload) -> Envelope<'a> {
+        self.envelope_in(self.bytes(payload))
+    }
+
+    fn envelope_in<'a>(&self, bytes: &'a [u8]) -> Envelope<'a> {
+        Envelope {
+            kind: self.kind,
+            subscription: self.subscription,
+            transaction: self.part(bytes, FIXED, self.ends[0] as usize),
+            entity: self.text(bytes, 0),
+            trace: self.part(bytes, self.ends[3] as usize, self.len),
+            call: self.call,
+        }
+    }
+
+    fn bytes<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
+        self.copied.as_deref().or_else(|| payload.inline()).expect("a payload that may change was copied")
+    }
+
+    fn text<'a>(&self, bytes: &'a [u8], number: usize) -> &'a str {
+        let part = self.part(bytes, self.ends[number] as usize, self.ends[number + 1] as usize);
         std::str::from_utf8(part).expect("this was looked at when it arrived")
     }
 
-    fn part<'a>(&'a self, payload: &'a Payload, from: usize, to: usize) -> &'a [u8] {
-        let bytes = self.copied.as_deref().or_else(|| payload.inline());
-        &bytes.expect("a payload that may change was copied")[self.at + from..self.at + to]
+    fn part<'a>(&self, bytes: &'a [u8], from: usize, to: usize) -> &'a [u8] {
+        &bytes[self.at + from..self.at + to]
     }
+}
+
+/// Takes a message apart that this node has [encoded](Heads::encode): what it says, and its payload, which is all in one of
+/// the two pieces.
+pub(crate) fn take_apart<'a>(pieces: &[&'a [u8]; 2]) -> (Envelope<'a>, &'a [u8]) {
+    let [first, second] = *pieces;
+    let head = Head::parse(first, first.len() + second.len()).expect("this node has written it");
+    (head.envelope_in(first), if second.is_empty() { &first[head.begin..] } else { second })
 }
 
 /// Where the head of a message begins, and its length.
@@ -289,7 +347,7 @@ fn begin_of_head(bytes: &[u8]) -> Result<(usize, usize), BadMessage> {
         return Err(BadMessage("it is no call of deliver(head: bytes, payload: bytes)"));
     }
     let (at, len) = bytes_at(rest)?.ok_or(BadMessage("it ends early"))?;
-    if len > FIXED + LONGEST.iter().sum::<usize>() + LONGEST_TRACE {
+    if len > FIXED + LONGEST.iter().sum::<usize>() + LONGEST_TRACE + 1 {
         return Err(BadMessage("its head is too long"));
     }
     Ok((1 + at, len))
@@ -311,7 +369,7 @@ mod tests {
     use super::*;
 
     const ENVELOPE: Envelope<'_> =
-        Envelope { kind: -7, subscription: 10, transaction: b"t1", entity: "meid", trace: &[1, 2, 3] };
+        Envelope { kind: -7, subscription: 10, transaction: b"t1", entity: "meid", trace: &[1, 2, 3], call: 0 };
     fn encode(envelope: &Envelope<'_>, payload: usize) -> Result<Vec<u8>, TooLong> {
         let mut out = Vec::new();
         Heads::new("filter", "shm://filter").unwrap().encode(&mut out, envelope, payload)?;
@@ -368,7 +426,7 @@ mod tests {
     fn what_has_no_more_than_a_type_is_the_same_as_written_out() {
         for source in ["", "filter", &"x".repeat(LONGEST_SOURCE)] {
             for address in ["", "shm://filter", &"x".repeat(LONGEST_ADDRESS)] {
-                let plain = Envelope { kind: -7, subscription: 10, transaction: &[], entity: "", trace: &[] };
+                let plain = Envelope { kind: -7, subscription: 10, transaction: &[], entity: "", trace: &[], call: 0 };
                 let heads = Heads::new(source, address).unwrap();
                 let (mut fast, mut written) = (b"before".to_vec(), b"before".to_vec());
                 heads.encode(&mut fast, &plain, 300).unwrap();
@@ -377,6 +435,20 @@ mod tests {
                 assert_eq!(fast, written);
             }
         }
+    }
+
+    #[test]
+    fn the_number_of_a_call_stays_in_the_node() {
+        let trace = vec![9; LONGEST_TRACE];
+        let of_call = Envelope { call: 7, trace: &trace, ..ENVELOPE };
+        let head = encode(&of_call, 3).unwrap();
+        let sent = [&head[..], b"abc"].concat();
+        for pieces in [[&sent[..], &[]], [&head, b"abc"]] {
+            assert_eq!(take_apart(&pieces), (of_call, &b"abc"[..]));
+        }
+        let arrived = payload(&sent);
+        assert_eq!(Head::read_own(&arrived).unwrap().envelope(&arrived).call, 7);
+        assert_eq!(Head::read(&arrived).unwrap_err().to_string(), "its head is of an unknown version");
     }
 
     #[test]

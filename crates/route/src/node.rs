@@ -18,8 +18,11 @@ use crate::inbox::Inbox;
 use crate::message::{Envelope, Heads, TooLong, Transaction};
 use crate::passing::{SendError, attempt, pass};
 use crate::pending::Pending;
+use crate::rmr_side::{RmrOptions, RmrSide};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::table::{EndpointId, Table};
+use crate::way::Way;
+use crate::work::{Starter, Work};
 
 /// The most endpoints that are in use without being in the table.
 const MOST_DIRECT: usize = 256;
@@ -33,10 +36,8 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Makes the channel to an endpoint of that name.
+/// Makes the channel to an endpoint of that name, which is a node.
 pub type Dialler = Box<dyn Fn(&str) -> Result<Arc<Channel>, Failure> + Send + Sync>;
-/// Starts a thread that runs [`Endpoint::work`].
-pub type Starter = Box<dyn Fn(Arc<Endpoint>) -> Result<(), Failure> + Send + Sync>;
 
 /// A table, with the endpoints that it names. They are used until the last sender that has read it is done.
 struct InForce {
@@ -89,6 +90,7 @@ pub struct Node {
     dial: Dialler,
     start: Starter,
     inbox: Arc<Inbox>,
+    rmr: RmrSide,
     calls: Arc<Calls>,
     /// What this node's messages begin with.
     heads: ArcSwap<Heads>,
@@ -118,10 +120,13 @@ impl Node {
         name: &str,
         when_full: WhenFull,
         queue: usize,
+        rmr: RmrOptions,
         dial: Dialler,
         start: Starter,
     ) -> Result<Arc<Self>, TooLong> {
         let calls = Arc::<Calls>::default();
+        let inbox = Inbox::new(Arc::clone(&calls));
+        let rmr = RmrSide::new(name, rmr, Arc::clone(&inbox), Arc::clone(&start));
         let mut salt = [0; 8];
         // Without random numbers of the system, the time tells this node's numbers from others'.
         if rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty()) != Ok(salt.len()) {
@@ -133,7 +138,8 @@ impl Node {
             queue,
             dial,
             start,
-            inbox: Inbox::new(Arc::clone(&calls)),
+            inbox,
+            rmr,
             calls,
             heads: ArcSwap::from_pointee(Heads::new(name, "")?),
             bell: Arc::default(),
@@ -150,6 +156,12 @@ impl Node {
     #[must_use]
     pub fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
+    }
+
+    /// What concerns programs of RMR.
+    #[must_use]
+    pub fn rmr(&self) -> &RmrSide {
+        &self.rmr
     }
 
     /// What an event loop waits for.
@@ -209,8 +221,9 @@ impl Node {
 
     /// An endpoint, with a thread that works for it.
     fn make(&self, name: &str) -> Result<Arc<Endpoint>, Failure> {
-        let endpoint = Endpoint::new(name, (self.dial)(name)?, self.when_full, self.queue, Arc::clone(&self.bell));
-        (self.start)(Arc::clone(&endpoint))?;
+        let way = self.rmr.way(name).unwrap_or_else(|| (self.dial)(name).map(Way::from))?;
+        let endpoint = Endpoint::new(name, way, self.when_full, self.queue, Arc::clone(&self.bell));
+        (self.start)(Work::Endpoint(Arc::clone(&endpoint)))?;
         Ok(endpoint)
     }
 

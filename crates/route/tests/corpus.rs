@@ -1,6 +1,9 @@
 //! Runs each fuzz target once over its committed corpus (`make fuzz` continues from there).
 #![allow(missing_docs, reason = "the target documents itself to those who run it")]
 
+#[path = "../../../fuzz/src/rmr_frames.rs"]
+mod rmr_frames;
+
 #[path = "../../../fuzz/src/route_table.rs"]
 mod route_table;
 
@@ -15,6 +18,11 @@ fn tables() {
 #[test]
 fn messages() {
     over("route_message", route_message::run);
+}
+
+#[test]
+fn messages_of_rmr() {
+    over("rmr_frames", rmr_frames::run);
 }
 
 fn over(name: &str, run: fn(&[u8])) {

@@ -10,7 +10,7 @@ from .message import Message, message
 from .metrics import prometheus
 from .node import Direct, Node
 from .sending import WhenFull
-from .service import EndpointStatus, NodeStatus, Route, RouteTable
+from .service import EndpointStatus, NodeStatus, RmrStatus, Route, RouteTable
 
 __all__ = [
     "AttachedNode",
@@ -20,6 +20,7 @@ __all__ = [
     "Node",
     "NodeInfo",
     "NodeStatus",
+    "RmrStatus",
     "Route",
     "RouteManager",
     "RouteTable",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from .. import _core
 from ..errors import FailedPrecondition
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, NodeBase, about_reply, shown
+from .base import LOOK, NodeBase, shown
 from .handlers import numbers_of
 from .message import AnyBuffer
 from .sending import DEFAULT_QUEUE, WhenFull
@@ -57,13 +57,13 @@ class Node(NodeBase):
     faster than they are handled is slowed down: nothing is lost at the receiver.
 
     Args:
-        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``.
-            The first is where replies go.
+        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``,
+            and ``rmr://host:port`` for programs of RMR. The first is where replies go, if their sender can go there.
         table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
             one is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what
             counts.
         manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
-            cannot be reached, the last table stays in force.
+            cannot be reached, the last table stays in force. ``rmr://host:port`` is a route manager of RMR.
         group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
             if it is not given.
         name: The node's name, which receivers see; the first URL without its scheme if it is not given.
@@ -188,7 +188,9 @@ class Node(NodeBase):
     async def _reply(
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
     ) -> None:
-        await self.send(message.type if type is None else type, payload, timeout=timeout, **about_reply(message))
+        pending = self._core.begin_reply(message, message.type if type is None else type, payload)
+        if pending is not None:
+            await self._until_sent(pending, timeout)
 
     async def _until_sent(self, pending: _core.RoutePending, timeout: float | None) -> None:
         loop = self._listen()
@@ -332,13 +334,14 @@ class Node(NodeBase):
         """
         loop = self._listen()
         # The handlers go on in this loop meanwhile.
-        await loop.run_in_executor(None, self._finish, grace)
+        await loop.run_in_executor(None, self._begin_end, grace)
         if self._workers:
             _, cut_off = await asyncio.wait(self._workers, timeout=grace)
             for task in cut_off:
                 task.cancel()
             await asyncio.gather(*self._workers, return_exceptions=True)
             self._workers = []
+        await loop.run_in_executor(None, self._finish, grace)
         for reply in self._calls.values():
             if not reply.done():
                 reply.set_exception(FailedPrecondition("the node was closed before the reply came"))

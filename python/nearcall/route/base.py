@@ -5,20 +5,23 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .. import _core
 from ..errors import InvalidArgument
 from ..log import ERROR, INFO, WARNING, log
+from ..options.checked import check_seconds
 from .attached import Attachment
 from .handlers import Handlers
 from .manager import NodeInfo
 from .message import number_of
+from .rmr import PushedTables, is_rmr
 from .sending import Sending, WhenFull, options_for
 from .service import RouteTable
 
-__all__ = ["LOOK", "NodeBase", "about_reply", "shown"]
+__all__ = ["LOOK", "NodeBase", "shown"]
 
 LOOK = 0.02
 """Seconds after which ``ready()`` looks again."""
@@ -56,13 +59,16 @@ class NodeBase(Sending):
         queue: int,
         options: Mapping[str, Any],
     ) -> None:
-        super().__init__(urls, name, when_full, queue, options)
+        managed = manager is not None and is_rmr(manager)
+        super().__init__(urls, name, when_full, queue, options, managed=managed)
+        if managed and not self._rmr_places:
+            raise ValueError("a route manager of RMR sends tables to an rmr:// URL, and this node has none")
         self._handlers = Handlers(self._core, self._coroutines)
         self._running: list[threading.Thread] = []
         self._table_file = None if table is None else Path(table)
         self._manager = manager
         self._group = group or self.name
-        self._attachment: Attachment | None = None
+        self._attachment: Attachment | PushedTables | None = None
         self._ended = threading.Event()
         self._started = False
 
@@ -82,23 +88,35 @@ class NodeBase(Sending):
         self._open(*self._dispatch())
         try:
             if self._table_file is not None:
+                seen = _stamp(self._table_file)
                 self.load(self._table_file)
-                self._run(self._watch, "table")
+                self._run(partial(self._watch, seen), "table")
             if self._manager is not None:
-                node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
-                self._attachment = Attachment(
-                    self._manager, node, self._take_table, options_for(self._manager, self._options)
-                )
-                self._run(self._attachment.run, "manager")
+                self._attachment, work = self._attached_to(self._manager)
+                self._run(work, "manager")
         except BaseException:
             self._finish(0.0)
             raise
 
-    def _finish(self, grace: float) -> None:
+    def _attached_to(self, manager: str) -> tuple[Attachment | PushedTables, Callable[[], object]]:
+        """What gets tables from a manager, and the work of a thread of its own for that."""
+        if is_rmr(manager):
+            pushed = PushedTables(self._core, manager, self.name, self.install)
+            return pushed, partial(pushed.run, self._rmr_sender[0])
+        node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
+        attachment = Attachment(manager, node, self._take_table, options_for(manager, self._options))
+        return attachment, attachment.run
+
+    def _begin_end(self, grace: float) -> None:
+        """Takes no more messages and tables. What has come is still handled. Harmless when repeated."""
         self._ended.set()
         if self._attachment is not None:
             self._attachment.end()
-        self._close(grace)
+        self._take_no_more(check_seconds("grace", grace, endless=True))
+
+    def _finish(self, grace: float) -> None:
+        self._begin_end(grace)
+        self._close(check_seconds("grace", grace, endless=True))
         for thread in self._running:
             thread.join(1.0)
 
@@ -138,15 +156,14 @@ class NodeBase(Sending):
             return False
         if message.address:
             try:
-                self._core.send(HEALTH_REPLY, b"OK\n", timeout=0.0, **about_reply(message))
+                self._core.reply(message, HEALTH_REPLY, b"OK\n", 0.0)
             except Exception as error:
                 log(WARNING, "cannot answer the health message of %s: %s", message.source, str(error))
         return True
 
-    def _watch(self) -> None:
-        """Reads the table's file again when it has changed."""
+    def _watch(self, seen: tuple[int, int, int] | None) -> None:
+        """Reads the table's file again when it has changed since ``seen``, which it had before it was read."""
         assert self._table_file is not None
-        seen = _stamp(self._table_file)
         while not self._ended.wait(_LOOK_AT_FILE):
             now = _stamp(self._table_file)
             if now is None or now == seen:
@@ -170,17 +187,6 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def about_reply(message: _core.RouteMessage[Any]) -> dict[str, Any]:
-    """What a reply says beside its payload and its type."""
-    return {
-        "to": message.address,
-        "subscription": message.subscription,
-        "transaction": message.transaction,
-        "entity": message.entity,
-        "trace": message.trace,
-    }
 
 
 def shown(type: int | object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from .. import _core
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, NodeBase, about_reply, shown
+from .base import LOOK, NodeBase, shown
 from .handlers import numbers_of
 from .message import AnyBuffer, Message
 from .sending import DEFAULT_QUEUE, WhenFull
@@ -36,13 +36,13 @@ class Node(NodeBase):
     than they are handled is slowed down: nothing is lost at the receiver.
 
     Args:
-        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``.
-            The first is where replies go.
+        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``,
+            and ``rmr://host:port`` for programs of RMR. The first is where replies go, if their sender can go there.
         table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
             one is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what
             counts.
         manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
-            cannot be reached, the last table stays in force.
+            cannot be reached, the last table stays in force. ``rmr://host:port`` is a route manager of RMR.
         group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
             if it is not given.
         name: The node's name, which receivers see; the first URL without its scheme if it is not given.
@@ -170,7 +170,7 @@ class Node(NodeBase):
     def _reply(
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
     ) -> None:
-        self._core.send(message.type if type is None else type, payload, timeout=timeout, **about_reply(message))
+        self._core.reply(message, message.type if type is None else type, payload, timeout)
 
     # --- receiving ---
 

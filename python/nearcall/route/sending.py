@@ -13,10 +13,12 @@ from .. import _core
 from ..client.channel import Channel, ChannelBase
 from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
-from ..options.checked import check_seconds, check_whole
+from ..options.checked import check_flag, check_whole
+from ..options.common import DEFAULT_MAX_MESSAGE_SIZE
 from ..server.server import Server
 from .message import AnyBuffer, prepared
-from .service import EndpointStatus, NodeStatus, RouteTable, served_by
+from .rmr import SCHEME, is_rmr, sender_at
+from .service import EndpointStatus, NodeStatus, RmrStatus, RouteTable, served_by
 
 __all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
 
@@ -27,11 +29,15 @@ DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
 _LONGEST_NAME = 63
 """Bytes of a node's name."""
+_AT_ONCE = 32
+"""Messages that one thread takes at once."""
+_EXCHANGE = "nearcall-route-rmr"
+"""The thread that serves the sockets of RMR's programs. It goes on while others send."""
 _GRACE = 5.0
 """Seconds in which what is queued for a receiver that a table no longer names may still be sent."""
 OF_BOTH = {
     "allow_groups": ("shm", "unix"),
-    "allow_plaintext": ("tcp",),
+    "allow_plaintext": ("tcp", "rmr"),
     "allow_users": ("shm", "unix"),
     "max_message_size": (),
     "spin": (),
@@ -66,32 +72,51 @@ class Sending:
         when_full: As for a node.
         queue: As for a node.
         options: As for a node.
+        managed: Whether a route manager of RMR may push tables.
     """
 
     def __init__(
-        self, urls: tuple[str, ...], name: str | None, when_full: WhenFull, queue: int, options: Mapping[str, Any]
+        self,
+        urls: tuple[str, ...],
+        name: str | None,
+        when_full: WhenFull,
+        queue: int,
+        options: Mapping[str, Any],
+        *,
+        managed: bool,
     ) -> None:
         if not urls:
             raise ValueError("a node takes messages somewhere: give a URL such as shm://filter or tcp://127.0.0.1:7000")
+        self._asked = [url for url in urls if not is_rmr(url)]
+        self._rmr_places = [url[len(SCHEME) :] for url in urls if is_rmr(url)]
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
             raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
         self.name = name or _name_of(urls[0])
         self._options = {key: value for key, value in options.items() if key in OF_BOTH}
+        if (unused := sorted(set(options).intersection(OF_SERVER))) and not self._asked:
+            raise TypeError(f"{unused[0]} counts for other URLs than rmr://, and this node has none")
+        longest = check_whole("max_message_size", options.get("max_message_size", DEFAULT_MAX_MESSAGE_SIZE), "bytes")
+        anywhere = check_flag("allow_plaintext", options.get("allow_plaintext", False))
+        self._listens_first = is_rmr(urls[0])
         self._core = _core.RouteNode(
             self.name,
             when_full,
             check_whole("queue", queue, "bytes"),
+            (longest, anywhere, bool(self._rmr_places), managed, self._listens_first),
             self._dial,
-            self._start_endpoint,
+            self._start_work,
             prepared,
             self._reply,
         )
         self._threads: list[threading.Thread] = []
+        self._consuming: list[threading.Thread] = []
         self._failed = 0
         self._unhandled = 0
-        self._make_server = partial(self._server_of, urls, options)
-        self._server = self._make_server(self._core.inbox())  # its options are checked now
+        self._rmr_sender = ("", "")
+        self._make_server = partial(self._server_of, self._asked, options)
+        # Its options are checked now.
+        self._server = self._make_server(self._core.inbox()) if self._asked else None
 
     def _server_of(self, urls: Sequence[str], options: Mapping[str, Any], inbox: object, **more: Any) -> Server:
         meant = {key for url in urls for key in options_for(url, self._options)}
@@ -110,12 +135,12 @@ class Sending:
         scheme, separator, _ = name.partition("://")
         if not separator:
             name = f"tcp://{name}"
-        elif scheme in ("rmr", "nats"):
+        elif scheme == "nats":
             raise InvalidArgument(f"{name}: nodes at {scheme}:// cannot be reached yet")
         return _Endpoint(name, **options_for(name, self._options)).connection
 
-    def _start_endpoint(self, endpoint: _core.RouteEndpoint) -> None:
-        thread = threading.Thread(target=endpoint.work, name=f"nearcall-route-{endpoint.name}", daemon=True)
+    def _start_work(self, work: _core.RouteWork) -> None:
+        thread = threading.Thread(target=work.run, name=f"nearcall-route-{work.name}", daemon=True)
         thread.start()
         self._threads = [each for each in self._threads if each.is_alive()]
         self._threads.append(thread)
@@ -154,15 +179,18 @@ class Sending:
         return None if found is None else RouteTable(*found)
 
     def _own_names(self) -> list[str]:
-        urls = self._server.urls
-        return list(dict.fromkeys([self.name, *urls, *(url.partition("://")[2] for url in urls)]))
+        urls = self.urls
+        names = [self.name, *self._rmr_sender, *urls, *(url.partition("://")[2] for url in urls)]
+        return list(dict.fromkeys(name for name in names if name))
 
     # --- what is known ---
 
     @property
     def urls(self) -> list[str]:
         """Where the node takes messages. A TCP port of 0 is replaced by the port that the system chose."""
-        return self._server.urls
+        near = [] if self._server is None else self._server.urls
+        far = [f"{SCHEME}{place}" for place in self._rmr_places]
+        return far + near if self._listens_first else near + far
 
     def is_ready(self) -> bool:
         """Whether a table is in force, and all the nodes that it names are connected."""
@@ -184,25 +212,49 @@ class Sending:
             unhandled=self._unhandled,
             unrouted=unrouted,
             endpoints=sorted(endpoints, key=lambda each: each.name),
+            rmr=None if not any(rmr := self._core.rmr_counts()) else RmrStatus(*rmr),
         )
 
     # --- begin and end ---
 
     def _open(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
         """Takes messages from now on; ``dispatch`` has handlers called, in at most so many threads."""
-        if dispatch is not None:
-            self._server = self._make_server(dispatch, max_concurrency=threads)
-        self._server.bind()
-        self._core.set_address(self._server.urls[0])
-        self._server.start()
+        if self._server is not None:
+            # Messages of RMR's programs come to no server. Where there are such, threads of their own handle all.
+            if dispatch is not None and not self._rmr_places:
+                self._server = self._make_server(dispatch, max_concurrency=threads)
+            self._server.bind()
+        for number, place in enumerate(self._rmr_places):
+            self._rmr_places[number] = self._core.listen_rmr(place)
+        self._rmr_sender = sender_at(self.name, self._rmr_places)
+        self._core.set_rmr_sender(*self._rmr_sender)
+        self._core.set_address(self.urls[0])
+        if self._server is not None:
+            self._server.start()
+        if dispatch is not None and self._rmr_places:
+            work = partial(dispatch.work, _AT_ONCE if threads == 1 else 1)
+            for number in range(threads):
+                thread = threading.Thread(target=work, name=f"nearcall-route-handler-{number}", daemon=True)
+                self._consuming.append(thread)
+                thread.start()
+
+    def _take_no_more(self, grace: float) -> None:
+        """Takes no more messages. Those that have come are still handled. Harmless when repeated."""
+        if self._server is not None:
+            self._server.stop(grace)
+        self._core.take_no_more()
+        for thread in self._consuming:
+            thread.join(grace)
 
     def _close(self, grace: float) -> None:
-        """Takes no more messages, handles those that have come, and sends what is queued."""
-        grace = check_seconds("grace", grace, endless=True)
-        self._server.stop(grace)
+        """Sends what is queued, and nothing more. Harmless when repeated."""
         self._core.close(grace)
         for thread in self._threads:
-            thread.join(grace + 1.0)
+            if thread.name != _EXCHANGE:
+                thread.join(grace + 1.0)
+        self._core.end()
+        for thread in self._threads:
+            thread.join(1.0)
 
 
 def _name_of(url: str) -> str:

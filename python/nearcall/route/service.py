@@ -8,7 +8,7 @@ import msgspec
 
 from ..service.service import oneway, service
 
-__all__ = ["EndpointStatus", "NodeStatus", "Route", "RouteTable", "served_by"]
+__all__ = ["EndpointStatus", "NodeStatus", "RmrStatus", "Route", "RouteTable", "served_by"]
 
 NAME = "nearcall.Route"
 
@@ -38,6 +38,17 @@ class EndpointStatus(msgspec.Struct, frozen=True):
     """Why there is no connection, as far as is known."""
 
 
+class RmrStatus(msgspec.Struct, frozen=True):
+    """What has happened on the sockets over which a node speaks with programs of RMR."""
+
+    connections: int
+    """Connections now, in both directions."""
+    broken: int
+    """Connections that were closed because the other side broke a rule: a wrong length, a message that never ends."""
+    refused: int
+    """Connections that were refused because there were too many."""
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """What a node has done so far."""
 
@@ -58,6 +69,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     unrouted: int
     """Messages that could not be sent, because the table has no entry for them."""
     endpoints: list[EndpointStatus]
+    rmr: RmrStatus | None = None
+    """What concerns programs of RMR; ``None`` if there are none."""
 
 
 class RouteTable(msgspec.Struct, frozen=True):

@@ -1,3 +1,4 @@
 //! The router, as Python holds it.
 
 pub(crate) mod node;
+pub(crate) mod pushed;

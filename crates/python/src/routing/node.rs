@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::Failure;
 use nearcall_core::lock::Mutex;
+use nearcall_route::rmr::frame::{SOURCE, Sender};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Arrived, Dialler, Endpoint, Envelope, Node, Pending, SendError, Starter, Transaction, Waiter, WhenFull,
+    Arrived, Dialler, Endpoint, Envelope, Inbox, Node, Pending, RmrOptions, SendError, Starter, Transaction, Waiter,
+    WhenFull, Work,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView};
@@ -28,17 +30,30 @@ const NOT_FOUND: u8 = 5;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const FAILED_PRECONDITION: u8 = 9;
 
-/// An endpoint of a node. A thread runs its [`work`](Self::work).
+/// What a thread of its own has to do for a node.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RouteWork(Work);
+
+#[pymethods]
+impl RouteWork {
+    /// A name for the thread.
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Does it, until the node is closed.
+    fn run(&self, py: Python<'_>) {
+        detach(py, || self.0.run());
+    }
+}
+
+/// An endpoint of a node.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteEndpoint(Arc<Endpoint>);
 
 #[pymethods]
 impl RouteEndpoint {
-    /// Connects, and sends what waits, until the endpoint is closed.
-    fn work(&self, py: Python<'_>) {
-        detach(py, || self.0.work());
-    }
-
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
@@ -71,9 +86,12 @@ pub(crate) struct RouteNode {
 
 #[pymethods]
 impl RouteNode {
-    /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `dial` makes a connection to an
-    /// endpoint of some name; `start` starts a thread that does an endpoint's work; `prepare` makes a type and a buffer of
-    /// a type and a payload that are something else; `reply` is called with a message, a payload, a type and a timeout.
+    /// `when_full` is what becomes of a message when `queue` bytes wait for its endpoint. `rmr` says, of programs of RMR,
+    /// how many bytes their longest message has, whether they may be on other machines, whether the node takes other
+    /// messages than replies from them, whether one of them may push tables, and whether `host:port` alone is one. `dial`
+    /// makes a connection to an endpoint of some name; `start` starts a thread that does some work; `prepare` makes a type
+    /// and a buffer of a type and a payload that are something else; `reply` is called with a message, a payload, a type
+    /// and a timeout.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "a node is made once")]
     fn new(
@@ -81,11 +99,14 @@ impl RouteNode {
         name: &str,
         when_full: &str,
         queue: usize,
+        rmr: (usize, bool, bool, bool, bool),
         dial: Py<PyAny>,
         start: Py<PyAny>,
         prepare: Py<PyAny>,
         reply: Py<PyAny>,
     ) -> PyResult<Self> {
+        let (longest, anywhere, listens, managed, plain) = rmr;
+        let rmr = RmrOptions { longest, queue, anywhere, listens, managed, plain };
         let when_full = match when_full {
             "block" => WhenFull::Block,
             "error" => WhenFull::Error,
@@ -105,14 +126,15 @@ impl RouteNode {
                 made.map_err(|error| describe(py, &error))
             })
         });
-        let start: Starter = Box::new(move |endpoint| {
+        let start: Starter = Arc::new(move |work| {
             attach(|py| {
-                let endpoint = Bound::new(py, RouteEndpoint(endpoint));
-                let started = endpoint.and_then(|endpoint| start.bind(py).run([endpoint.as_any()]));
+                let work = Bound::new(py, RouteWork(work));
+                let started = work.and_then(|work| start.bind(py).run([work.as_any()]));
                 started.map(drop).map_err(|error| describe(py, &error))
             })
         });
-        let node = Node::new(name, when_full, queue, dial, start).map_err(|error| invalid(py, error.to_string()))?;
+        let node = Node::new(name, when_full, queue, rmr, dial, start);
+        let node = node.map_err(|error| invalid(py, error.to_string()))?;
         Ok(Self { node, owner: Owner::new(reply), prepare })
     }
 
@@ -135,6 +157,29 @@ impl RouteNode {
     /// Sets where this node takes replies.
     fn set_address(&self, py: Python<'_>, address: &str) -> PyResult<()> {
         self.node.set_address(address).map_err(|error| invalid(py, error.to_string()))
+    }
+
+    /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it
+    /// was 0.
+    fn listen_rmr(&self, py: Python<'_>, place: &str) -> PyResult<String> {
+        detach(py, || self.node.rmr().listen(place)).map_err(|failure| raise(py, &failure))
+    }
+
+    /// Sets where this node takes messages of RMR's programs, as it tells them: by name and by address.
+    fn set_rmr_sender(&self, py: Python<'_>, source: String, source_address: String) -> PyResult<()> {
+        if source.len().max(source_address.len()) >= SOURCE {
+            let text = format!("{source:?} is too long for RMR: the name of a node with its port has at most 63 bytes");
+            return Err(invalid(py, text));
+        }
+        self.node.rmr().set_sender(Sender { source, source_address });
+        Ok(())
+    }
+
+    /// Connections with RMR's programs, those that were closed because the other side broke a rule, and those that were
+    /// refused because there were too many.
+    fn rmr_counts(&self) -> (usize, u64, u64) {
+        let counts = self.node.rmr().counts();
+        (counts.connections, counts.broken, counts.refused)
     }
 
     /// Puts a table in force: RMR's text, or TOML. `names` are this node's. What is queued for endpoints that the table no
@@ -179,7 +224,7 @@ impl RouteNode {
     ) -> PyResult<()> {
         let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
-        let envelope = Envelope { kind, subscription, transaction, entity, trace };
+        let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
         finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
     }
 
@@ -199,9 +244,37 @@ impl RouteNode {
     ) -> PyResult<Option<RoutePending>> {
         let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
-        let envelope = Envelope { kind, subscription, transaction, entity, trace };
-        let pending = self.node.begin(to, &envelope, payload.as_slice()).map_err(|error| failed(py, &error))?;
-        Ok(pending.map(|pending| RoutePending(Mutex::new(pending))))
+        let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
+        let begun = self.node.begin(to, &envelope, payload.as_slice());
+        pending(py, begun)
+    }
+
+    /// Sends a message back to the sender of another one. Waits for room for at most `timeout` seconds.
+    fn reply(
+        &self,
+        py: Python<'_>,
+        message: &RouteMessage,
+        r#type: &Bound<'_, PyAny>,
+        payload: Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
+        let (to, envelope) = (Some(message.address()), Envelope { kind, ..message.envelope() });
+        finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
+    }
+
+    /// For an event loop: the same without waiting. What is left to be done if there is no room, or `None`.
+    fn begin_reply(
+        &self,
+        py: Python<'_>,
+        message: &RouteMessage,
+        r#type: &Bound<'_, PyAny>,
+        payload: Bound<'_, PyAny>,
+    ) -> PyResult<Option<RoutePending>> {
+        let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
+        let (to, envelope) = (Some(message.address()), Envelope { kind, ..message.envelope() });
+        let begun = self.node.begin(to, &envelope, payload.as_slice());
+        pending(py, begun)
     }
 
     /// Begins to wait for the reply to a message with this transaction number, or a new one.
@@ -231,17 +304,14 @@ impl RouteNode {
     /// The next messages, at most `most`. Waits for the first for at most `timeout` seconds.
     #[pyo3(signature = (most, timeout))]
     fn receive(&self, py: Python<'_>, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
-        let inbox = self.node.inbox();
-        let until = until(timeout);
-        loop {
-            let slice = Instant::now() + SIGNAL_CHECK;
-            let slice = until.map_or(slice, |until| until.min(slice));
-            let arrived = detach(py, || inbox.take(most, Some(slice)));
-            if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(arrived.into_iter().map(|arrived| message(py, &self.owner, arrived)).collect());
-            }
-            py.check_signals()?;
-        }
+        self.take(py, self.node.inbox(), most, timeout)
+    }
+
+    /// The next message with records of a table that a route manager of RMR has pushed; none if none comes within `timeout`
+    /// seconds, or the node takes no more messages.
+    #[pyo3(signature = (timeout))]
+    fn receive_table(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RouteMessage>> {
+        self.take(py, self.node.rmr().tables(), 1, timeout).map(|mut taken| taken.pop())
     }
 
     /// The descriptor that an event loop polls for reading.
@@ -271,10 +341,20 @@ impl RouteNode {
         self.node.is_ready()
     }
 
+    /// Takes no more messages. Those that wait can still be received.
+    fn take_no_more(&self) {
+        self.node.inbox().close();
+        self.node.rmr().tables().close();
+    }
+
     /// Sends nothing more but what is queued, for at most `grace` seconds.
     fn close(&self, grace: f64) {
-        self.node.inbox().close();
         self.node.close(Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX));
+    }
+
+    /// Closes the sockets that are left, once nothing more is to be sent.
+    fn end(&self) {
+        self.node.rmr().close();
     }
 }
 
@@ -349,6 +429,20 @@ impl RoutePending {
 }
 
 impl RouteNode {
+    /// The next messages, at most `most`. Runs the handlers of signals while it waits.
+    fn take(&self, py: Python<'_>, inbox: &Inbox, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
+        let until = until(timeout);
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let slice = until.map_or(slice, |until| until.min(slice));
+            let arrived = detach(py, || inbox.take(most, Some(slice)));
+            if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(arrived.into_iter().map(|arrived| message(py, &self.owner, arrived)).collect());
+            }
+            py.check_signals()?;
+        }
+    }
+
     /// The type of what is sent, and its payload as a buffer.
     #[inline]
     fn prepared<'py>(
@@ -370,6 +464,12 @@ impl RouteNode {
         let (kind, payload) = self.prepare.bind(py).run([kind, &payload])?.extract()?;
         Ok((kind, LentBuffer::take(payload)?))
     }
+}
+
+/// What is left to be done for a message.
+fn pending(py: Python<'_>, begun: Result<Option<Pending>, SendError>) -> PyResult<Option<RoutePending>> {
+    let pending = begun.map_err(|error| failed(py, &error))?;
+    Ok(pending.map(|pending| RoutePending(Mutex::new(pending))))
 }
 
 /// A message that has arrived, as Python holds it.

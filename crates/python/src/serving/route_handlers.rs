@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use nearcall_core::Payload;
-use nearcall_route::Inbox;
+use nearcall_route::{Arrived, Inbox};
 use pyo3::prelude::*;
 
 use crate::gil::callback::Callback;
 use crate::gil::errors::raise;
+use crate::gil::interpreter::detach;
 use crate::serving::route_message::RouteMessage;
 use crate::serving::route_owner::Owner;
 
@@ -16,7 +17,7 @@ use crate::serving::route_owner::Owner;
 pub(crate) struct RouteInbox(pub(crate) Arc<Inbox>);
 
 /// The handler of the method that takes messages, for a node with handlers: the thread that has received a message calls
-/// the one for its type.
+/// the one for its type. Those that come without a call wait in the inbox for threads of their own.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteDispatch {
     inbox: Arc<Inbox>,
@@ -37,6 +38,10 @@ impl RouteDispatch {
         let arrived = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
         let Some(arrived) = arrived else { return Ok(py.None().into_bound(py)) };
         self.inbox.count_taken();
+        self.handle(py, arrived)
+    }
+
+    fn handle<'py>(&self, py: Python<'py>, arrived: Arrived) -> PyResult<Bound<'py, PyAny>> {
         let Some(handler) = self.owner.handler(arrived.head.kind) else {
             let message = Bound::new(py, RouteMessage::new(arrived, &self.owner, None))?;
             return self.unhandled.bind(py).run([message.as_any()]);
@@ -50,5 +55,22 @@ impl RouteDispatch {
             let name = handler.name.as_str().into_pyobject(py)?;
             self.failed.bind(py).run([name.as_any(), message.as_any(), error.value(py).as_any()])
         })
+    }
+}
+
+#[pymethods]
+impl RouteDispatch {
+    /// Handles messages of the inbox, of which it takes `most` at once, until nothing more will come. For a thread of its
+    /// own.
+    fn work(&self, py: Python<'_>, most: usize) -> PyResult<()> {
+        loop {
+            let taken = detach(py, || self.inbox.take(most, None));
+            if taken.is_empty() {
+                return Ok(());
+            }
+            for arrived in taken {
+                self.handle(py, arrived)?;
+            }
+        }
     }
 }

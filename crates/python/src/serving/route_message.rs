@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use nearcall_core::Payload;
-use nearcall_route::{Arrived, Head};
+use nearcall_route::{Arrived, Envelope, Head};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
@@ -34,6 +34,11 @@ impl RouteMessage {
     pub(crate) fn new(arrived: Arrived, owner: &Arc<Owner>, codec: Option<Py<RouteCodec>>) -> Self {
         let Arrived { head, call, .. } = arrived;
         Self { head, call, owner: Arc::clone(owner), codec, bytes: OnceLock::new(), value: OnceLock::new() }
+    }
+
+    /// What its sender has said of it.
+    pub(crate) fn envelope(&self) -> Envelope<'_> {
+        self.head.envelope(&self.call)
     }
 }
 
@@ -71,7 +76,7 @@ impl RouteMessage {
 
     /// Where that node takes replies; empty if it takes none.
     #[getter]
-    fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.head.address(&self.call)
     }
 

@@ -25,6 +25,7 @@ mod writing;
 pub use building::Own;
 pub use contents::{ANY_SUBSCRIPTION, Entry, Table};
 pub use error::TableError;
+pub use names::check_place;
 pub use route::{EndpointId, Group, Route};
 pub use text::id_of_text;
 

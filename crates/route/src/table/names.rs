@@ -27,12 +27,12 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
         return wrong(format!("{letter:?} cannot be part of one"));
     }
     let Some((scheme, rest)) = endpoint.split_once("://") else {
-        return host_and_port(endpoint).or_else(wrong);
+        return check_place(endpoint).or_else(wrong);
     };
     let checked = match scheme {
         "shm" | "inproc" => name(rest),
         "unix" => path(rest),
-        "tcp" | "tls" | "rmr" => host_and_port(rest),
+        "tcp" | "tls" | "rmr" => check_place(rest),
         "nats" => subject(rest),
         _ => Err(format!(
             "its scheme is none of {}{}",
@@ -93,7 +93,8 @@ pub(super) fn check_id(id: &str) -> Result<(), String> {
     Err(format!("{} cannot be a table's id: {wrong}", shown(id)))
 }
 
-fn host_and_port(text: &str) -> Result<(), String> {
+/// Refuses what is no `host:port`.
+pub fn check_place(text: &str) -> Result<(), String> {
     const FORM: &str = "write `host:port`, such as `app1:4560` or `[::1]:4560`, or a URL such as `shm://name`";
     let (host_is_good, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -137,7 +138,7 @@ fn subject(text: &str) -> Result<(), String> {
     const FORM: &str =
         "write `nats://server/subject` or `nats://server:port/subject`, with a subject without wildcards";
     let (server, subject) = text.split_once('/').ok_or(FORM)?;
-    let server_is_good = is_word(server) || host_and_port(server).is_ok();
+    let server_is_good = is_word(server) || check_place(server).is_ok();
     let token_is_good = |token: &str| !token.is_empty() && !token.contains(['*', '>', '/']);
     if server_is_good && subject.split('.').all(token_is_good) { Ok(()) } else { Err(FORM.to_owned()) }
 }

@@ -281,6 +281,12 @@ impl Drop for Payload {
     }
 }
 
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes: SmallVec::from_vec(bytes), at: 0, long: None }
+    }
+}
+
 impl From<&[u8]> for Payload {
     fn from(bytes: &[u8]) -> Self {
         Self { bytes: SmallVec::from_slice(bytes), at: 0, long: None }

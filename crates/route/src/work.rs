@@ -1,0 +1,39 @@
+//! What a node has threads for. It starts none by itself.
+
+use std::sync::Arc;
+
+use nearcall_core::Failure;
+
+use crate::endpoint::Endpoint;
+use crate::rmr::Exchange;
+
+/// Starts a thread that does some work.
+pub type Starter = Arc<dyn Fn(Work) -> Result<(), Failure> + Send + Sync>;
+
+/// What a thread of its own has to do.
+#[derive(Debug, Clone)]
+pub enum Work {
+    /// To connect an endpoint, and to send what waits for it.
+    Endpoint(Arc<Endpoint>),
+    /// To serve the sockets over which programs of RMR are spoken with.
+    Exchange(Arc<Exchange>),
+}
+
+impl Work {
+    /// A name for the thread.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.name(),
+            Self::Exchange(_) => "rmr",
+        }
+    }
+
+    /// Does it, until the node is closed.
+    pub fn run(&self) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.work(),
+            Self::Exchange(exchange) => exchange.work(),
+        }
+    }
+}
