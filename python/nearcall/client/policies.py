@@ -20,7 +20,7 @@ class MethodPolicy(NamedTuple):
     """What holds for the calls of one method."""
 
     timeout: float | None
-    """Seconds for each call; ``None``: for ever."""
+    """Seconds for each call, in place of the client's timeout; ``None``: the client's."""
     wait_for_ready: bool
     """Whether they wait for a server."""
     retry: Retry | None
@@ -40,7 +40,8 @@ class Policies:
 
     def __init__(self, url: str, usual: MethodPolicy, config: ServiceConfig | None) -> None:
         self._url = url
-        self._usual = usual
+        self._usual = usual._replace(timeout=None)
+        self._timeout = usual.timeout
         self._config = config
         self._told: set[str] = set()
         of_option = usual.retry or usual.hedge
@@ -58,10 +59,10 @@ class Policies:
         name, entry = found
         if name[1]:
             self._check(plan, entry)
-        times = [seconds for seconds in (usual.timeout, entry.timeout) if seconds is not None]
+        times = [seconds for seconds in (self._timeout, entry.timeout) if seconds is not None]
         # Of gRPC's two timeouts the smaller counts. The other three are said by one of the two alone.
         return MethodPolicy(
-            min(times, default=None),
+            None if entry.timeout is None else min(times),
             entry.wait_for_ready or usual.wait_for_ready,
             entry.retry or usual.retry,
             entry.hedge or usual.hedge,
