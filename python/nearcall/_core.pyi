@@ -1323,9 +1323,13 @@ class RouteWaiter:
     @property
     def transaction(self) -> bytes: ...
     def take(self) -> RouteMessage[Any] | None:
-        """The reply; ``None`` if none has come."""
+        """The reply; ``None`` if none has come. Raises if none will come."""
+    def ends_in(self) -> float | None:
+        """Seconds until it is certain that no reply will come; ``None`` if that is not known."""
     def wait(self, timeout: float | None) -> RouteMessage[Any] | None:
-        """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Call this once."""
+        """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Raises if none will
+        come. Call this once.
+        """
 
 @final
 class RoutePending:
@@ -1352,11 +1356,12 @@ class RouteNode:
         start: Callable[[RouteEndpoint], None],
         prepare: Callable[[Any, Any], tuple[int, Any]],
         reply: Callable[[RouteMessage[Any], Any, int | None, float | None], object],
+        codec_of: Callable[[int], RouteCodec],
     ) -> RouteNode:
         """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``dial`` makes a
         connection to an endpoint of some name; ``start`` starts a thread that does an endpoint's work; ``prepare``
         makes a type and a buffer of a type and a payload that are something else; ``reply`` is called with a message, a
-        payload, a type and a timeout.
+        payload, a type and a timeout; ``codec_of`` returns what decodes payloads of a type, or raises.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
@@ -1364,14 +1369,16 @@ class RouteNode:
         self,
         unhandled: Callable[[RouteMessage[Any]], object],
         failed: Callable[[str, RouteMessage[Any], BaseException], object],
+        threads: int,
     ) -> RouteDispatch:
         """The same for a node that has handlers called. ``unhandled`` is called with messages of other types,
-        ``failed`` with the name of a handler, a message, and what the handler has raised.
+        ``failed`` with the name of a handler, a message, and what the handler has raised. So many ``threads`` run
+        handlers.
         """
     def handle(self, kind: int, function: Callable[..., object], codec: RouteCodec | None, name: str) -> None:
         """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
-    def set_address(self, address: str) -> None:
-        """Sets where this node takes replies."""
+    def set_address(self, address: str, inside: bool) -> None:
+        """Sets where this node takes replies; ``inside`` says whether it is served at an ``inproc://`` URL."""
     def install(self, text: str, names: list[str], *, toml: bool, grace: float) -> None:
         """Puts a table in force: RMR's text, or TOML. ``names`` are this node's. What is queued for endpoints that the
         table no longer names is still sent for at most ``grace`` seconds.
@@ -1404,6 +1411,10 @@ class RouteNode:
         trace: bytes | None = None,
         to: str | None = None,
     ) -> RoutePending | None:
+        """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
+    def reply(self, message: RouteMessage[Any], type: Any, payload: Any, timeout: float) -> None:
+        """Sends a reply to the sender of a message. Waits for room for at most ``timeout`` seconds."""
+    def begin_reply(self, message: RouteMessage[Any], type: Any, payload: Any) -> RoutePending | None:
         """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
     def expect(self, transaction: bytes | None = None, *, for_loop: bool = False) -> RouteWaiter:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""

@@ -16,12 +16,13 @@ pub mod message;
 mod node;
 mod passing;
 mod pending;
+mod replies;
 mod sync;
 pub mod table;
 
 pub use arrived::Arrived;
 pub use bell::Bell;
-pub use calls::Waiter;
+pub use calls::{Outcome, Waiter};
 pub use endpoint::{Counts, Endpoint, WhenFull};
 pub use inbox::Inbox;
 pub use message::{Envelope, Head, Heads, NO_SUBSCRIPTION, Transaction};

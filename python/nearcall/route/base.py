@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,16 @@ from .message import number_of
 from .sending import Sending, WhenFull, options_for
 from .service import RouteTable
 
-__all__ = ["LOOK", "NodeBase", "about_reply", "shown"]
+__all__ = ["LOOK", "REPLY_TIMEOUT", "NodeBase", "shown"]
 
 LOOK = 0.02
 """Seconds after which ``ready()`` looks again."""
+REPLY_TIMEOUT = 1.0
+"""Seconds for which a reply waits for room, unless the user says otherwise."""
 _LOOK_AT_FILE = 1.0
 """Seconds after which the table's file is looked at again."""
+_STABLE = 0.3
+"""Seconds for which it must not have changed before it is read."""
 HEALTH_REQUEST, HEALTH_REPLY = 100, 101
 """The types of health messages, which a node answers by itself."""
 
@@ -82,8 +87,9 @@ class NodeBase(Sending):
         self._open(*self._dispatch())
         try:
             if self._table_file is not None:
+                seen = _stamp(self._table_file)
                 self.load(self._table_file)
-                self._run(self._watch, "table")
+                self._run(partial(self._watch, seen), "table")
             if self._manager is not None:
                 node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
                 self._attachment = Attachment(
@@ -138,18 +144,20 @@ class NodeBase(Sending):
             return False
         if message.address:
             try:
-                self._core.send(HEALTH_REPLY, b"OK\n", timeout=0.0, **about_reply(message))
+                self._core.reply(message, HEALTH_REPLY, b"OK\n", 0.0)
             except Exception as error:
                 log(WARNING, "cannot answer the health message of %s: %s", message.source, str(error))
         return True
 
-    def _watch(self) -> None:
-        """Reads the table's file again when it has changed."""
+    def _watch(self, seen: tuple[int, int, int] | None) -> None:
+        """Reads the table's file again when it has changed since ``seen``."""
         assert self._table_file is not None
-        seen = _stamp(self._table_file)
         while not self._ended.wait(_LOOK_AT_FILE):
             now = _stamp(self._table_file)
             if now is None or now == seen:
+                continue
+            # Who writes into the file itself may not be done.
+            if self._ended.wait(_STABLE) or _stamp(self._table_file) != now:
                 continue
             seen = now
             try:
@@ -170,17 +178,6 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def about_reply(message: _core.RouteMessage[Any]) -> dict[str, Any]:
-    """What a reply says beside its payload and its type."""
-    return {
-        "to": message.address,
-        "subscription": message.subscription,
-        "transaction": message.transaction,
-        "entity": message.entity,
-        "trace": message.trace,
-    }
 
 
 def shown(type: int | object) -> str:

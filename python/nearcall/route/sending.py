@@ -15,16 +15,18 @@ from ..client.options import ChannelOptions
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_whole
 from ..server.server import Server
-from .message import AnyBuffer, prepared
+from .message import AnyBuffer, bound_codec, prepared
 from .service import EndpointStatus, NodeStatus, RouteTable, served_by
 
-__all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
+__all__ = ["DEFAULT_QUEUE", "OF_BOTH", "Sending", "WhenFull", "read_table"]
 
 WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 """What becomes of a message when the queue for its receiver is full."""
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
+SCHEMES = ("shm", "unix", "tcp", "tls", "inproc")
+"""Where nodes can be."""
 _LONGEST_NAME = 63
 """Bytes of a node's name."""
 _GRACE = 5.0
@@ -73,6 +75,11 @@ class Sending:
     ) -> None:
         if not urls:
             raise ValueError("a node takes messages somewhere: give a URL such as shm://filter or tcp://127.0.0.1:7000")
+        for url in urls:
+            scheme, separator, _ = url.partition("://")
+            if separator and scheme not in SCHEMES:
+                known = ", ".join(f"{each}://" for each in SCHEMES)
+                raise InvalidArgument(f"{url}: a node takes messages at {known} and not at {scheme}://")
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
             raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
@@ -86,6 +93,7 @@ class Sending:
             self._start_endpoint,
             prepared,
             self._reply,
+            bound_codec,
         )
         self._threads: list[threading.Thread] = []
         self._failed = 0
@@ -140,12 +148,13 @@ class Sending:
 
         Raises:
             OSError: the file cannot be read.
-            InvalidArgument: the table is wrong; the message names file and line. The one before stays in force.
+            InvalidArgument: the table is wrong, or empty; the message names file and line. The one before stays in
+                force.
         """
-        path = Path(path)
         try:
-            self.install(path.read_text(encoding="utf-8"), toml=path.suffix == ".toml")
-        except (InvalidArgument, UnicodeDecodeError) as error:
+            text, toml = read_table(Path(path))
+            self.install(text, toml=toml)
+        except InvalidArgument as error:
             raise InvalidArgument(f"{path}: {error}") from None
 
     def table(self) -> RouteTable | None:
@@ -193,7 +202,8 @@ class Sending:
         if dispatch is not None:
             self._server = self._make_server(dispatch, max_concurrency=threads)
         self._server.bind()
-        self._core.set_address(self._server.urls[0])
+        urls = self._server.urls
+        self._core.set_address(urls[0], any(url.startswith("inproc://") for url in urls))
         self._server.start()
 
     def _close(self, grace: float) -> None:
@@ -203,6 +213,24 @@ class Sending:
         self._core.close(grace)
         for thread in self._threads:
             thread.join(grace + 1.0)
+
+
+def read_table(path: Path) -> tuple[str, bool]:
+    """The text of a table's file, and whether it is TOML.
+
+    Raises:
+        OSError: it cannot be read.
+        InvalidArgument: it is empty, or no text.
+    """
+    data = path.read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidArgument(f"line {line}: the byte {data[error.start]:#04x} is no UTF-8") from None
+    if not text.strip():
+        raise InvalidArgument("the file is empty: a table for nobody is `newrt | start` and `newrt | end`")
+    return text, path.suffix == ".toml"
 
 
 def _name_of(url: str) -> str:

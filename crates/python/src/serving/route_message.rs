@@ -5,8 +5,8 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use nearcall_core::Payload;
-use nearcall_route::{Arrived, Head};
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use nearcall_route::{Arrived, Envelope, Head};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
 use pyo3::{PyRef, ffi};
@@ -34,6 +34,13 @@ impl RouteMessage {
     pub(crate) fn new(arrived: Arrived, owner: &Arc<Owner>, codec: Option<Py<RouteCodec>>) -> Self {
         let Arrived { head, call, .. } = arrived;
         Self { head, call, owner: Arc::clone(owner), codec, bytes: OnceLock::new(), value: OnceLock::new() }
+    }
+
+    /// Where a reply to it goes, and what that says beside its payload.
+    pub(crate) fn about_reply(&self, kind: i32) -> (&str, Envelope<'_>) {
+        let (subscription, transaction) = (self.head.subscription, self.transaction());
+        let envelope = Envelope { kind, subscription, transaction, entity: self.entity(), trace: self.trace() };
+        (self.address(), envelope)
     }
 }
 
@@ -104,13 +111,15 @@ impl RouteMessage {
         if let Some(value) = self.value.get() {
             return Ok(value.clone_ref(py));
         }
-        let Some(codec) = &self.codec else {
-            let kind = self.head.kind;
-            return Err(PyTypeError::new_err(format!(
-                "no Python type is bound to messages of type {kind}: use @route.message({kind})"
-            )));
+        let found;
+        let codec = if let Some(codec) = &self.codec {
+            codec.get()
+        } else {
+            let kind = self.head.kind.into_pyobject(py)?;
+            found = self.owner.codec_of.bind(py).run([kind.as_any()])?.cast_into::<RouteCodec>()?;
+            found.get()
         };
-        let value = codec.get().decode(py, self.payload(py)?.as_bytes(py))?;
+        let value = codec.decode(py, self.payload(py)?.as_bytes(py))?;
         Ok(self.value.get_or_init(|| value).clone_ref(py))
     }
 
