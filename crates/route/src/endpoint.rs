@@ -17,9 +17,9 @@ use nearcall_core::{Body, Failure, Kind, Outgoing};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::bell::Bell;
+use crate::brief::{Brief, Life};
 use crate::calls::{Calls, InQueue, Place};
 use crate::described::deliver_in;
-use crate::replies::{Brief, Life};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// How often a server that is not there is looked for, at most.
@@ -318,7 +318,7 @@ impl Endpoint {
     /// It has ended, if it is there for replies only: there may be another one.
     pub(crate) fn leave(&self) {
         if let Some(brief) = &self.brief {
-            brief.leave(self);
+            brief.leave(&self.name);
         }
     }
 

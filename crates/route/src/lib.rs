@@ -8,6 +8,7 @@
 
 mod arrived;
 mod bell;
+mod brief;
 mod calls;
 mod described;
 mod endpoint;

@@ -12,13 +12,14 @@ use nearcall_core::lock::Mutex;
 use smallvec::SmallVec;
 
 use crate::bell::Bell;
+use crate::brief::Brief;
 use crate::calls::{Calls, Waiter};
 use crate::endpoint::{Endpoint, Offered, Outbound, WhenFull};
 use crate::inbox::Inbox;
 use crate::message::{Envelope, Heads, TooLong, Transaction};
 use crate::passing::{Letter, SendError, attempt, full, pass};
 use crate::pending::Pending;
-use crate::replies::{Brief, Replies};
+use crate::replies::Replies;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::table::{EndpointId, Table, check_endpoint};
 

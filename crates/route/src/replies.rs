@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::lock::Mutex;
 
+use crate::brief::{Brief, Home, Room};
 use crate::endpoint::Endpoint;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::AtomicUsize;
 
 /// The most of them.
 const MOST: usize = 256;
@@ -16,10 +17,6 @@ const MOST: usize = 256;
 const MOST_UNCONNECTED: usize = 16;
 /// The most whose threads have not ended. Those that are closed may still send for a moment, or resolve a name.
 const MOST_ALIVE: usize = MOST + 64;
-/// How long a receiver is looked for.
-const FOR_CONNECTION: Duration = Duration::from_secs(1);
-/// After so long without a reply an endpoint ends.
-const PAUSE: Duration = Duration::from_secs(15);
 /// How long an endpoint that makes room for another one may still send what waits.
 const LEFT_TIME: Duration = Duration::from_millis(500);
 /// What waits in all of them together is at most so many times what may wait in one.
@@ -29,12 +26,7 @@ const QUEUES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Replies {
     used: Mutex<Used>,
-    /// Those whose threads have not ended.
-    alive: AtomicUsize,
-    /// Bytes that wait in all of them.
-    bytes: AtomicUsize,
-    /// The most of these.
-    most_bytes: usize,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -49,9 +41,11 @@ impl Replies {
     pub(crate) fn new(queue: usize) -> Arc<Self> {
         Arc::new(Self {
             used: Mutex::default(),
-            alive: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-            most_bytes: queue.saturating_mul(QUEUES),
+            room: Room {
+                alive: AtomicUsize::new(0),
+                bytes: AtomicUsize::new(0),
+                most_bytes: queue.saturating_mul(QUEUES),
+            },
         })
     }
 
@@ -67,12 +61,8 @@ impl Replies {
 
     /// What makes an endpoint one of these. `None` if there are too many.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<Brief> {
-        // Relaxed: a bound that another thread may pass by one.
-        if self.alive.fetch_add(1, Ordering::Relaxed) >= MOST_ALIVE {
-            self.alive.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(Brief { replies: Arc::downgrade(self), refused_at: AtomicU64::new(u64::MAX) })
+        let home: Weak<Self> = Arc::downgrade(self);
+        Brief::begin(home, MOST_ALIVE)
     }
 
     /// Enters a new endpoint. Returns it, or another one of that address that another thread has entered meanwhile. Those
@@ -110,89 +100,16 @@ impl Replies {
     }
 }
 
-/// What such an endpoint has beside others.
-#[derive(Debug)]
-pub(crate) struct Brief {
-    replies: Weak<Replies>,
-    /// How many messages were sent when the last reply was refused; `u64::MAX` if none was.
-    refused_at: AtomicU64,
-}
-
-impl Brief {
-    /// A reply was refused for want of room, after so many were sent.
-    pub(crate) fn note_refused(&self, sent: u64) {
-        // Relaxed: a hint for who would wait.
-        self.refused_at.store(sent, Ordering::Relaxed);
+impl Home for Replies {
+    fn room(&self) -> &Room {
+        &self.room
     }
 
-    /// Whether a reply was refused when as many were sent as now.
-    pub(crate) fn was_refused_at(&self, sent: u64) -> bool {
-        // Relaxed: likewise.
-        self.refused_at.load(Ordering::Relaxed) == sent
-    }
-
-    /// Whether so many bytes more may wait. One reply may, however long.
-    pub(crate) fn fits(&self, bytes: usize) -> bool {
-        // Relaxed, here and below: a bound, which threads that add at once may pass by a message each.
-        self.replies.upgrade().is_some_and(|replies| match replies.bytes.load(Ordering::Relaxed) {
-            0 => true,
-            waiting => waiting.saturating_add(bytes) <= replies.most_bytes,
-        })
-    }
-
-    pub(crate) fn add_bytes(&self, bytes: usize) {
-        self.replies.upgrade().inspect(|replies| _ = replies.bytes.fetch_add(bytes, Ordering::Relaxed));
-    }
-
-    pub(crate) fn take_bytes(&self, bytes: usize) {
-        self.replies.upgrade().inspect(|replies| _ = replies.bytes.fetch_sub(bytes, Ordering::Relaxed));
-    }
-
-    /// The endpoint has ended.
-    pub(crate) fn leave(&self, endpoint: &Endpoint) {
-        let Some(replies) = self.replies.upgrade() else { return };
-        let mut used = replies.used.lock();
-        if used.endpoints.get(endpoint.name()).is_some_and(|(found, _)| std::ptr::eq(&raw const **found, endpoint)) {
-            used.endpoints.remove(endpoint.name());
+    fn leave(&self, address: &str, brief: &Brief) {
+        let mut used = self.used.lock();
+        let is_it = |found: &Endpoint| found.brief.as_ref().is_some_and(|found| std::ptr::eq(found, brief));
+        if used.endpoints.get(address).is_some_and(|(found, _)| is_it(found)) {
+            used.endpoints.remove(address);
         }
-    }
-}
-
-impl Drop for Brief {
-    fn drop(&mut self) {
-        // Relaxed: as in `begin`.
-        self.replies.upgrade().inspect(|replies| _ = replies.alive.fetch_sub(1, Ordering::Relaxed));
-    }
-}
-
-/// How long such an endpoint lives.
-#[derive(Debug)]
-pub(crate) struct Life {
-    was_connected: bool,
-    sent: u64,
-    end: Instant,
-}
-
-impl Life {
-    pub(crate) fn begin() -> Self {
-        Self { was_connected: false, sent: 0, end: Instant::now() + FOR_CONNECTION }
-    }
-
-    /// Whether it is over for an endpoint that is connected or not, and has sent so many messages.
-    pub(crate) fn is_over(&mut self, connected: bool, sent: u64, is_empty: bool) -> bool {
-        let now = Instant::now();
-        if !connected {
-            return self.was_connected || self.end <= now;
-        }
-        if !self.was_connected || self.sent != sent || !is_empty {
-            *self = Self { was_connected: true, sent, end: now + PAUSE };
-            return false;
-        }
-        self.end <= now
-    }
-
-    /// When to look whether it is over.
-    pub(crate) fn end(&self) -> Instant {
-        self.end
     }
 }
