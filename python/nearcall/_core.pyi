@@ -1380,9 +1380,13 @@ class RouteWaiter:
     @property
     def transaction(self) -> bytes: ...
     def take(self) -> RouteMessage[Any] | None:
-        """The reply; ``None`` if none has come."""
+        """The reply; ``None`` if none has come. Raises if none will come."""
+    def ends_in(self) -> float | None:
+        """Seconds until it is certain that no reply will come; ``None`` if that is not known."""
     def wait(self, timeout: float | None) -> RouteMessage[Any] | None:
-        """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Call this once."""
+        """Waits for the reply for at most ``timeout`` seconds; ``None`` if none has come. Raises if none will
+        come. Call this once.
+        """
 
 @final
 class RoutePending:
@@ -1410,13 +1414,15 @@ class RouteNode:
         start: Callable[[RouteWork], None],
         prepare: Callable[[Any, Any], tuple[int, Any]],
         reply: Callable[[RouteMessage[Any], Any, int | None, float | None], object],
+        codec_of: Callable[[int], RouteCodec],
     ) -> RouteNode:
         """``when_full`` is what becomes of a message when ``queue`` bytes wait for its endpoint. ``rmr`` says, of
         programs of RMR, how many bytes their longest message has, whether they may be on other machines, whether the
         node takes other messages than replies from them, whether one of them may push tables, and whether ``host:port``
         alone is one. ``dial`` makes a connection to an endpoint of some name; ``start`` starts a thread that does some
         work; ``prepare`` makes a type and a buffer of a type and a payload that are something else; ``reply`` is called
-        with a message, a payload, a type and a timeout.
+        with a message, a payload, a type and a timeout; ``codec_of`` returns what decodes payloads of a type, or
+        raises.
         """
     def inbox(self) -> RouteInbox:
         """The handler of the method that takes messages, for a node that receives them one by one."""
@@ -1424,14 +1430,16 @@ class RouteNode:
         self,
         unhandled: Callable[[RouteMessage[Any]], object],
         failed: Callable[[str, RouteMessage[Any], BaseException], object],
+        threads: int,
     ) -> RouteDispatch:
         """The same for a node that has handlers called. ``unhandled`` is called with messages of other types,
-        ``failed`` with the name of a handler, a message, and what the handler has raised.
+        ``failed`` with the name of a handler, a message, and what the handler has raised. So many ``threads`` run
+        handlers.
         """
     def handle(self, kind: int, function: Callable[..., object], codec: RouteCodec | None, name: str) -> None:
         """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
-    def set_address(self, address: str) -> None:
-        """Sets where this node takes replies."""
+    def set_address(self, address: str, inside: bool) -> None:
+        """Sets where this node takes replies; ``inside`` says whether it is served at an ``inproc://`` URL."""
     def listen_rmr(self, place: str) -> str:
         """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system
         chose, if it was 0.
@@ -1475,8 +1483,8 @@ class RouteNode:
         to: str | None = None,
     ) -> RoutePending | None:
         """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
-    def reply(self, message: RouteMessage[Any], type: Any, payload: Any, timeout: float | None) -> None:
-        """Sends a message back to the sender of another one. Waits for room for at most ``timeout`` seconds."""
+    def reply(self, message: RouteMessage[Any], type: Any, payload: Any, timeout: float) -> None:
+        """Sends a reply to the sender of a message. Waits for room for at most ``timeout`` seconds."""
     def begin_reply(self, message: RouteMessage[Any], type: Any, payload: Any) -> RoutePending | None:
         """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
     def expect(self, transaction: bytes | None = None, *, for_loop: bool = False) -> RouteWaiter:

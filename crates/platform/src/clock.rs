@@ -10,6 +10,14 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// The same as of the last tick of the system, at most some milliseconds ago. It costs a fraction of the exact time.
+#[inline]
+#[must_use]
+pub fn coarse_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Seconds until a deadline; 0 if it has passed.
 #[must_use]
 pub fn seconds_left(deadline: Instant) -> f64 {

@@ -111,6 +111,18 @@ pub fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>
     Ok(poll(&mut fds, timeout.as_ref())? > 0)
 }
 
+/// Sleeps until the peer of a socket has hung up, `event` is readable, a signal comes, or `deadline`. Bytes that arrive on the
+/// socket wake nobody.
+pub fn wait_for_hang_up(socket: BorrowedFd<'_>, event: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
+    let timeout = deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
+    let watched = [(socket, PollFlags::RDHUP), (event, PollFlags::IN)];
+    let mut fds = watched.map(|(fd, events)| PollFd::from_borrowed_fd(fd, events));
+    match poll(&mut fds, timeout.as_ref()) {
+        Err(rustix::io::Errno::INTR) => Ok(()),
+        polled => Ok(polled.map(drop)?),
+    }
+}
+
 /// Polls two descriptors until one is ready, or until `deadline`. `false` if time ran out.
 pub fn wait_for_any(fds: [(BorrowedFd<'_>, PollFlags); 2], deadline: Instant) -> io::Result<bool> {
     let timeout = timespec(deadline.saturating_duration_since(Instant::now()));

@@ -1,16 +1,22 @@
-//! Messages that wait for replies: a reply has the transaction number of its message.
+//! Messages that wait for replies: a reply has the transaction number of its message. Who waits is also told when all who
+//! have got the message are gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nearcall_core::client::Connection;
 use nearcall_core::lock::{Condvar, Mutex};
+use smallvec::SmallVec;
 
 use crate::arrived::Arrived;
 use crate::bell::Bell;
 use crate::message::Transaction;
 use crate::rmr::frame::without_zeros;
 use crate::sync::{AtomicUsize, Ordering};
+
+/// How long a reply is waited for when its sender is gone: it may have sent it before, over another connection.
+const LATE: Duration = Duration::from_millis(500);
 
 /// All who wait for replies. Zeros at the end of a number say nothing: RMR fills it up with them.
 #[derive(Debug, Default)]
@@ -20,12 +26,39 @@ pub(crate) struct Calls {
     count: AtomicUsize,
 }
 
+/// Where one of them waits.
 #[derive(Debug, Default)]
-struct Place {
-    reply: Mutex<Option<Arrived>>,
+pub(crate) struct Place {
+    /// The number as the caller gave it.
+    transaction: Transaction,
+    state: Mutex<State>,
     come: Condvar,
-    /// What rings if the reply is awaited in an event loop, with the number as it is known there.
-    bell: Option<(Arc<Bell>, Transaction)>,
+    /// What rings if the reply is awaited in an event loop.
+    bell: Option<Arc<Bell>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reply: Option<Arrived>,
+    /// The connections over which the message went.
+    over: SmallVec<[Arc<Connection>; 1]>,
+    /// It went to somebody whose end is not noticed: a program of RMR.
+    unwatched: bool,
+    /// In how many queues it waits.
+    queued: usize,
+    /// Since when there is nobody left who could reply.
+    lost: Option<Instant>,
+}
+
+/// What has become of a call.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The reply has come.
+    Replied(Arrived),
+    /// There is nothing yet.
+    Nothing,
+    /// All who have got the message are gone, and no reply has come.
+    Lost,
 }
 
 /// One who waits for a reply, until this is dropped.
@@ -42,7 +75,7 @@ impl Calls {
     pub(crate) fn begin(self: &Arc<Self>, transaction: Transaction, bell: Option<Arc<Bell>>) -> Option<Waiter> {
         use std::collections::hash_map::Entry;
         let key = Transaction::from_slice(without_zeros(&transaction));
-        let place = Arc::new(Place { bell: bell.map(|bell| (bell, transaction)), ..Place::default() });
+        let place = Arc::new(Place { transaction, bell, ..Place::default() });
         let mut waiting = self.waiting.lock();
         let Entry::Vacant(vacant) = waiting.entry(key.clone()) else { return None };
         vacant.insert(Arc::clone(&place));
@@ -64,48 +97,154 @@ impl Calls {
         if self.count.load(Ordering::Acquire) == 0 || arrived.transaction().is_empty() {
             return Some(arrived);
         }
-        let place = self.waiting.lock().get(without_zeros(arrived.transaction())).cloned();
-        let Some(place) = place else { return Some(arrived) };
-        let mut reply = place.reply.lock();
-        if reply.is_some() {
+        let Some(place) = self.place(arrived.transaction()) else { return Some(arrived) };
+        let mut state = place.state.lock();
+        if state.reply.is_some() {
             return Some(arrived);
         }
-        *reply = Some(arrived);
-        drop(reply);
-        match &place.bell {
-            Some((bell, transaction)) => bell.ring_for_reply(transaction.clone()),
-            None => {
-                place.come.notify_all();
+        state.reply = Some(arrived);
+        drop(state);
+        place.ring();
+        None
+    }
+
+    fn place(&self, transaction: &[u8]) -> Option<Arc<Place>> {
+        self.waiting.lock().get(without_zeros(transaction)).cloned()
+    }
+
+    /// Who waits for the reply to a message that is to be sent, if anybody does.
+    #[inline]
+    pub(crate) fn of(&self, transaction: &[u8]) -> Option<Arc<Place>> {
+        // Relaxed: who waits has begun to in the thread that sends.
+        if transaction.is_empty() || self.count.load(Ordering::Relaxed) == 0 { None } else { self.place(transaction) }
+    }
+
+    /// A connection is lost: who waits for a reply only from there waits no more.
+    pub(crate) fn lost(&self, connection: &Arc<Connection>) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let all: Vec<_> = self.waiting.lock().values().cloned().collect();
+        for place in all {
+            let mut state = place.state.lock();
+            let before = state.over.len();
+            state.over.retain(|over| !Arc::ptr_eq(over, connection));
+            let is_lost = state.over.len() < before && state.note_lost();
+            drop(state);
+            if is_lost {
+                place.ring();
             }
         }
-        None
+    }
+}
+
+impl State {
+    /// Whether there is nobody left who could reply.
+    fn note_lost(&mut self) -> bool {
+        let is_lost = self.over.is_empty() && !self.unwatched && self.queued == 0 && self.reply.is_none();
+        if is_lost {
+            self.lost = Some(Instant::now());
+        }
+        is_lost
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match self.reply.take() {
+            Some(arrived) => Outcome::Replied(arrived),
+            None if self.lost.is_some_and(|lost| lost + LATE <= Instant::now()) => Outcome::Lost,
+            None => Outcome::Nothing,
+        }
+    }
+}
+
+impl Place {
+    /// The message has gone over a connection.
+    pub(crate) fn was_sent_over(&self, connection: &Arc<Connection>) {
+        let mut state = self.state.lock();
+        if connection.is_dead() {
+            // All who wait may have been told already.
+            state.note_lost();
+            drop(state);
+            self.ring();
+        } else {
+            state.lost = None;
+            state.over.push(Arc::clone(connection));
+        }
+    }
+
+    /// The message has gone to somebody whose end is not noticed.
+    pub(crate) fn was_sent_unwatched(&self) {
+        let mut state = self.state.lock();
+        state.lost = None;
+        state.unwatched = true;
+    }
+
+    fn ring(&self) {
+        match &self.bell {
+            Some(bell) => bell.ring_for_reply(self.transaction.clone()),
+            None => {
+                self.come.notify_all();
+            }
+        }
+    }
+}
+
+/// A call whose message waits in a queue, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InQueue(Arc<Place>);
+
+impl InQueue {
+    pub(crate) fn new(place: &Arc<Place>) -> Self {
+        let mut state = place.state.lock();
+        state.queued += 1;
+        state.lost = None;
+        drop(state);
+        Self(Arc::clone(place))
+    }
+
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.0
+    }
+}
+
+impl Drop for InQueue {
+    fn drop(&mut self) {
+        self.0.state.lock().queued -= 1;
     }
 }
 
 impl Waiter {
-    /// The reply, if it has come.
+    /// What has become of the call.
     #[must_use]
-    pub fn take(&self) -> Option<Arrived> {
-        self.place.reply.lock().take()
+    pub fn take(&self) -> Outcome {
+        self.place.state.lock().outcome()
     }
 
-    /// Waits for the reply until then. `None` if none has come.
+    /// Until when the reply is waited for at most, if all who have got the message are gone.
     #[must_use]
-    pub fn wait(&self, until: Option<Instant>) -> Option<Arrived> {
-        let mut reply = self.place.reply.lock();
+    pub fn ends(&self) -> Option<Instant> {
+        self.place.state.lock().lost.map(|lost| lost + LATE)
+    }
+
+    /// Waits for the reply until then.
+    #[must_use]
+    pub fn wait(&self, until: Option<Instant>) -> Outcome {
+        let mut state = self.place.state.lock();
         loop {
-            if let Some(arrived) = reply.take() {
-                return Some(arrived);
+            let outcome = state.outcome();
+            if !matches!(outcome, Outcome::Nothing) {
+                return outcome;
             }
-            let Some(until) = until else {
-                self.place.come.wait(&mut reply);
+            let ends = state.lost.map(|lost| lost + LATE);
+            let Some(next) = [until, ends].into_iter().flatten().min() else {
+                self.place.come.wait(&mut state);
                 continue;
             };
             let now = Instant::now();
-            if until <= now {
-                return None;
+            if until.is_some_and(|until| until <= now) {
+                return outcome;
             }
-            self.place.come.wait_for(&mut reply, until - now);
+            self.place.come.wait_for(&mut state, next.saturating_duration_since(now));
         }
     }
 }

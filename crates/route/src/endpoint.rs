@@ -2,17 +2,22 @@
 //!
 //! A sender passes a message to the transport by itself while nothing waits here. Otherwise the message waits behind the
 //! others, and the endpoint's own thread ([`Endpoint::work`]) sends it. That thread makes the connection, too, and hands
-//! what waits on to the other members of its group while there is none.
+//! what waits on to the other members of its group while there is none; and while it has nothing to do, it waits for the
+//! receiver to hang up.
 
 use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_core::Failure;
-use nearcall_core::client::Passed;
+use nearcall_core::client::{Connection, Passed};
 use nearcall_core::lock::{Condvar, Mutex, MutexGuard};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::bell::Bell;
+use crate::brief::{Brief, Life};
+use crate::calls::{Calls, InQueue, Place};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::way::{Ready, Standing, Way};
 
@@ -22,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const SLICE: Duration = Duration::from_millis(50);
 /// How many messages of the queue are sent before others may use it again.
 const AT_ONCE: usize = 64;
+/// How long a receiver of replies may take nothing while some wait, before it gets no more.
+const REPLIES_STUCK: Duration = Duration::from_secs(5);
 /// What a message in the queue costs beside its bytes.
 const EACH: usize = 64;
 
@@ -89,6 +96,10 @@ pub struct Endpoint {
     handed_on: AtomicU64,
     /// Rings when there may be room.
     bell: Arc<Bell>,
+    /// They are told of connections that are lost.
+    calls: Arc<Calls>,
+    /// If it is there for replies only.
+    pub(crate) brief: Option<Brief>,
     /// Tables in force that name it, and others who use it.
     users: AtomicUsize,
 }
@@ -100,6 +111,8 @@ pub(crate) struct Outbound<'a> {
     pub(crate) pieces: &'a [&'a [u8]; 2],
     /// All members of the group that it is for, if it may go to another one.
     pub(crate) group: &'a [&'a Arc<Endpoint>],
+    /// The call that waits for the reply to it.
+    pub(crate) call: Option<&'a Arc<Place>>,
 }
 
 impl Outbound<'_> {
@@ -114,6 +127,8 @@ struct Waiting {
     bytes: Vec<u8>,
     /// The members of its group. Weak: two of them may have messages for each other.
     group: Box<[Weak<Endpoint>]>,
+    /// The call that waits for the reply to it.
+    call: Option<InQueue>,
 }
 
 #[derive(Default)]
@@ -122,6 +137,8 @@ struct State {
     bytes: usize,
     /// Messages that the thread has taken out of the queue and not sent yet.
     sending: usize,
+    /// What wakes the thread while it waits for the receiver to hang up.
+    event: Option<Arc<OwnedFd>>,
     /// Why there is no connection.
     failure: Option<Failure>,
     /// No messages are taken any more.
@@ -144,7 +161,15 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(name: &str, way: Way, when_full: WhenFull, most: usize, bell: Arc<Bell>) -> Arc<Self> {
+    pub(crate) fn new(
+        name: &str,
+        way: Way,
+        when_full: WhenFull,
+        most: usize,
+        bell: Arc<Bell>,
+        calls: Arc<Calls>,
+        brief: Option<Brief>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name: name.to_owned(),
             way,
@@ -159,6 +184,8 @@ impl Endpoint {
             dropped: AtomicU64::new(0),
             handed_on: AtomicU64::new(0),
             bell,
+            calls,
+            brief,
             users: AtomicUsize::new(0),
         })
     }
@@ -220,6 +247,9 @@ impl Endpoint {
                 Ok(Passed::Sent | Passed::Begun) => {
                     // Relaxed: a number to be shown.
                     self.sent.fetch_add(1, Ordering::Relaxed);
+                    if let Some(call) = message.call {
+                        ready.note_sent(call);
+                    }
                     return Ok(Offered::Taken);
                 }
                 // The transport is a queue, too, and who may wait needs no other.
@@ -231,7 +261,7 @@ impl Endpoint {
                     return Err(failure);
                 }
                 Err(_) => {
-                    self.changed.notify_all(); // the thread makes the next connection
+                    self.wake(&self.state.lock()); // the thread makes the next connection
                     return Ok(Offered::Down);
                 }
             }
@@ -261,6 +291,33 @@ impl Endpoint {
     pub(crate) fn count_refused(&self) {
         // Relaxed: a number to be shown.
         self.failed_soft.fetch_add(1, Ordering::Relaxed);
+        if let Some(brief) = &self.brief {
+            brief.note_refused(self.sent.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Whether it is worth waiting until a reply has room: its receiver is there, and has not taken anything since a
+    /// reply was refused.
+    pub(crate) fn makes_room(&self) -> bool {
+        // Relaxed: a hint.
+        let sent = || self.sent.load(Ordering::Relaxed);
+        self.is_connected() && self.brief.as_ref().is_none_or(|brief| !brief.was_refused_at(sent()))
+    }
+
+    /// It has ended, if it is there for replies only: there may be another one.
+    pub(crate) fn leave(&self) {
+        if let Some(brief) = &self.brief {
+            brief.leave(&self.name);
+        }
+    }
+
+    /// Has the thread look again. With the lock held.
+    fn wake(&self, state: &State) {
+        self.changed.notify_all();
+        if let Some(event) = &state.event {
+            // It can fail only if it is as readable as can be.
+            let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        }
     }
 
     /// How senders are treated when there is no room.
@@ -274,7 +331,8 @@ impl Endpoint {
         let len = message.len() + size_of_val(message.group);
         let mut state = self.state.lock();
         if state.closing {
-            return if when_full.is_some() { self.drop_one() } else { Offered::Down };
+            // There may be another one for replies.
+            return if when_full.is_some() && self.brief.is_none() { self.drop_one() } else { Offered::Down };
         }
         if !self.fits(&state, len) {
             match when_full {
@@ -284,23 +342,35 @@ impl Endpoint {
                     while !self.fits(&state, len)
                         && let Some(oldest) = state.queue.pop_front()
                     {
-                        state.bytes -= oldest.len();
+                        self.take_bytes(&mut state, oldest.len());
                         self.drop_one();
                     }
                 }
             }
         }
         state.bytes += len + EACH;
+        if let Some(brief) = &self.brief {
+            brief.add_bytes(len + EACH);
+        }
         let wakes = state.queue.is_empty() && state.sending == 0;
         let group = message.group.iter().map(|member| Arc::downgrade(member)).collect();
-        state.queue.push_back(Waiting { bytes: message.pieces.concat(), group });
+        let call = message.call.map(InQueue::new);
+        state.queue.push_back(Waiting { bytes: message.pieces.concat(), group, call });
         // Release: before who sees that nothing waits sends past this.
         self.behind.store(true, Ordering::Release);
-        drop(state);
         if wakes {
-            self.changed.notify_all();
+            self.wake(&state);
         }
+        drop(state);
         Offered::Taken
+    }
+
+    /// Some of the queue's bytes are gone.
+    fn take_bytes(&self, state: &mut State, bytes: usize) {
+        state.bytes -= bytes;
+        if let Some(brief) = &self.brief {
+            brief.take_bytes(bytes);
+        }
     }
 
     fn drop_one(&self) -> Offered {
@@ -311,17 +381,35 @@ impl Endpoint {
 
     /// Whether a message has room. One always has: else a long one would never be sent.
     fn fits(&self, state: &State, len: usize) -> bool {
-        state.queue.is_empty() && state.sending == 0 || state.bytes + len + EACH <= self.most
+        let own = state.queue.is_empty() && state.sending == 0 || state.bytes + len + EACH <= self.most;
+        own && self.brief.as_ref().is_none_or(|brief| brief.fits(len + EACH))
     }
 
     /// Makes the connection, and sends what waits, until the endpoint is closed. For a thread of its own.
     pub fn work(&self) {
+        let (mut last, mut event): (Option<Arc<Connection>>, _) = (None, None);
+        let mut life = self.brief.as_ref().map(|_| Life::begin());
         let mut state = self.state.lock();
         loop {
             if state.closing && (state.queue.is_empty() || state.until.is_none_or(|until| until <= Instant::now())) {
                 break;
             }
-            match self.way.standing() {
+            let standing = self.way.standing();
+            let connection = standing.connection().cloned();
+            if let Some(lost) = last.take_if(|last| connection.as_ref().is_none_or(|now| !Arc::ptr_eq(last, now))) {
+                drop(state);
+                self.calls.lost(&lost);
+                state = self.state.lock();
+            }
+            // Relaxed: a hint.
+            if let Some(life) = &mut life
+                && life.is_over(standing.is_ready(), self.sent.load(Ordering::Relaxed), state.queue.is_empty())
+            {
+                break;
+            }
+            last = connection;
+            let end = life.as_ref().map(Life::end);
+            match standing {
                 Standing::Down => {
                     drop(state);
                     let failure = self.connect();
@@ -333,7 +421,7 @@ impl Endpoint {
                         self.changed.wait_for(&mut state, pause);
                     }
                 }
-                _ if state.queue.is_empty() => self.changed.wait(&mut state),
+                _ if state.queue.is_empty() => state = self.rest(state, &mut event, last.as_ref(), end),
                 Standing::Stranger => {
                     state.failure = Some(self.no_node());
                     self.changed.wait_for(&mut state, LOOK);
@@ -341,14 +429,65 @@ impl Endpoint {
                 Standing::Ready(ready) => state = self.send_first(state, &ready),
             }
         }
+        state.closing = true;
         let left = std::mem::take(&mut state.queue);
-        state.bytes = 0;
+        let bytes = state.bytes;
+        self.take_bytes(&mut state, bytes);
         drop(state);
         // Relaxed: a number to be shown.
         self.dropped.fetch_add(left.len() as u64, Ordering::Relaxed);
         self.changed.notify_all();
         self.bell.ring_for_room();
         self.way.close();
+        self.leave();
+    }
+
+    /// Waits until there is something to do, or until then.
+    fn rest<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        event: &mut Option<Arc<OwnedFd>>,
+        connection: Option<&Arc<Connection>>,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, State> {
+        if let Some(connection) = connection {
+            return self.listen(state, event, connection, until);
+        }
+        match until {
+            None => self.changed.wait(&mut state),
+            Some(until) => self.changed.wait_for(&mut state, until.saturating_duration_since(Instant::now())),
+        }
+        state
+    }
+
+    /// Waits until there is something to do, the receiver has hung up, or until then. The event is made when it is needed.
+    fn listen<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        event: &mut Option<Arc<OwnedFd>>,
+        connection: &Connection,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, State> {
+        if event.is_none() {
+            *event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new);
+        }
+        let Some(event) = event else {
+            // There are no descriptors left: it looks once in a while.
+            self.changed.wait_for(&mut state, LOOK);
+            let _ = connection.stands();
+            return state;
+        };
+        state.event = Some(Arc::clone(event));
+        drop(state);
+        let listened = connection.outlasts(event.as_fd(), until);
+        let mut state = self.state.lock();
+        state.event = None;
+        // It can fail only if it is not readable.
+        let _ = rustix::io::read(event, &mut [0; 8]);
+        if listened.is_err() {
+            self.changed.wait_for(&mut state, LOOK);
+        }
+        state
     }
 
     /// Sends the first messages of the queue.
@@ -357,15 +496,25 @@ impl Endpoint {
         let mut batch: VecDeque<Waiting> = state.queue.drain(..most).collect();
         state.sending = most;
         drop(state);
+        let patience = self.brief.as_ref().map(|_| Instant::now() + REPLIES_STUCK);
         let mut go_on = || {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
+            if patience.is_some_and(|patience| patience <= Instant::now()) {
+                // It takes no replies, so it gets no more.
+                state.closing = true;
+            }
             !state.closing || state.until.is_some_and(|until| until > Instant::now())
         };
         let (mut done, mut failure) = (0, None);
         while let Some(message) = batch.front() {
             match ready.send(&[&message.bytes, &[]], Some(&mut go_on)) {
                 // Relaxed, both: numbers to be shown.
-                Ok(Passed::Sent | Passed::Begun) => _ = self.sent.fetch_add(1, Ordering::Relaxed),
+                Ok(Passed::Sent | Passed::Begun) => {
+                    self.sent.fetch_add(1, Ordering::Relaxed);
+                    if let Some(call) = &message.call {
+                        ready.note_sent(call.place());
+                    }
+                }
                 // The node ends, or the connection is lost: the message waits for the next one.
                 Ok(Passed::NoRoom) => break,
                 Err(_) if !ready.is_usable() => break,
@@ -385,7 +534,7 @@ impl Endpoint {
     fn put_back(&self, mut batch: VecDeque<Waiting>, done: usize) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         state.sending = 0;
-        state.bytes -= done;
+        self.take_bytes(&mut state, done);
         batch.append(&mut state.queue);
         state.queue = batch;
         if state.queue.is_empty() {
@@ -426,7 +575,8 @@ impl Endpoint {
     fn goes_elsewhere(&self, message: &Waiting) -> bool {
         let members: Vec<Arc<Self>> = message.group.iter().filter_map(Weak::upgrade).collect();
         let group: Vec<&Arc<Self>> = members.iter().collect();
-        let outbound = Outbound { pieces: &[&message.bytes, &[]], group: &group };
+        let call = message.call.as_ref().map(InQueue::place);
+        let outbound = Outbound { pieces: &[&message.bytes, &[]], group: &group, call };
         let others = members.iter().filter(|member| !std::ptr::eq(&raw const ***member, self));
         // One that can never send it leaves it here, as if it were full: the next one is asked.
         others.into_iter().any(|member| member.offer(outbound, None) == Ok(Offered::Taken))
@@ -462,7 +612,6 @@ impl Endpoint {
         let mut state = self.state.lock();
         state.closing = true;
         state.until = Some(until);
-        drop(state);
-        self.changed.notify_all();
+        self.wake(&state);
     }
 }

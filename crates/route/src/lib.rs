@@ -9,6 +9,7 @@
 
 mod arrived;
 mod bell;
+mod brief;
 mod calls;
 mod described;
 mod endpoint;
@@ -17,6 +18,7 @@ pub mod message;
 mod node;
 mod passing;
 mod pending;
+mod replies;
 pub mod rmr;
 mod rmr_side;
 mod sync;
@@ -26,7 +28,7 @@ mod work;
 
 pub use arrived::Arrived;
 pub use bell::Bell;
-pub use calls::Waiter;
+pub use calls::{Outcome, Waiter};
 pub use endpoint::{Counts, Endpoint, WhenFull};
 pub use inbox::Inbox;
 pub use message::{Envelope, Head, Heads, NO_SUBSCRIPTION, Transaction};

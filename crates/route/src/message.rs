@@ -1,5 +1,5 @@
 //! A message of the router, and how it travels: as the one-way call `deliver(head: bytes, payload: bytes)` of the service
-//! [`SERVICE`], encoded in msgpack as any other call. docs/routing.md describes the head.
+//! [`SERVICE`], encoded in msgpack as any other call. docs/guide/routing.md describes the head.
 
 use nearcall_core::{Failure, Payload};
 use smallvec::SmallVec;

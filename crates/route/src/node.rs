@@ -12,15 +12,17 @@ use nearcall_core::lock::Mutex;
 use smallvec::SmallVec;
 
 use crate::bell::Bell;
+use crate::brief::Brief;
 use crate::calls::{Calls, Waiter};
-use crate::endpoint::{Endpoint, WhenFull};
+use crate::endpoint::{Endpoint, Offered, Outbound, WhenFull};
 use crate::inbox::Inbox;
 use crate::message::{Envelope, Heads, TooLong, Transaction};
-use crate::passing::{SendError, attempt, pass};
+use crate::passing::{Letter, SendError, attempt, full, pass};
 use crate::pending::Pending;
+use crate::replies::Replies;
 use crate::rmr_side::{RmrOptions, RmrSide};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::table::{EndpointId, Table};
+use crate::table::{EndpointId, Table, check_endpoint};
 use crate::way::Way;
 use crate::work::{Starter, Work};
 
@@ -97,6 +99,9 @@ pub struct Node {
     bell: Arc<Bell>,
     in_force: ArcSwapOption<InForce>,
     known: Arc<Mutex<Known>>,
+    replies: Arc<Replies>,
+    /// Whether other nodes of this process reach this one without leaving it.
+    inside: AtomicBool,
     closed: AtomicBool,
     transactions: AtomicU64,
     /// What the transaction numbers of this node begin with.
@@ -145,6 +150,8 @@ impl Node {
             bell: Arc::default(),
             in_force: ArcSwapOption::empty(),
             known: Arc::default(),
+            replies: Replies::new(queue),
+            inside: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             transactions: AtomicU64::new(0),
             salt,
@@ -170,11 +177,13 @@ impl Node {
         &self.bell
     }
 
-    /// Sets where this node takes replies.
+    /// Sets where this node takes replies; `inside` says whether other nodes of this process reach it at `inproc://`.
     ///
     /// # Errors
     /// It is too long.
-    pub fn set_address(&self, address: &str) -> Result<(), TooLong> {
+    pub fn set_address(&self, address: &str, inside: bool) -> Result<(), TooLong> {
+        // Relaxed: nobody sends before.
+        self.inside.store(inside, Ordering::Relaxed);
         self.heads.store(Arc::new(Heads::new(&self.name, address)?));
         Ok(())
     }
@@ -193,7 +202,7 @@ impl Node {
         // Without the lock: to make them takes the interpreter.
         let mut made = HashMap::new();
         for name in missing {
-            made.insert(name.clone(), self.make(name).inspect_err(|_| close_all(made.values(), until))?);
+            made.insert(name.clone(), self.make(name, None).inspect_err(|_| close_all(made.values(), until))?);
         }
         let mut known = self.known.lock();
         let mut endpoints = Vec::new();
@@ -220,9 +229,10 @@ impl Node {
     }
 
     /// An endpoint, with a thread that works for it.
-    fn make(&self, name: &str) -> Result<Arc<Endpoint>, Failure> {
+    fn make(&self, name: &str, brief: Option<Brief>) -> Result<Arc<Endpoint>, Failure> {
         let way = self.rmr.way(name).unwrap_or_else(|| (self.dial)(name).map(Way::from))?;
-        let endpoint = Endpoint::new(name, way, self.when_full, self.queue, Arc::clone(&self.bell));
+        let (bell, calls) = (Arc::clone(&self.bell), Arc::clone(&self.calls));
+        let endpoint = Endpoint::new(name, way, self.when_full, self.queue, bell, calls, brief);
         (self.start)(Work::Endpoint(Arc::clone(&endpoint)))?;
         Ok(endpoint)
     }
@@ -235,7 +245,13 @@ impl Node {
     /// All endpoints in use.
     #[must_use]
     pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
-        self.known.lock().endpoints.values().cloned().collect()
+        let mut all: Vec<_> = self.known.lock().endpoints.values().cloned().collect();
+        let for_replies = self.replies.all();
+        // A table may name a sender that was replied to before.
+        let is_new = |one: &Arc<Endpoint>| all.iter().all(|other| other.name() != one.name());
+        let new: Vec<_> = for_replies.into_iter().filter(is_new).collect();
+        all.extend(new);
+        all
     }
 
     /// Messages that could not be sent, since no entry of the table took them.
@@ -269,7 +285,9 @@ impl Node {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), SendError> {
         self.encoded(envelope, payload, |pieces| {
-            self.each(to, envelope, |group, first| pass(group, first, pieces, until, go_on))
+            let call = self.calls.of(envelope.transaction);
+            let letter = Letter { pieces, call: call.as_ref() };
+            self.each(to, envelope, |group, first| pass(group, first, letter, until, go_on))
         })
     }
 
@@ -285,8 +303,10 @@ impl Node {
     ) -> Result<Option<Pending>, SendError> {
         self.encoded(envelope, payload, |pieces| {
             let mut left = Vec::new();
+            let call = self.calls.of(envelope.transaction);
+            let letter = Letter { pieces, call: call.as_ref() };
             let result = self.each(to, envelope, |group, first| {
-                if !attempt(group, first, pieces)? {
+                if !attempt(group, first, letter)? {
                     left.push((group.iter().copied().cloned().collect(), first));
                 }
                 Ok(())
@@ -294,8 +314,95 @@ impl Node {
             if left.is_empty() {
                 return result.map(|()| None);
             }
-            Ok(Some(Pending::new(pieces.concat(), left, result, Arc::clone(&self.bell))))
+            Ok(Some(Pending::new(pieces.concat(), left, result, call, Arc::clone(&self.bell))))
         })
+    }
+
+    /// Sends a reply to the address that the sender of a message has given. Waits for room until then, but never for a
+    /// receiver that cannot be reached, or that takes nothing.
+    ///
+    /// # Errors
+    /// It was not sent.
+    pub fn reply(
+        &self,
+        address: &str,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+        until: Instant,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SendError> {
+        self.encoded(envelope, payload, |pieces| {
+            loop {
+                let Some((endpoint, may_wait)) = self.offer_reply(address, pieces)? else { return Ok(()) };
+                if !may_wait || !go_on() || !endpoint.await_room(pieces[0].len() + pieces[1].len(), Some(until)) {
+                    return Err(full(&endpoint));
+                }
+            }
+        })
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// It was not sent.
+    pub fn begin_reply(
+        &self,
+        address: &str,
+        envelope: &Envelope<'_>,
+        payload: &[u8],
+    ) -> Result<Option<Pending>, SendError> {
+        self.encoded(envelope, payload, |pieces| {
+            Ok(match self.offer_reply(address, pieces)? {
+                None => None,
+                Some((endpoint, false)) => return Err(full(&endpoint)),
+                Some((endpoint, true)) => {
+                    let left = vec![(vec![endpoint], 0)];
+                    Some(Pending::new(pieces.concat(), left, Ok(()), None, Arc::clone(&self.bell)))
+                }
+            })
+        })
+    }
+
+    /// Passes a reply to an endpoint. Returns that, and whether to wait, if it has no room.
+    fn offer_reply(&self, address: &str, pieces: &[&[u8]; 2]) -> Result<Option<(Arc<Endpoint>, bool)>, SendError> {
+        let message = Outbound { pieces, group: &[], call: None };
+        loop {
+            let endpoint = self.way_back(address)?;
+            if endpoint.offer(message, None).map_err(SendError::Failed)? == Offered::Taken {
+                return Ok(None);
+            }
+            match endpoint.insist(message) {
+                Offered::Taken => return Ok(None),
+                Offered::Full => {
+                    let may_wait = self.when_full == WhenFull::Block && endpoint.makes_room();
+                    return Ok(Some((endpoint, may_wait)));
+                }
+                // It has just ended: the next one is another.
+                Offered::Down => endpoint.leave(),
+            }
+        }
+    }
+
+    /// The endpoint to the sender of a message.
+    fn way_back(&self, address: &str) -> Result<Arc<Endpoint>, SendError> {
+        if address.is_empty() {
+            return Err(SendError::NoAddress);
+        }
+        let known = self.known.lock().endpoints.get(address).cloned();
+        if let Some(endpoint) = known.or_else(|| self.replies.get(address)) {
+            return Ok(endpoint);
+        }
+        if self.is_closed() {
+            return Err(SendError::Closed);
+        }
+        // Relaxed: it is set before messages come.
+        if address.starts_with("inproc://") && !self.inside.load(Ordering::Relaxed) {
+            let why = "no reply goes to inproc://, because this node is not served there";
+            return Err(SendError::BadAddress(why.to_owned()));
+        }
+        check_endpoint(address).map_err(SendError::BadAddress)?;
+        let brief = self.replies.begin().ok_or(SendError::Crowded)?;
+        Ok(self.replies.enter(self.make(address, Some(brief)).map_err(SendError::Failed)?))
     }
 
     /// Calls a function with each group that a message goes to, and with the place of the member whose turn it is.
@@ -364,8 +471,9 @@ impl Node {
         if self.is_closed() {
             return Err(SendError::Closed);
         }
+        check_endpoint(name).map_err(SendError::BadAddress)?;
         // Without the lock: to make it takes the interpreter.
-        let made = self.make(name).map_err(SendError::Failed)?;
+        let made = self.make(name, None).map_err(SendError::Failed)?;
         let mut known = self.known.lock();
         if let Some(endpoint) = known.endpoints.get(name) {
             let endpoint = Arc::clone(endpoint);
@@ -444,6 +552,8 @@ impl Node {
     pub fn close(&self, grace: Duration) {
         // Relaxed: as in `is_closed`.
         self.closed.store(true, Ordering::Relaxed);
-        close_all(&self.endpoints(), Instant::now() + grace);
+        let until = Instant::now() + grace;
+        close_all(&self.endpoints(), until);
+        close_all(&self.replies.all(), until);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use nearcall_core::Failure;
 
+use crate::calls::Place;
 use crate::endpoint::{Endpoint, Offered, Outbound, WhenFull};
 use crate::message::TooLong;
 
@@ -18,7 +19,7 @@ pub enum SendError {
         kind: i32,
     },
     /// The table has no entry for the message.
-    #[error("table {table:?} has no entry for type {kind} and subscription {subscription}")]
+    #[error("{} has no entry for type {kind} and subscription {subscription}", named(table))]
     NoEndpoint {
         /// The message's type.
         kind: i32,
@@ -29,8 +30,9 @@ pub enum SendError {
     },
     /// The table's entry leads nowhere from this node.
     #[error(
-        "table {table:?} sends type {kind} nowhere from here: its entry names this node only, which is reached by \
-         send(..., to=url), or takes the type away from this sender"
+        "{} sends type {kind} nowhere from here: its entry names this node only, which is reached by send(..., to=url), or \
+         takes the type away from this sender",
+        named(table)
     )]
     Nowhere {
         /// The message's type.
@@ -39,7 +41,7 @@ pub enum SendError {
         table: String,
     },
     /// The table names no owner of the message's managed entity.
-    #[error("table {table:?} sends type {kind} to the owner of the managed entity, and names none for {entity:?}")]
+    #[error("{} sends type {kind} to the owner of the managed entity, and names none for {entity:?}", named(table))]
     NoOwner {
         /// The message's type.
         kind: i32,
@@ -49,11 +51,19 @@ pub enum SendError {
         table: String,
     },
     /// The queue of an endpoint has no room.
-    #[error("the queue for {endpoint} is full, because it takes messages more slowly than they are sent")]
+    #[error("the queue for {endpoint} is full, because {why}")]
     Full {
         /// The endpoint's name.
         endpoint: String,
+        /// Why that is so.
+        why: String,
     },
+    /// A message cannot go, or be replied, to such an address.
+    #[error("{0}")]
+    BadAddress(String),
+    /// Too many replies go to receivers that cannot be reached.
+    #[error("too many replies wait for receivers that cannot be reached, so this one is not sent")]
+    Crowded,
     /// The message does not say where replies go.
     #[error("the sender of this message takes no replies: it gave no address")]
     NoAddress,
@@ -68,18 +78,32 @@ pub enum SendError {
     Failed(Failure),
 }
 
+/// A table as errors name it.
+fn named(table: &str) -> String {
+    if table.is_empty() { "the table".to_owned() } else { format!("table {table:?}") }
+}
+
+/// What is passed on.
+#[derive(Clone, Copy)]
+pub(crate) struct Letter<'a> {
+    /// Its bytes, in two pieces.
+    pub(crate) pieces: &'a [&'a [u8]; 2],
+    /// The call that waits for the reply to it.
+    pub(crate) call: Option<&'a Arc<Place>>,
+}
+
 /// Passes a message to one of the members of a group: from `first` on, to the next that is connected and has room. If there
 /// is none, to the first that is connected, or the first, as the policy says.
 #[inline]
 pub(crate) fn pass(
     group: &[&Arc<Endpoint>],
     first: usize,
-    pieces: &[&[u8]; 2],
+    letter: Letter<'_>,
     until: Option<Instant>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), SendError> {
     loop {
-        let (endpoint, is_full, message) = match ask(group, first, pieces)? {
+        let (endpoint, is_full, message) = match ask(group, first, letter)? {
             Asked::Taken => return Ok(()),
             Asked::Nobody { endpoint, is_full, message } => (endpoint, is_full, message),
         };
@@ -117,8 +141,9 @@ enum Asked<'a> {
 
 /// Asks all members of a group in turn whether they take a message.
 #[inline]
-fn ask<'a>(group: &'a [&'a Arc<Endpoint>], first: usize, pieces: &'a [&'a [u8]; 2]) -> Result<Asked<'a>, SendError> {
-    let message = Outbound { pieces, group: if group.len() > 1 { group } else { &[] } };
+fn ask<'a>(group: &'a [&'a Arc<Endpoint>], first: usize, letter: Letter<'a>) -> Result<Asked<'a>, SendError> {
+    let Letter { pieces, call } = letter;
+    let message = Outbound { pieces, group: if group.len() > 1 { group } else { &[] }, call };
     let mut full = None;
     for at in first..first + group.len() {
         let endpoint = group[if at < group.len() { at } else { at - group.len() }];
@@ -135,18 +160,23 @@ fn ask<'a>(group: &'a [&'a Arc<Endpoint>], first: usize, pieces: &'a [&'a [u8]; 
 #[cold]
 pub(crate) fn full(endpoint: &Endpoint) -> SendError {
     endpoint.count_refused();
-    SendError::Full { endpoint: endpoint.name().to_owned() }
+    let why = match endpoint.failure() {
+        _ if endpoint.is_connected() => "it takes messages more slowly than they are sent".to_owned(),
+        Some(failure) => format!("nobody takes them: {}", failure.message),
+        None => "there is no connection to it yet".to_owned(),
+    };
+    SendError::Full { endpoint: endpoint.name().to_owned(), why }
 }
 
 /// Passes a message to a member of a group without waiting. `false` if there is no room, and senders wait for it.
 ///
 /// # Errors
 /// There is no room, and senders are told so; or it can never be sent.
-pub(crate) fn attempt(group: &[&Arc<Endpoint>], first: usize, pieces: &[&[u8]; 2]) -> Result<bool, SendError> {
-    let Asked::Nobody { endpoint, message, .. } = ask(group, first, pieces)? else { return Ok(true) };
+pub(crate) fn attempt(group: &[&Arc<Endpoint>], first: usize, letter: Letter<'_>) -> Result<bool, SendError> {
+    let Asked::Nobody { endpoint, message, .. } = ask(group, first, letter)? else { return Ok(true) };
     match endpoint.insist(message) {
         Offered::Taken => Ok(true),
-        _ if endpoint.when_full() == WhenFull::Block => Ok(false),
+        Offered::Full if endpoint.when_full() == WhenFull::Block => Ok(false),
         _ => Err(full(endpoint)),
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::bell::Bell;
+use crate::calls::Place;
 use crate::endpoint::Endpoint;
-use crate::passing::{SendError, attempt, full};
+use crate::passing::{Letter, SendError, attempt, full};
 
 /// A message that some groups have not taken yet, because they have no room. The node's [`Bell`] rings when it is time to
 /// try again.
@@ -15,6 +16,7 @@ pub struct Pending {
     left: Vec<(Vec<Arc<Endpoint>>, usize)>,
     /// What other groups have said.
     result: Result<(), SendError>,
+    call: Option<Arc<Place>>,
     bell: Arc<Bell>,
 }
 
@@ -23,10 +25,11 @@ impl Pending {
         message: Vec<u8>,
         left: Vec<(Vec<Arc<Endpoint>>, usize)>,
         result: Result<(), SendError>,
+        call: Option<Arc<Place>>,
         bell: Arc<Bell>,
     ) -> Self {
         bell.begin_waiting();
-        Self { message, left, result, bell }
+        Self { message, left, result, call, bell }
     }
 
     /// Tries again. Whether everything is done. To be called once before the bell is waited for.
@@ -35,10 +38,11 @@ impl Pending {
     /// The first group that did not take the message; others may have it.
     pub fn attempt(&mut self) -> Result<bool, SendError> {
         let pieces = [&self.message[..], &[]];
+        let letter = Letter { pieces: &pieces, call: self.call.as_ref() };
         let mut result = Ok(());
         self.left.retain(|(group, first)| {
             let group: Vec<&Arc<Endpoint>> = group.iter().collect();
-            let passed = attempt(&group, *first, &pieces);
+            let passed = attempt(&group, *first, letter);
             let waits = matches!(passed, Ok(false));
             result = std::mem::replace(&mut result, Ok(())).and(passed.map(drop));
             waits

@@ -9,6 +9,7 @@ use nearcall_core::client::{Channel, Connection, Passed, Patience};
 use nearcall_core::{Body, Failure, Kind, Outgoing};
 use smallvec::SmallVec;
 
+use crate::calls::Place;
 use crate::described::deliver_in;
 use crate::message::{Envelope, take_apart};
 use crate::rmr::frame::{Fields, LONGEST, Sender};
@@ -52,6 +53,20 @@ pub(crate) enum Ready {
     /// With the number of the method that takes them.
     Channel(Arc<Connection>, u16),
     Rmr(Arc<Outlet>, Arc<Sender>),
+}
+
+impl Standing {
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_))
+    }
+
+    /// The connection to a node, whose end can be waited for.
+    pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
+        match self {
+            Self::Ready(Ready::Channel(connection, _)) => Some(connection),
+            _ => None,
+        }
+    }
 }
 
 impl Way {
@@ -118,6 +133,14 @@ impl Ready {
                 connection.send_oneway(&call, go_on)
             }
             Self::Rmr(outlet, sender) => send_as_rmr(outlet, sender, pieces, go_on),
+        }
+    }
+
+    /// The message of a call was sent.
+    pub(crate) fn note_sent(&self, call: &Place) {
+        match self {
+            Self::Channel(connection, _) => call.was_sent_over(connection),
+            Self::Rmr(..) => call.was_sent_unwatched(),
         }
     }
 

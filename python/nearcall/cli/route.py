@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import nearcall
 
 from .. import _core, route
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, RpcError
+from ..route.message import check_number
+from ..route.sending import OF_BOTH, read_table
 from . import UsageError
 from .flags import add_client_options, client_options
 
@@ -42,16 +46,18 @@ def add_to(commands: Any) -> None:
 
     sub = action("status", status, "print what nodes have done so far", "status shm://filter shm://logger")
     sub.add_argument("urls", metavar="URL", nargs="+", help="where a node is")
+    sub.add_argument("--json", action="store_true", help="print a JSON object for each node, a line each")
     add_client_options(sub)
 
     sub = action("send", send, "send a message to a node", "send shm://filter 1000 'hello' --call")
     sub.add_argument("url", metavar="URL", help="where the node is")
-    sub.add_argument("type", metavar="TYPE", type=int, help="the message's type")
+    sub.add_argument("type", metavar="TYPE", type=_number, help="the message's type")
     sub.add_argument("payload", metavar="TEXT", nargs="?", default="", help="its payload; - for standard input")
-    sub.add_argument("-s", "--subscription", type=int, default=-1, metavar="N", help="its subscription")
+    sub.add_argument("-s", "--subscription", type=_number, default=-1, metavar="N", help="its subscription")
     sub.add_argument("-e", "--entity", default="", metavar="NAME", help="its managed entity")
     sub.add_argument("--call", action="store_true", help="wait for the reply, and print it")
     sub.add_argument("-t", "--timeout", type=float, default=5.0, metavar="S", help="seconds to wait (default: 5)")
+    add_client_options(sub)
 
     sub = action("manager", manage, "run a route manager until Ctrl-C", "manager shm://routes")
     sub.add_argument("urls", metavar="URL", nargs="+", help="where nodes attach")
@@ -62,12 +68,14 @@ def check(options: argparse.Namespace) -> int:
     wrong = False
     for file in options.files:
         try:
-            found = _core.read_route_table(file.read_text(encoding="utf-8"), toml=file.suffix == ".toml")
-        except (InvalidArgument, UnicodeDecodeError) as error:
+            text, toml = read_table(file)
+            name, entries, endpoints, text = _core.read_route_table(text, toml=toml)
+            if unreachable := [each for each in endpoints if each.startswith("nats://")]:
+                raise InvalidArgument(f"nodes at nats:// cannot be reached yet: {', '.join(unreachable)}")
+        except InvalidArgument as error:
             print(f"{file}: {error}", file=sys.stderr)
             wrong = True
             continue
-        name, entries, endpoints, text = found
         if options.show:
             print(text, end="")
         else:
@@ -87,11 +95,20 @@ def table(options: argparse.Namespace) -> None:
     print(found.text, end="")
 
 
-def status(options: argparse.Namespace) -> None:
-    """Prints what nodes have done."""
+def status(options: argparse.Namespace) -> int:
+    """Prints what nodes have done. 1 if one cannot be asked."""
+    wrong = 0
     for number, url in enumerate(options.urls):
-        with nearcall.connect(url, route.Route, **client_options(options)) as node:
-            found = node.status()
+        try:
+            with nearcall.connect(url, route.Route, **client_options(options)) as node:
+                found = node.status()
+        except RpcError as error:
+            print(f"{url}: {error}", file=sys.stderr)
+            wrong = 1
+            continue
+        if options.json:
+            print(msgspec.json.encode(found).decode())
+            continue
         if number:
             print()
         in_force = "no table" if found.table is None else f"table {found.table!r}"
@@ -107,6 +124,7 @@ def status(options: argparse.Namespace) -> None:
                 f"{each.dropped} dropped, {each.handed_on} handed on, {each.failed_soft} refused, "
                 f"{each.failed_hard} impossible; {state}"
             )
+    return wrong
 
 
 def send(options: argparse.Namespace) -> None:
@@ -115,9 +133,11 @@ def send(options: argparse.Namespace) -> None:
     import os
 
     about = {"subscription": options.subscription, "entity": options.entity}
-    with route.Node(f"shm://nearcall-route-send-{os.getpid()}") as node:
+    connecting = client_options(options)
+    of_node = {key: value for key, value in connecting.items() if key in OF_BOTH}
+    with route.Node(f"shm://nearcall-route-send-{os.getpid()}", **of_node) as node:
         if not options.call:
-            with nearcall.connect(options.url, route.Route):  # says what is wrong, if nobody is there
+            with nearcall.connect(options.url, route.Route, **connecting):  # says what is wrong, if nobody is there
                 node.send(options.type, payload, to=options.url, timeout=options.timeout, **about)
             return
         reply = node.call(options.type, payload, to=options.url, timeout=options.timeout, **about)
@@ -139,6 +159,13 @@ def manage(options: argparse.Namespace) -> None:
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _number(text: str) -> int:
+    try:
+        return check_number("number", int(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -1,7 +1,7 @@
 """The message router: a message goes by its type to whom a table says, not to an address.
 
 A :class:`Node` sends and takes messages. Its table, in RMR's text or in TOML, says who gets which type: groups whose
-members take turns, copies to several groups, the owner of a managed entity. ``docs/routing.md`` explains it all.
+members take turns, copies to several groups, the owner of a managed entity. ``docs/guide/routing.md`` explains it all.
 """
 
 from . import aio

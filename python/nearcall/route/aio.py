@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from .. import _core
 from ..errors import FailedPrecondition
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, NodeBase, shown
+from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
 from .handlers import numbers_of
-from .message import AnyBuffer
+from .message import AnyBuffer, reply_of
 from .sending import DEFAULT_QUEUE, WhenFull
 
 __all__ = ["Message", "Node"]
@@ -163,6 +163,7 @@ class Node(NodeBase):
 
         Raises:
             TimeoutError: no reply has come within ``timeout`` seconds.
+            Unavailable: all nodes that have got the message have stopped or died, or their connections were lost.
             AlreadyExists: a call with that number is under way.
             NotFound: no table is in force, or it has no entry for the message.
             ResourceExhausted: a queue is full.
@@ -179,18 +180,32 @@ class Node(NodeBase):
             received = waiter.take()
             if received is None and reply.done():
                 reply.result()
+                received = await self._last_reply(waiter, end)
         finally:
             del self._calls[number]
         if received is None:
             raise TimeoutError(f"no reply to a message of type {shown(type)} within {timeout} s")
         return cast("Message[Any]", received)
 
+    async def _last_reply(self, waiter: _core.RouteWaiter, end: float | None) -> Message[Any] | None:
+        """The reply to a message that only nodes have got which are gone."""
+        loop, number = self._listen(), waiter.transaction
+        while (left := waiter.ends_in()) is not None:
+            if end is not None:
+                left = min(left, max(0.0, end - loop.time()))
+            reply = self._calls[number] = loop.create_future()
+            await asyncio.wait({reply}, timeout=left)
+            received = waiter.take()
+            if received is not None or (end is not None and loop.time() >= end):
+                return cast("Message[Any] | None", received)
+        return cast("Message[Any] | None", waiter.take())
+
     async def _reply(
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
     ) -> None:
-        pending = self._core.begin_reply(message, message.type if type is None else type, payload)
+        pending = self._core.begin_reply(message, *reply_of(message, payload, type))
         if pending is not None:
-            await self._until_sent(pending, timeout)
+            await self._until_sent(pending, REPLY_TIMEOUT if timeout is None else timeout)
 
     async def _until_sent(self, pending: _core.RoutePending, timeout: float | None) -> None:
         loop = self._listen()

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from ..client.channel import connect
 from ..errors import RpcError, Unavailable
 from ..log import ERROR, WARNING, log
@@ -76,6 +78,7 @@ class Attachment:
         except RpcError as error:
             problem = str(error)
             log(ERROR, "node %s refuses table %s: %s", self._node.name, table.id, problem)
+        self._node = msgspec.structs.replace(self._node, table=table.id)
         self._client.service.acknowledge(self._node.name, table.id, problem)
 
     def _close(self) -> None:

@@ -21,12 +21,16 @@ from .rmr import PushedTables, is_rmr
 from .sending import Sending, WhenFull, options_for
 from .service import RouteTable
 
-__all__ = ["LOOK", "NodeBase", "shown"]
+__all__ = ["LOOK", "REPLY_TIMEOUT", "NodeBase", "shown"]
 
 LOOK = 0.02
 """Seconds after which ``ready()`` looks again."""
+REPLY_TIMEOUT = 1.0
+"""Seconds for which a reply waits for room, unless the user says otherwise."""
 _LOOK_AT_FILE = 1.0
 """Seconds after which the table's file is looked at again."""
+_STABLE = 0.3
+"""Seconds for which it must not have changed before it is read."""
 HEALTH_REQUEST, HEALTH_REPLY = 100, 101
 """The types of health messages, which a node answers by itself."""
 
@@ -167,6 +171,9 @@ class NodeBase(Sending):
         while not self._ended.wait(_LOOK_AT_FILE):
             now = _stamp(self._table_file)
             if now is None or now == seen:
+                continue
+            # Who writes into the file itself may not be done.
+            if self._ended.wait(_STABLE) or _stamp(self._table_file) != now:
                 continue
             seen = now
             try:

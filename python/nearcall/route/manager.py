@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 
@@ -21,6 +22,8 @@ from .service import RouteTable
 __all__ = ["AttachedNode", "NodeInfo", "RouteManager", "manager"]
 
 NAME = "nearcall.RouteManager"
+COME_BACK = 2.5
+"""Seconds in which nodes look for a manager again that they have lost."""
 MOST_NODES = 10_000
 MOST_TYPES = 10_000
 """Types that one node may take."""
@@ -37,6 +40,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """The types of messages that it takes."""
     group: str
     """Nodes of one group take turns; each group gets a copy of a message."""
+    table: str = ""
+    """The id of the last table that it got from a manager; empty if it got none."""
 
 
 class AttachedNode(msgspec.Struct, frozen=True):
@@ -78,6 +83,10 @@ def manager() -> RouteManager:
 
 class _Manager(RouteManager):
     def __init__(self) -> None:
+        # No other manager has made tables of such a name, nor has one that was here before.
+        self._name = f"managed-{time.time_ns() // 1_000_000:x}"
+        self._held: asyncio.TimerHandle | None = None
+        self._may_be_held = True
         self._attached: dict[str, AttachedNode] = {}
         self._number = 0
         self._table = RouteTable("", "")
@@ -113,10 +122,30 @@ class _Manager(RouteManager):
     async def nodes(self) -> list[AttachedNode]:  # type: ignore[override]
         return list(self._attached.values())
 
+    def _is_held(self) -> bool:
+        """Whether nodes that have tables of another manager are still coming back: a table of some of them would be
+        worse than those that they have.
+        """
+        if self._held is not None:
+            return True
+        if not self._may_be_held:
+            return False
+        self._may_be_held = False
+        if not any(each.node.table for each in self._attached.values()):
+            return False
+        self._held = asyncio.get_running_loop().call_later(COME_BACK, self._let_go)
+        return True
+
+    def _let_go(self) -> None:
+        self._held = None
+        self._remake()
+
     def _remake(self) -> None:
         """Makes the table anew, and has it sent to all nodes."""
+        if self._is_held():
+            return
         self._number += 1
-        identity = f"managed-{self._number}"
+        identity = f"{self._name}-{self._number}"
         self._table = RouteTable(identity, table_of((each.node for each in self._attached.values()), identity))
         for change in self._changes.values():
             change.set()

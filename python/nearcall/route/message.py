@@ -11,7 +11,17 @@ from ..options.common import DEFAULT_MAX_VALUES
 from ..service.service import plan_of, service
 from ..types.hints import type_name
 
-__all__ = ["AnyBuffer", "Message", "check_number", "codec_of", "message", "number_of", "prepared"]
+__all__ = [
+    "AnyBuffer",
+    "Message",
+    "bound_codec",
+    "check_number",
+    "codec_of",
+    "message",
+    "number_of",
+    "prepared",
+    "reply_of",
+]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -23,8 +33,8 @@ _NUMBER = "__nearcall_message__"
 
 
 def message(number: int) -> Callable[[C], C]:
-    """Binds a number of message types to a Python type: its objects can be sent as payloads, and handlers of the type
-    get them::
+    """Binds a number of message types to a Python type: its objects can be sent as payloads, and a message of that
+    number has one as its ``value``::
 
         @route.message(1000)
         @dataclass
@@ -41,8 +51,10 @@ def message(number: int) -> Callable[[C], C]:
     check_number("message type", number)
 
     def bind(cls: C) -> C:
-        setattr(cls, _NUMBER, number)
         codec_of(cls)
+        setattr(cls, _NUMBER, number)
+        # A class that is defined anew, as in a notebook, takes the place of the one before.
+        _bound.setdefault(number, {})[f"{cls.__module__}.{cls.__qualname__}"] = cls
         return cls
 
     return bind
@@ -69,6 +81,8 @@ def number_of(cls: type) -> int | None:
 
 
 _codecs: dict[type, _core.RouteCodec] = {}
+_bound: dict[int, dict[str, type]] = {}
+"""The classes that have each number, by their names."""
 
 
 def codec_of(cls: type) -> _core.RouteCodec:
@@ -90,8 +104,41 @@ def codec_of(cls: type) -> _core.RouteCodec:
                 return error
             return InvalidArgument(f"the payload is no {type_name(cls)}: {error.message}")
 
-        codec = _codecs[cls] = _core.RouteCodec(_core.Method(plan, max_values=DEFAULT_MAX_VALUES), explain)
+        try:
+            codec = _codecs[cls] = _core.RouteCodec(_core.Method(plan, max_values=DEFAULT_MAX_VALUES), explain)
+        except TypeError as error:
+            raise TypeError(f"{type_name(cls)} cannot be the payload of a message: {error}") from None
     return codec
+
+
+def bound_codec(number: int) -> _core.RouteCodec:
+    """Decodes payloads of messages of this type, for which no handler says more.
+
+    Raises:
+        TypeError: no class has the number, or several have it.
+    """
+    classes = list(_bound.get(number, {}).values())
+    if not classes:
+        raise TypeError(f"no Python type is bound to messages of type {number}: use @route.message({number})")
+    if len(classes) > 1:
+        names = ", ".join(map(type_name, classes))
+        raise TypeError(
+            f"messages of type {number} may be {names}: name the class that is meant, with @node.on(TheClass)"
+        )
+    return codec_of(classes[0])
+
+
+def reply_of(message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None) -> tuple[int | object, AnyBuffer]:
+    """The type and the payload of a reply, as they are sent.
+
+    Args:
+        message: What is replied to. The reply has its type if no other is given, and the payload has none.
+        payload: A buffer, or an object of a class with a message type.
+        type: The type, if it is given.
+    """
+    if type is None and number_of(payload.__class__) is not None:
+        return payload, b""
+    return message.type if type is None else type, payload
 
 
 def prepared(type: object, payload: AnyBuffer) -> tuple[int, AnyBuffer]:
@@ -131,11 +178,13 @@ if TYPE_CHECKING:
 
             Args:
                 payload: Bytes, a buffer, or an object of a class with a message type.
-                type: The reply's type; that of this message if it is not given.
-                timeout: Seconds to wait for room.
+                type: The reply's type; if it is not given, that of the object's class, or of this message.
+                timeout: Seconds to wait for room; ``None``: 1. A receiver that cannot be reached, or has taken nothing
+                    since a reply had no room, is not waited for.
 
             Raises:
                 FailedPrecondition: the sender takes no replies.
+                InvalidArgument: its address is none at which a node can be.
                 ResourceExhausted: there is no room.
             """
 else:

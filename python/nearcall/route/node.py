@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 
 from .. import _core
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, NodeBase, shown
+from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
 from .handlers import numbers_of
-from .message import AnyBuffer, Message
+from .message import AnyBuffer, Message, reply_of
 from .sending import DEFAULT_QUEUE, WhenFull
 
 __all__ = ["Direct", "Node"]
@@ -144,9 +144,12 @@ class Node(NodeBase):
 
         Raises:
             TimeoutError: no reply has come within ``timeout`` seconds.
+            Unavailable: all nodes that have got the message have stopped or died, or their connections were lost.
             AlreadyExists: a call with that number is under way.
             NotFound: no table is in force, or it has no entry for the message.
             ResourceExhausted: a queue is full.
+            FailedPrecondition: the node is closed; or this is a handler of it, and no thread would be left that takes
+                the reply: ``threads`` must be larger than the number of handlers that wait for replies at once.
             RuntimeError: this thread runs coroutine handlers, which would all wait.
         """
         _core.refuse_in_handler_loop("node.call()")
@@ -170,7 +173,8 @@ class Node(NodeBase):
     def _reply(
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
     ) -> None:
-        self._core.reply(message, message.type if type is None else type, payload, timeout)
+        timeout = REPLY_TIMEOUT if timeout is None else check_seconds("timeout", timeout, endless=True)
+        self._core.reply(message, *reply_of(message, payload, type), timeout)
 
     # --- receiving ---
 
@@ -215,7 +219,8 @@ class Node(NodeBase):
     def _dispatch(self) -> tuple[_core.RouteDispatch | None, int]:
         if not self._handlers:
             return None, 1
-        return self._core.dispatch(self._note_unhandled, self._note_failure), self._threads_of_handlers
+        threads = self._threads_of_handlers
+        return self._core.dispatch(self._note_unhandled, self._note_failure, threads), threads
 
     # --- begin and end ---
 

@@ -16,17 +16,19 @@ from ..errors import InvalidArgument
 from ..options.checked import check_flag, check_whole
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE
 from ..server.server import Server
-from .message import AnyBuffer, prepared
+from .message import AnyBuffer, bound_codec, prepared
 from .rmr import SCHEME, is_rmr, sender_at
 from .service import EndpointStatus, NodeStatus, RmrStatus, RouteTable, served_by
 
-__all__ = ["DEFAULT_QUEUE", "Sending", "WhenFull"]
+__all__ = ["DEFAULT_QUEUE", "OF_BOTH", "Sending", "WhenFull", "read_table"]
 
 WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 """What becomes of a message when the queue for its receiver is full."""
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
+SCHEMES = ("shm", "unix", "tcp", "tls", "inproc", "rmr")
+"""Where nodes can be."""
 _LONGEST_NAME = 63
 """Bytes of a node's name."""
 _AT_ONCE = 32
@@ -87,6 +89,11 @@ class Sending:
     ) -> None:
         if not urls:
             raise ValueError("a node takes messages somewhere: give a URL such as shm://filter or tcp://127.0.0.1:7000")
+        for url in urls:
+            scheme, separator, _ = url.partition("://")
+            if separator and scheme not in SCHEMES:
+                known = ", ".join(f"{each}://" for each in SCHEMES)
+                raise InvalidArgument(f"{url}: a node takes messages at {known} and not at {scheme}://")
         self._asked = [url for url in urls if not is_rmr(url)]
         self._rmr_places = [url[len(SCHEME) :] for url in urls if is_rmr(url)]
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
@@ -108,6 +115,7 @@ class Sending:
             self._start_work,
             prepared,
             self._reply,
+            bound_codec,
         )
         self._threads: list[threading.Thread] = []
         self._consuming: list[threading.Thread] = []
@@ -165,12 +173,13 @@ class Sending:
 
         Raises:
             OSError: the file cannot be read.
-            InvalidArgument: the table is wrong; the message names file and line. The one before stays in force.
+            InvalidArgument: the table is wrong, or empty; the message names file and line. The one before stays in
+                force.
         """
-        path = Path(path)
         try:
-            self.install(path.read_text(encoding="utf-8"), toml=path.suffix == ".toml")
-        except (InvalidArgument, UnicodeDecodeError) as error:
+            text, toml = read_table(Path(path))
+            self.install(text, toml=toml)
+        except InvalidArgument as error:
             raise InvalidArgument(f"{path}: {error}") from None
 
     def table(self) -> RouteTable | None:
@@ -228,7 +237,8 @@ class Sending:
             self._rmr_places[number] = self._core.listen_rmr(place)
         self._rmr_sender = sender_at(self.name, self._rmr_places)
         self._core.set_rmr_sender(*self._rmr_sender)
-        self._core.set_address(self.urls[0])
+        urls = self.urls
+        self._core.set_address(urls[0], any(url.startswith("inproc://") for url in urls))
         if self._server is not None:
             self._server.start()
         if dispatch is not None and self._rmr_places:
@@ -255,6 +265,24 @@ class Sending:
         self._core.end()
         for thread in self._threads:
             thread.join(1.0)
+
+
+def read_table(path: Path) -> tuple[str, bool]:
+    """The text of a table's file, and whether it is TOML.
+
+    Raises:
+        OSError: it cannot be read.
+        InvalidArgument: it is empty, or no text.
+    """
+    data = path.read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidArgument(f"line {line}: the byte {data[error.start]:#04x} is no UTF-8") from None
+    if not text.strip():
+        raise InvalidArgument("the file is empty: a table for nobody is `newrt | start` and `newrt | end`")
+    return text, path.suffix == ".toml"
 
 
 def _name_of(url: str) -> str:

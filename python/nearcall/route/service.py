@@ -83,11 +83,13 @@ class RouteTable(msgspec.Struct, frozen=True):
 
 @service(name=NAME)
 class Route:
-    """What a node serves. Its class is for both sides: connect with it to any node."""
+    """What a node serves: ``nearcall.connect(url, nearcall.route.Route)`` asks it how it is. Messages are sent by
+    nodes: their calls of ``deliver`` are encoded in a way of their own.
+    """
 
     @oneway
     def deliver(self, head: bytes, payload: bytes) -> None:
-        """Takes a message. ``docs/routing.md`` describes the head."""
+        """Takes a message, from another node. ``docs/guide/routing.md`` describes how it is encoded."""
 
     def status(self) -> NodeStatus:
         """What the node has done so far."""

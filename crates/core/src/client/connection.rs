@@ -3,14 +3,16 @@
 use crate::sync::{AtomicBool, Ordering};
 use std::any::Any;
 use std::fmt::Display;
+use std::io;
 use std::num::NonZeroU64;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::fork::Owned;
 use nearcall_platform::sys;
-use nearcall_transport::{Body, CallKey, Connected, Link, MemoryLink, Outgoing, Peer, Room, Sent, Url};
+use nearcall_transport::{Body, CallKey, Connected, Link, LinkError, MemoryLink, Outgoing, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
 use crate::client::own_event::OwnEvent;
@@ -337,6 +339,18 @@ impl Connection {
         self.inner_or_failure()?.begin_by(Inner::send_later, request, expected)
     }
 
+    /// Sleeps until the server hangs up, `event` is readable, or `deadline` passes. Whether a new call may be sent
+    /// afterwards.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn outlasts(&self, event: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
+        if let Some(inner) = self.inner() {
+            sys::wait_for_hang_up(inner.link.signal().fd().unwrap_or(event), event, deadline)?;
+        }
+        Ok(self.stands())
+    }
+
     /// Checks that the server is still there, although nothing was sent or waited for. Returns whether a new call may
     /// be sent.
     #[must_use]
@@ -524,14 +538,29 @@ impl Inner {
         table.end(id);
     }
 
-    /// Takes in a GOAWAY that came while no thread received, so that no call is sent to a server that is going away.
+    /// Takes in a GOAWAY that came while no thread received, and the server's end, so that no call is sent to a server that
+    /// is going away, or gone.
     #[inline]
     pub(super) fn listen_first(&self) -> Result<(), Failure> {
-        if !self.link.is_stale() {
+        if self.link.is_stale() { self.look_for_end() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look_for_end(&self) -> Result<(), Failure> {
+        // Whoever receives now finds out by itself.
+        if let Some(_lead) = self.try_lead() {
+            // Asked first: all that the server sent before it hung up is here then.
+            let hung_up = self.link.signal().fd().is_some_and(sys::hung_up);
+            self.receive(None);
+            if hung_up && (self.in_flight() == 0 || !self.link.may_have_more()) {
+                self.mark_lost(&LinkError::Closed);
+            }
+        }
+        if self.is_usable() {
             return Ok(());
         }
-        self.look();
-        if self.is_usable() { Ok(()) } else { Err(self.stopped()) }
+        let dead = if self.is_going_away() { None } else { self.table.lock().dead.clone() };
+        Err(dead.unwrap_or_else(|| self.stopped()))
     }
 
     fn send_paid_item(

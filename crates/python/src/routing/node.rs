@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_core::Failure;
@@ -9,8 +10,8 @@ use nearcall_core::lock::Mutex;
 use nearcall_route::rmr::frame::{SOURCE, Sender};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Arrived, Dialler, Endpoint, Envelope, Inbox, Node, Pending, RmrOptions, SendError, Starter, Transaction, Waiter,
-    WhenFull, Work,
+    Arrived, Dialler, Endpoint, Envelope, Inbox, Node, Outcome, Pending, RmrOptions, SendError, Starter, Transaction,
+    Waiter, WhenFull, Work,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView};
@@ -22,8 +23,11 @@ use crate::gil::interpreter::{SIGNAL_CHECK, attach, detach};
 use crate::serving::route_codec::RouteCodec;
 use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
 use crate::serving::route_message::RouteMessage;
-use crate::serving::route_owner::{Handler, Owner};
+use crate::serving::route_owner::{Calling, Handler, Owner};
 use crate::values::encoded::LentBuffer;
+
+/// How long a reply may wait at most.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 const INVALID_ARGUMENT: u8 = 3;
 const NOT_FOUND: u8 = 5;
@@ -91,7 +95,7 @@ impl RouteNode {
     /// messages than replies from them, whether one of them may push tables, and whether `host:port` alone is one. `dial`
     /// makes a connection to an endpoint of some name; `start` starts a thread that does some work; `prepare` makes a type
     /// and a buffer of a type and a payload that are something else; `reply` is called with a message, a payload, a type
-    /// and a timeout.
+    /// and a timeout; `codec_of` returns what decodes payloads of a type, or raises.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "a node is made once")]
     fn new(
@@ -104,6 +108,7 @@ impl RouteNode {
         start: Py<PyAny>,
         prepare: Py<PyAny>,
         reply: Py<PyAny>,
+        codec_of: Py<PyAny>,
     ) -> PyResult<Self> {
         let (longest, anywhere, listens, managed, plain) = rmr;
         let rmr = RmrOptions { longest, queue, anywhere, listens, managed, plain };
@@ -135,7 +140,7 @@ impl RouteNode {
         });
         let node = Node::new(name, when_full, queue, rmr, dial, start);
         let node = node.map_err(|error| invalid(py, error.to_string()))?;
-        Ok(Self { node, owner: Owner::new(reply), prepare })
+        Ok(Self { node, owner: Owner::new(reply, codec_of), prepare })
     }
 
     /// The handler of the method that takes messages, for a node that receives them one by one.
@@ -144,8 +149,10 @@ impl RouteNode {
     }
 
     /// The same for a node that has handlers called. `unhandled` is called with messages of other types, `failed` with the
-    /// name of a handler, a message, and what the handler has raised.
-    fn dispatch(&self, unhandled: Py<PyAny>, failed: Py<PyAny>) -> RouteDispatch {
+    /// name of a handler, a message, and what the handler has raised. So many `threads` run handlers.
+    fn dispatch(&self, unhandled: Py<PyAny>, failed: Py<PyAny>, threads: usize) -> RouteDispatch {
+        // Relaxed: no handler runs yet.
+        self.owner.threads.store(threads, Ordering::Relaxed);
         RouteDispatch::new(Arc::clone(self.node.inbox()), Arc::clone(&self.owner), unhandled, failed)
     }
 
@@ -154,9 +161,9 @@ impl RouteNode {
         self.owner.set_handler(kind, Handler { function, codec, name });
     }
 
-    /// Sets where this node takes replies.
-    fn set_address(&self, py: Python<'_>, address: &str) -> PyResult<()> {
-        self.node.set_address(address).map_err(|error| invalid(py, error.to_string()))
+    /// Sets where this node takes replies; `inside` says whether it is served at an `inproc://` URL.
+    fn set_address(&self, py: Python<'_>, address: &str, inside: bool) -> PyResult<()> {
+        self.node.set_address(address, inside).map_err(|error| invalid(py, error.to_string()))
     }
 
     /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it
@@ -215,7 +222,7 @@ impl RouteNode {
         py: Python<'_>,
         r#type: &Bound<'_, PyAny>,
         payload: Option<Bound<'_, PyAny>>,
-        subscription: i32,
+        subscription: i64,
         transaction: Option<&[u8]>,
         entity: &str,
         trace: Option<&[u8]>,
@@ -224,6 +231,7 @@ impl RouteNode {
     ) -> PyResult<()> {
         let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
+        let subscription = number(py, subscription)?;
         let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
         finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
     }
@@ -236,7 +244,7 @@ impl RouteNode {
         py: Python<'_>,
         r#type: &Bound<'_, PyAny>,
         payload: Option<Bound<'_, PyAny>>,
-        subscription: i32,
+        subscription: i64,
         transaction: Option<&[u8]>,
         entity: &str,
         trace: Option<&[u8]>,
@@ -244,23 +252,25 @@ impl RouteNode {
     ) -> PyResult<Option<RoutePending>> {
         let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
+        let subscription = number(py, subscription)?;
         let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
         let begun = self.node.begin(to, &envelope, payload.as_slice());
         pending(py, begun)
     }
 
-    /// Sends a message back to the sender of another one. Waits for room for at most `timeout` seconds.
+    /// Sends a reply to the sender of a message. Waits for room for at most `timeout` seconds.
     fn reply(
         &self,
         py: Python<'_>,
         message: &RouteMessage,
         r#type: &Bound<'_, PyAny>,
         payload: Bound<'_, PyAny>,
-        timeout: Option<f64>,
+        timeout: f64,
     ) -> PyResult<()> {
         let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
-        let (to, envelope) = (Some(message.address()), Envelope { kind, ..message.envelope() });
-        finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
+        let (address, envelope) = (message.address(), Envelope { kind, ..message.envelope() });
+        let until = until(Some(timeout)).unwrap_or_else(|| Instant::now() + LONGEST);
+        finish(py, |go_on| self.node.reply(address, &envelope, payload.as_slice(), until, go_on))
     }
 
     /// For an event loop: the same without waiting. What is left to be done if there is no room, or `None`.
@@ -272,18 +282,28 @@ impl RouteNode {
         payload: Bound<'_, PyAny>,
     ) -> PyResult<Option<RoutePending>> {
         let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
-        let (to, envelope) = (Some(message.address()), Envelope { kind, ..message.envelope() });
-        let begun = self.node.begin(to, &envelope, payload.as_slice());
+        let (address, envelope) = (message.address(), Envelope { kind, ..message.envelope() });
+        let begun = self.node.begin_reply(address, &envelope, payload.as_slice());
         pending(py, begun)
     }
 
     /// Begins to wait for the reply to a message with this transaction number, or a new one.
     #[pyo3(signature = (transaction=None, *, for_loop=false))]
     fn expect(&self, py: Python<'_>, transaction: Option<&[u8]>, for_loop: bool) -> PyResult<RouteWaiter> {
+        let calling = if for_loop { Ok(None) } else { self.owner.call() };
+        let calling = calling.map_err(|threads| {
+            let text = format!(
+                "a handler that waits for a reply needs another thread that takes it, and of the {threads} of this node \
+                 none would be left: give it more with Node(..., threads={})",
+                threads + 1
+            );
+            raise(py, &Failure::new(FAILED_PRECONDITION, text))
+        })?;
         let transaction = transaction.map_or_else(|| self.node.transaction(), Transaction::from_slice);
         let number = transaction.to_vec();
         let waiter = self.node.expect(transaction, for_loop).map_err(|error| failed(py, &error))?;
-        Ok(RouteWaiter { waiter: Mutex::new(Some(waiter)), transaction: number, owner: Arc::clone(&self.owner) })
+        let waiter = Mutex::new(Some((waiter, calling)));
+        Ok(RouteWaiter { waiter, transaction: number, owner: Arc::clone(&self.owner) })
     }
 
     /// For an event loop: the descriptor that is readable when there may be room, and when replies have come.
@@ -375,7 +395,7 @@ pub(crate) fn read_route_table(
 /// One who waits for a reply.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteWaiter {
-    waiter: Mutex<Option<Waiter>>,
+    waiter: Mutex<Option<(Waiter, Option<Calling>)>>,
     transaction: Vec<u8>,
     owner: Arc<Owner>,
 }
@@ -387,26 +407,46 @@ impl RouteWaiter {
         &self.transaction
     }
 
-    /// The reply; `None` if none has come.
-    fn take(&self, py: Python<'_>) -> Option<RouteMessage> {
-        let arrived = self.waiter.lock().as_ref().and_then(Waiter::take)?;
-        Some(message(py, &self.owner, arrived))
+    /// The reply; `None` if none has come. Raises if none will come.
+    fn take(&self, py: Python<'_>) -> PyResult<Option<RouteMessage>> {
+        let outcome = self.waiter.lock().as_ref().map_or(Outcome::Nothing, |(waiter, _)| waiter.take());
+        self.reply(py, outcome)
     }
 
-    /// Waits for the reply for at most `timeout` seconds; `None` if none has come. Call this once.
+    /// Seconds until it is certain that no reply will come; `None` if that is not known.
+    fn ends_in(&self) -> Option<f64> {
+        let ends = self.waiter.lock().as_ref().and_then(|(waiter, _)| waiter.ends())?;
+        Some(ends.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// Waits for the reply for at most `timeout` seconds; `None` if none has come. Raises if none will come. Call this once.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RouteMessage>> {
-        let Some(waiter) = self.waiter.lock().take() else { return Ok(None) };
+        let Some((waiter, _calling)) = self.waiter.lock().take() else { return Ok(None) };
         let until = until(timeout);
         loop {
             let slice = Instant::now() + SIGNAL_CHECK;
             let slice = until.map_or(slice, |until| until.min(slice));
-            if let Some(arrived) = detach(py, || waiter.wait(Some(slice))) {
-                return Ok(Some(message(py, &self.owner, arrived)));
+            if let Some(reply) = self.reply(py, detach(py, || waiter.wait(Some(slice))))? {
+                return Ok(Some(reply));
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Ok(None);
             }
             py.check_signals()?;
+        }
+    }
+}
+
+impl RouteWaiter {
+    fn reply(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Option<RouteMessage>> {
+        match outcome {
+            Outcome::Replied(arrived) => Ok(Some(message(py, &self.owner, arrived))),
+            Outcome::Nothing => Ok(None),
+            Outcome::Lost => {
+                let text = "no reply will come: all nodes that have got the message have stopped or died, or their \
+                            connections were lost";
+                Err(raise(py, &Failure::new(Failure::UNAVAILABLE, text)))
+            }
         }
     }
 }
@@ -501,12 +541,18 @@ fn failed(py: Python<'_>, error: &SendError) -> PyErr {
         | SendError::NoEndpoint { .. }
         | SendError::Nowhere { .. }
         | SendError::NoOwner { .. } => NOT_FOUND,
-        SendError::Full { .. } => RESOURCE_EXHAUSTED,
-        SendError::TooLong(_) => INVALID_ARGUMENT,
+        SendError::Full { .. } | SendError::Crowded => RESOURCE_EXHAUSTED,
+        SendError::TooLong(_) | SendError::BadAddress(_) => INVALID_ARGUMENT,
         SendError::NoAddress | SendError::Closed => FAILED_PRECONDITION,
         SendError::Failed(failure) => failure.code,
     };
     raise(py, &Failure::new(code, error.to_string()))
+}
+
+/// A subscription as messages have it.
+#[inline]
+fn number(py: Python<'_>, subscription: i64) -> PyResult<i32> {
+    subscription.try_into().map_err(|_| invalid(py, format!("a subscription has 32 bits: {subscription} does not fit")))
 }
 
 /// When so many seconds are over.

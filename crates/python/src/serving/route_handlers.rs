@@ -49,6 +49,7 @@ impl RouteDispatch {
         let codec = handler.codec.as_ref().map(|codec| codec.clone_ref(py));
         let is_typed = codec.is_some();
         let message = Bound::new(py, RouteMessage::new(arrived, &self.owner, codec))?;
+        let _running = self.owner.run();
         // A payload that does not fit never reaches the handler.
         let fits = if is_typed { message.get().value(py).map(drop) } else { Ok(()) };
         fits.and_then(|()| handler.function.bind(py).run([message.as_any()])).or_else(|error| {

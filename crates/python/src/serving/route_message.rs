@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use nearcall_core::Payload;
 use nearcall_route::{Arrived, Envelope, Head};
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
 use pyo3::{PyRef, ffi};
@@ -109,13 +109,15 @@ impl RouteMessage {
         if let Some(value) = self.value.get() {
             return Ok(value.clone_ref(py));
         }
-        let Some(codec) = &self.codec else {
-            let kind = self.head.kind;
-            return Err(PyTypeError::new_err(format!(
-                "no Python type is bound to messages of type {kind}: use @route.message({kind})"
-            )));
+        let found;
+        let codec = if let Some(codec) = &self.codec {
+            codec.get()
+        } else {
+            let kind = self.head.kind.into_pyobject(py)?;
+            found = self.owner.codec_of.bind(py).run([kind.as_any()])?.cast_into::<RouteCodec>()?;
+            found.get()
         };
-        let value = codec.get().decode(py, self.payload(py)?.as_bytes(py))?;
+        let value = codec.decode(py, self.payload(py)?.as_bytes(py))?;
         Ok(self.value.get_or_init(|| value).clone_ref(py))
     }
 

@@ -25,6 +25,7 @@ mod writing;
 pub use building::Own;
 pub use contents::{ANY_SUBSCRIPTION, Entry, Table};
 pub use error::TableError;
+pub(crate) use names::check_endpoint;
 pub use names::check_place;
 pub use route::{EndpointId, Group, Route};
 pub use text::id_of_text;

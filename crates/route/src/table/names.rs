@@ -13,7 +13,7 @@ pub(super) const BY_ENTITY: &str = "%meid";
 const SCHEMES: [&str; 7] = ["shm", "unix", "tcp", "tls", "inproc", "rmr", "nats"];
 
 /// Refuses what is no endpoint: neither `host:port` nor a URL. The error names it and says what to write.
-pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
+pub(crate) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     let wrong = |why: String| Err(format!("{} is no endpoint: {why}", shown(endpoint)));
     if endpoint.is_empty() {
         return Err("an endpoint is missing: write `host:port` or a URL such as `shm://name`".to_owned());

@@ -100,8 +100,8 @@ pub trait Link: Wait {
     /// arrived.
     fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError>;
 
-    /// Whether the peer may have said goodbye while no thread listened. Asked before a new call is sent, because the
-    /// system accepts data even for a peer that is gone. Cheap while the connection is busy.
+    /// Whether the peer may have said goodbye, or may be gone, while no thread listened. Asked before a new call is sent,
+    /// because the system, or memory, accepts data even for a peer that is gone. Cheap while the connection is busy.
     fn is_stale(&self) -> bool;
 
     /// Ends the connection. Threads that wait on it return, at both ends.

@@ -11,6 +11,7 @@ use nearcall_ring::{Consumer, LaneMemory as _, MappedLane, Record, Segment, Spin
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
+use super::absence::Absence;
 use super::borrowing::Borrowed;
 use super::handover::Handover;
 use super::lending::Lending;
@@ -48,6 +49,7 @@ pub(crate) struct ShmLink {
     /// The receiver's lane, to be looked at without the lock.
     incoming: MappedLane,
     lending: Arc<Lending>,
+    absence: Absence,
     /// The longest messages that the peer and this side accept.
     peer_limit: u64,
     limit: u64,
@@ -139,6 +141,7 @@ impl ShmLink {
             }),
             incoming,
             lending,
+            absence: Absence::default(),
             peer_limit,
             limit: options.max_message,
             end: End::open(),
@@ -564,7 +567,7 @@ impl Link for ShmLink {
     }
 
     fn is_stale(&self) -> bool {
-        self.shared.segment.peer_side().has_left()
+        self.shared.segment.peer_side().has_left() || self.absence.is_noticed(&self.shared.socket)
     }
 
     fn close(&self) {

@@ -6,6 +6,7 @@
 //! The rendezvous socket stays open. It carries the bell (one byte wakes a sleeping peer), the descriptors of new
 //! regions and buffers, and, by hanging up, the news of the peer's death.
 
+mod absence;
 mod borrowing;
 mod handover;
 mod lending;
