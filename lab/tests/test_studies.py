@@ -20,12 +20,13 @@ from nearcall_lab.report.studies import section
 from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Status
+from nearcall_lab.results.store import read
 from nearcall_lab.scenario.cell import Mode, Work
 from nearcall_lab.scenario.load import Planned, parse
 from nearcall_lab.studies import NAMES, study, titles
 from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
 from nearcall_lab.studies.replica import Findings
-from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, replicate
+from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, fill_in, replicate
 from nearcall_lab.studies.show import ended_early, markdown
 from nearcall_lab.studies.stored import read_study
 
@@ -80,7 +81,8 @@ def test_a_study_is_expected_to_end_soon(name: str) -> None:
     chosen = study(name)
     scenario = parse(name, chosen.scenario(), ENTRANTS)
     everything = replace(scenario, planned=tuple(Planned(p.cell, p.entrant) for p in scenario.planned))  # all installed
-    most_min = (9, 25) if name == "grpc-burst" else (3, 15)  # it has every client at every server
+    # The one has every client at every server, the other twelve mechanisms at five rates.
+    most_min = {"grpc-burst": (9, 25), "rmr": (6, 20)}.get(name, (3, 15))
     assert 10 < QUICK.expected_s(chosen, everything) < 60 * most_min[0]
     assert QUICK.expected_s(chosen, everything) < USUAL.expected_s(chosen, everything) < 60 * most_min[1]
 
@@ -107,6 +109,18 @@ def test_rows_are_ordered_the_fastest_first_and_the_floor_last() -> None:
     labels = {entrant.mechanism.name: entrant.mechanism.label for entrant in ENTRANTS}
     assert list(table.rows) == [labels[name] for name in ("raw-tcp", "raw-unix", "raw-pipe", "noop")]
     assert table.rows[labels["raw-pipe"]] == ["no launch was recorded"]
+
+
+def test_a_table_that_the_study_does_not_have_is_shown(tmp_path: Path) -> None:
+    findings = Findings()
+    findings.add("more", "What it does not ask", ["1 receiver"])
+    findings.put("more", "fast", [1.5])
+    study_, directory = _small(), tmp_path / "shm"
+    result = carry_out_study(study_, directory, Console(quiet=True), Options(1, limit_s=0.001), 0.002)
+    recorded = read(directory)
+    fill_in(result, study_, findings, recorded, {})
+    assert result.corrected[-1].rows == {"fast": [1.5]}
+    assert "## What it does not ask" in markdown(result)
 
 
 def test_every_state_of_a_corrected_cell_has_its_word() -> None:
