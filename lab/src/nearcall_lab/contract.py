@@ -90,8 +90,6 @@ class Mechanism:
     """
     environment: str = ""
     """Name of an environment of its own that ``nearcall-lab install`` makes, for what conflicts with the others."""
-    programs: tuple[str, ...] = ()
-    """Programs that must be on the PATH, or where systems keep their services: ``/usr/sbin``, ``/usr/local/sbin``."""
 
 
 class Served:

@@ -30,9 +30,6 @@ PROGRAMS = "NEARCALL_LAB_ADAPTERS"
 """Environment variable with places, separated as in ``PATH``: a Python file, an adapter's directory, or a directory of
 such directories."""
 
-_SERVICES = ("/usr/sbin", "/usr/local/sbin")
-"""Where systems keep programs that a user's PATH does not name."""
-
 
 @dataclass(frozen=True)
 class Entrant:
@@ -71,13 +68,7 @@ def missing(mechanism: Mechanism) -> str:
             found = False
         if not found:
             absent.append(name)
-    absent += [name for name in mechanism.programs if installed(name) is None]
     return f"not installed: {', '.join(absent)}" if absent else ""
-
-
-def installed(name: str) -> str | None:
-    """Where a program is that a mechanism needs; None if it is not installed."""
-    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *_SERVICES)))
 
 
 def version_of(mechanism: Mechanism) -> str:
