@@ -43,7 +43,7 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup profiled wheel dist try-dist rmr demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel dist try-dist rmr demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server nats-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -208,6 +208,13 @@ ssh-server:  ## install OpenSSH's server, which tests of the lab's other machine
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends openssh-server openssh-client; } >/dev/null 2>&1 \
 	    && echo "ssh-server: installed" || echo "ssh-server: skipped, apt-get cannot install openssh-server"; \
 	else echo "ssh-server: skipped, it needs root and apt-get; elsewhere set NEARCALL_LAB_SSHD to an sshd"; fi
+
+nats-server:  ## install nats-server, which the lab's row of NATS runs (Debian, as root; without it the row says so)
+	@if command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ]; then echo "nats-server: it is there"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nats-server; } >/dev/null 2>&1 \
+	    && echo "nats-server: installed" || echo "nats-server: skipped, apt-get cannot install nats-server"; \
+	else echo "nats-server: skipped, it needs root and apt-get; elsewhere put nats-server on the PATH"; fi
 
 web-peers: setup  ## install other implementations of Connect (npm, Go, PyPI; each may lack), and test both ways with them
 	@if command -v npm >/dev/null; then (cd tests/web && npm ci --silent --no-audit --no-fund); \

@@ -366,8 +366,9 @@ def places(all_code: Path) -> list[str]:
     programs = [all_code / program.name for program in TYPED]
     examples = [
         all_code / "examples" / name
-        for name in ("shared_interface", "schema_first", "plugins", "framework", "behind_nginx", "screenreader")
+        for name in ("shared_interface", "schema_first", "plugins", "framework", "behind_nginx", "pipeline")
     ]
+    examples.append(all_code / "examples/screenreader")
     examples += [examples[-1] / name for name in ("api", "generated", "in_process", "both", "by_hand")]
     return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs)]
 

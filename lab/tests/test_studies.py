@@ -20,12 +20,13 @@ from nearcall_lab.report.studies import section
 from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Status
+from nearcall_lab.results.store import read
 from nearcall_lab.scenario.cell import Mode, Work
 from nearcall_lab.scenario.load import Planned, parse
 from nearcall_lab.studies import NAMES, study, titles
 from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
 from nearcall_lab.studies.replica import Findings
-from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, replicate
+from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, fill_in, replicate
 from nearcall_lab.studies.show import ended_early, markdown
 from nearcall_lab.studies.stored import read_study
 
@@ -65,11 +66,12 @@ def test_every_corrected_scenario_can_be_planned(name: str) -> None:
 def test_the_published_method_can_be_repeated(name: str) -> None:
     chosen = study(name)
     findings = replicate(chosen, 0.001, lambda line: None)
-    published = {table.id: table for table in chosen.published()[3]}
+    columns = {table.id: table.columns for table in chosen.published()[3]}
+    columns |= {table: names for table, (_, names) in findings.further.items()}
     assert findings.tables
     for table, rows in findings.tables.items():
         for values in rows.values():
-            assert len(values) == len(published[table].columns)
+            assert len(values) == len(columns[table])
     # What needs an environment of its own says how to get it.
     absent = ("not installed", "nearcall-lab install", "on the PATH", "protoc is missing")
     assert not {row: why for row, why in findings.problems.items() if not any(words in why for words in absent)}
@@ -80,7 +82,8 @@ def test_a_study_is_expected_to_end_soon(name: str) -> None:
     chosen = study(name)
     scenario = parse(name, chosen.scenario(), ENTRANTS)
     everything = replace(scenario, planned=tuple(Planned(p.cell, p.entrant) for p in scenario.planned))  # all installed
-    most_min = (9, 25) if name == "grpc-burst" else (3, 15)  # it has every client at every server
+    # The one has every client at every server, the other twelve mechanisms at five rates.
+    most_min = {"grpc-burst": (9, 25), "rmr": (6, 20)}.get(name, (3, 15))
     assert 10 < QUICK.expected_s(chosen, everything) < 60 * most_min[0]
     assert QUICK.expected_s(chosen, everything) < USUAL.expected_s(chosen, everything) < 60 * most_min[1]
 
@@ -107,6 +110,18 @@ def test_rows_are_ordered_the_fastest_first_and_the_floor_last() -> None:
     labels = {entrant.mechanism.name: entrant.mechanism.label for entrant in ENTRANTS}
     assert list(table.rows) == [labels[name] for name in ("raw-tcp", "raw-unix", "raw-pipe", "noop")]
     assert table.rows[labels["raw-pipe"]] == ["no launch was recorded"]
+
+
+def test_a_table_that_the_study_does_not_have_is_shown(tmp_path: Path) -> None:
+    findings = Findings()
+    findings.add("more", "What it does not ask", ["1 receiver"])
+    findings.put("more", "fast", [1.5])
+    study_, directory = _small(), tmp_path / "shm"
+    result = carry_out_study(study_, directory, Console(quiet=True), Options(1, limit_s=0.001), 0.002)
+    recorded = read(directory)
+    fill_in(result, study_, findings, recorded, {})
+    assert result.corrected[-1].rows == {"fast": [1.5]}
+    assert "## What it does not ask" in markdown(result)
 
 
 def test_every_state_of_a_corrected_cell_has_its_word() -> None:

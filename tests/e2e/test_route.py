@@ -238,6 +238,25 @@ def receiver(url: str) -> Generator[subprocess.Popen[bytes], None, None]:
         # The end of its standard input ends it.
 
 
+def test_the_table_of_a_file_is_in_force_when_the_first_message_is_handled(key: str, tmp_path: Path) -> None:
+    """The successor of a member that died has a sender who waits for it."""
+    end, seen = noting(f"shm://r{key}end", 2)
+    table = tmp_path / "table.rt"
+    table.write_text(table_of(*(f"rte | {number} | shm://r{key}end" for number in range(2, 9000))))
+    sender = route.Node(f"shm://r{key}sender")
+    with nodes(end, sender):
+        sender.send(1, b"first", to=f"shm://r{key}middle")  # it waits until the node is there
+        middle = route.Node(f"shm://r{key}middle", table=table)
+
+        @middle.on(1)
+        def pass_on(message: route.Message[Any]) -> None:
+            middle.send(2, message.payload)
+
+        with middle:
+            until(lambda: seen == [b"first"], "the message")
+            assert middle.status().failed == 0
+
+
 @pytest.mark.crash
 def test_a_member_that_dies_is_left_out_and_its_successor_gets_its_turns(key: str, tmp_path: Path) -> None:
     dying, staying = f"unix://{tmp_path}/dying", f"unix://{tmp_path}/staying"

@@ -89,12 +89,14 @@ class NodeBase(Sending):
         if self._started:
             raise RuntimeError("this node was started already: write either start() or 'with node:'")
         self._started = True
-        self._open(*self._dispatch())
+        dispatch = self._dispatch()
+        self._bind(*dispatch)
         try:
             if self._table_file is not None:
                 seen = _stamp(self._table_file)
-                self.load(self._table_file)
+                self.load(self._table_file)  # before a handler wants to send by it
                 self._run(partial(self._watch, seen), "table")
+            self._serve(*dispatch)
             if self._manager is not None:
                 self._attachment, work = self._attached_to(self._manager)
                 self._run(work, "manager")

@@ -226,8 +226,8 @@ class Sending:
 
     # --- begin and end ---
 
-    def _open(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
-        """Takes messages from now on; ``dispatch`` has handlers called, in at most so many threads."""
+    def _bind(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
+        """Has its URLs from now on; ``dispatch`` will have handlers called, in at most so many threads."""
         if self._server is not None:
             # Messages of RMR's programs come to no server. Where there are such, threads of their own handle all.
             if dispatch is not None and not self._rmr_places:
@@ -239,6 +239,9 @@ class Sending:
         self._core.set_rmr_sender(*self._rmr_sender)
         urls = self.urls
         self._core.set_address(urls[0], any(url.startswith("inproc://") for url in urls))
+
+    def _serve(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
+        """Takes messages from now on, as was said to :meth:`_bind`."""
         if self._server is not None:
             self._server.start()
         if dispatch is not None and self._rmr_places:

@@ -15,20 +15,23 @@ from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _TYPED = "msgspec msgpack"
 _HIGH_WATER = 10_000
-_REQUESTERS: tuple[tuple[str, str, str, Transport], ...] = (
-    ("pyzmq", "pyzmq REQ/REP", "ipc", "UDS"),
-    ("pyzmq-tcp", "pyzmq REQ/REP, TCP", "TCP", "TCP"),
+_PUSH = "one-way by PUSH/PULL"
+_PUB = "one-way by PUB/SUB after the subscription has come, with XPUB_NODROP: it waits where PUB drops and tells nobody"
+_REQUESTERS: tuple[tuple[str, str, str, str, str, Transport], ...] = (
+    ("pyzmq", "pyzmq REQ/REP", "req", "ipc", _PUSH, "UDS"),
+    ("pyzmq-tcp", "pyzmq REQ/REP, TCP", "req", "TCP", _PUSH, "TCP"),
+    ("pyzmq-pubsub", "pyzmq PUB/SUB", "pubsub", "ipc", _PUB, "UDS"),
 )
 MECHANISMS = (
     *(
         Mechanism(
-            *(name, label, "messaging", "req", ("zmq",), "pyzmq"),
-            f"{scheme}, one I/O thread, two-part messages; one-way by PUSH/PULL",
+            *(name, label, "messaging", variant, ("zmq",), "pyzmq"),
+            f"{scheme}, one I/O thread, calls by REQ/REP in two-part messages; {one_way}",
             _TYPED,
             transport=transport,
             operations=("echo", "quote", "send"),
         )
-        for name, label, scheme, transport in _REQUESTERS
+        for name, label, variant, scheme, one_way, transport in _REQUESTERS
     ),
     Mechanism(
         "pyzmq-dealer",
@@ -63,7 +66,10 @@ def _serve_rep(spec: Spec, ready: Ready, stop: Stop) -> None:
     encode = msgspec.msgpack.Encoder().encode
     count_call, receive = spec.served.count, spec.receive
     context = zmq.Context()
-    socket, inbox = context.socket(zmq.REP), context.socket(zmq.PULL)
+    subscribes = spec.mechanism.variant == "pubsub"
+    socket, inbox = context.socket(zmq.REP), context.socket(zmq.SUB if subscribes else zmq.PULL)
+    if subscribes:
+        inbox.subscribe(b"")
     if spec.mechanism.transport == "UDS":
         address, pushed_to = (f"ipc://{os.path.join(spec.directory, name)}" for name in ("zmq.sock", "one-way.sock"))
         socket.bind(address)
@@ -110,6 +116,7 @@ def _requester(spec: Spec) -> SimpleSession:
     context = zmq.Context()
     socket = context.socket(zmq.REQ)
     outbox: Any = None
+    publishes = spec.mechanism.variant == "pubsub"
     send, receive = socket.send_multipart, socket.recv
 
     def echo(data: bytes) -> bytes:
@@ -126,8 +133,12 @@ def _requester(spec: Spec) -> SimpleSession:
         if outbox is None:
             send((b"one-way", b""))
             pushed_to = receive().decode()
-            outbox = context.socket(zmq.PUSH)
+            outbox = context.socket(zmq.XPUB if publishes else zmq.PUSH)
+            if publishes:
+                outbox.setsockopt(zmq.XPUB_NODROP, 1)
             outbox.connect(pushed_to)
+            if publishes:
+                outbox.recv()  # the subscription: what is published before it is lost
         outbox.send(data)
 
     def open_() -> None:

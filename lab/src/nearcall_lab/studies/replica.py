@@ -28,6 +28,13 @@ class Findings:
     checks: dict[str, dict[str, float]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     """The reason in one line, by row, for rows that could not run here."""
+    further: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    """Title and columns of tables that the study does not have, by id; their rows are in `tables`."""
+
+    def add(self, table: str, title: str, columns: list[str]) -> None:
+        """Adds a table that the study does not have; `put` fills it."""
+        self.further[table] = (title, columns)
+        self.tables.setdefault(table, {})
 
     def put(self, table: str, row: str, values: Cells) -> None:
         """Fills one row."""

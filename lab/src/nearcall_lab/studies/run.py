@@ -236,6 +236,10 @@ def fill_in(
     """Adds the corrected tables and the flaws, from the recorded run; `transports` are those of the mechanisms."""
     found = Summaries(summaries(recorded), transports)
     result.corrected = study.corrected(found)
+    result.corrected += [
+        ShownTable(id, title, columns, {name: list(values) for name, values in findings.tables[id].items()})
+        for id, (title, columns) in findings.further.items()
+    ]
     result.flaws = [flaw.shown(findings, found) for flaw in study.flaws]
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nearcall_lab.studies.replica import Findings, main
+from nearcall_lab.studies.rmr import fan_out
 from nearcall_lab.studies.serving import server_process
 
 SIZES = {"20 B": 20, "4 KB": 4_096}
@@ -208,6 +209,7 @@ def run(findings: Findings, scale: float) -> None:
     findings.attempt(GRPC, lambda: row(GRPC, serve_grpc, send_grpc))
     findings.attempt(NNG, lambda: row(NNG, serve_nng, send_nng))
     findings.attempt(f"{GRPC}, at rates", lambda: at_rates(findings, scale))
+    fan_out.run(findings, scale)
 
 
 if __name__ == "__main__":

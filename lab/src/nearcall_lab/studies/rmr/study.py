@@ -10,8 +10,8 @@ from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_
 from nearcall_lab.studies.replica import Findings
 
 _FAST: dict[str, dict[str, object]] = {
-    "20 B": {"size": 20, "rate": 0.0, "extra_copy": False},
-    "4 KB": {"size": 4_096, "rate": 0.0, "extra_copy": False},
+    "20 B": {"operation": "send", "size": 20, "rate": 0.0, "extra_copy": False},
+    "4 KB": {"operation": "send", "size": 4_096, "rate": 0.0, "extra_copy": False},
 }
 _COPIED: dict[str, dict[str, object]] = {
     "20 B, copied": {"size": 20, "rate": 0.0, "extra_copy": True},
@@ -19,18 +19,30 @@ _COPIED: dict[str, dict[str, object]] = {
 }
 
 
-def _rates(placement: str) -> dict[str, dict[str, object]]:
-    return {f"{rate:,}/s": {"rate": float(rate), "placement": placement} for rate in (100, 850, 4_000, 8_500, 39_000)}
+_CALLS: dict[str, dict[str, object]] = {
+    "20 B": {"operation": "echo", "size": 20},
+    "4 KB": {"operation": "echo", "size": 4_096},
+}
+
+
+def _rates(placement: str, size: int = 20) -> dict[str, dict[str, object]]:
+    rates = (100, 850, 4_000, 8_500, 39_000)
+    return {f"{rate:,}/s": {"rate": float(rate), "placement": placement, "size": size} for rate in rates}
 
 
 def corrected(cells: Summaries) -> list[ShownTable]:
-    """Throughput, and the distribution at each rate."""
+    """Throughput, and the distribution at each rate, to its end."""
     return [
         cells.table(
             "sizes", "As fast as it goes, messages/s at the receiver", {**_FAST, **_COPIED}, lambda s: s.throughput
         ),
         cells.table("rates", "From due to arrival, p50 / p99, pinned apart", _rates("apart"), spectrum),
         cells.table("pinning", "The same, not pinned", _rates("free"), spectrum),
+        cells.table("rates-4k", "From due to arrival, 4 KB, p50 / p99, pinned apart", _rates("apart", 4_096), spectrum),
+        cells.table("pinning-4k", "The same, 4 KB, not pinned", _rates("free", 4_096), spectrum),
+        cells.table("longest", "The longest of all from due to arrival, 20 B, pinned apart", _rates("apart"), _slowest),
+        cells.table("longest-free", "The longest of all, 20 B, not pinned", _rates("free"), _slowest),
+        cells.table("calls", "A message and the reply to it, p50 / p99", _CALLS, spectrum),
         cells.table("lost", "Messages sent and not delivered, as fast as it goes", _FAST, lambda s: f"{_lost(s):,}"),
     ]
 
@@ -38,6 +50,10 @@ def corrected(cells: Summaries) -> list[ShownTable]:
 def _lost(summary: Summary) -> int:
     launches = summary.result.launches
     return sum(launch.sent - launch.delivered for launch in launches)
+
+
+def _slowest(summary: Summary) -> str:
+    return format_time(_longest(summary))
 
 
 def _mixed(findings: Findings, cells: Summaries) -> Mapping[str, str]:
@@ -62,7 +78,7 @@ def _tail(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 
     def pinned(row: tuple[str, str]) -> Mapping[str, str]:
         placement, words = row
-        summary = cells.one(mechanism="grpc-aio-tcp", rate=8_500.0, placement=placement)
+        summary = cells.one(mechanism="grpc-aio-tcp", rate=8_500.0, placement=placement, size=20)
         p99 = format_time(summary.response.quantile(0.99)) if summary.response is not None else "–"
         return {f"gRPC at 8,500/s, {words}: p99, maximum": f"{p99}, {format_time(_longest(summary))}"}
 
@@ -88,5 +104,5 @@ STUDY = Study(
             _tail,
         ),
     ),
-    replica_s=(15.0, 620.0),
+    replica_s=(40.0, 640.0),
 )
