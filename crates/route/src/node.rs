@@ -22,7 +22,7 @@ use crate::pending::Pending;
 use crate::replies::Replies;
 use crate::rmr_side::{RmrOptions, RmrSide};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::table::{EndpointId, Table, check_endpoint};
+use crate::table::{EndpointId, Table, check_endpoint, check_reply_address};
 use crate::way::Way;
 use crate::work::{Starter, Work};
 
@@ -400,7 +400,7 @@ impl Node {
             let why = "no reply goes to inproc://, because this node is not served there";
             return Err(SendError::BadAddress(why.to_owned()));
         }
-        check_endpoint(address).map_err(SendError::BadAddress)?;
+        check_reply_address(address).map_err(SendError::BadAddress)?;
         let brief = self.replies.begin().ok_or(SendError::Crowded)?;
         Ok(self.replies.enter(self.make(address, Some(brief)).map_err(SendError::Failed)?))
     }

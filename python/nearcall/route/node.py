@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -220,7 +221,9 @@ class Node(NodeBase):
         if not self._handlers:
             return None, 1
         threads = self._threads_of_handlers
-        return self._core.dispatch(self._note_unhandled, self._note_failure, threads), threads
+        # Where programs of RMR send, handlers run in threads of their own, and replies need none of these.
+        taking = sys.maxsize if self._rmr_places else threads
+        return self._core.dispatch(self._note_unhandled, self._note_failure, taking), threads
 
     # --- begin and end ---
 

@@ -43,6 +43,12 @@ pub(crate) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     checked.or_else(wrong)
 }
 
+/// Refuses what is no address for replies: an endpoint, or the name of a program of RMR and, behind a comma, its address.
+pub(crate) fn check_reply_address(address: &str) -> Result<(), String> {
+    let Some(places) = address.strip_prefix("rmr://") else { return check_endpoint(address) };
+    places.split(',').try_for_each(|place| check_endpoint(&format!("rmr://{place}")))
+}
+
 /// Refuses what cannot be a sender's name: an endpoint that fits into the source of a message, where RMR bounds that.
 pub(super) fn check_sender(sender: &str) -> Result<(), String> {
     check_endpoint(sender)?;
