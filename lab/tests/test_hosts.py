@@ -320,10 +320,11 @@ def test_nothing_stays_when_the_lab_is_killed_while_it_installs(ssh: Sshd, tmp_p
         program = [sys.executable, str(Path(__file__).parent / "far_lab.py"), url, "installing"]
         lab = subprocess.Popen(program)
         index.settimeout(60)
-        index.accept()
-        lab.kill()
-        lab.wait()
-        assert not sshd.nothing_stays(ssh.mark)
+        asking, _ = index.accept()
+        with asking:
+            lab.kill()
+            lab.wait()
+            assert not sshd.nothing_stays(ssh.mark)
     assert [path.suffix for path in (tmp_path / "kept").iterdir()] == [".lock"]
 
 

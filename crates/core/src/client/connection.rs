@@ -559,8 +559,9 @@ impl Inner {
         if self.is_usable() {
             return Ok(());
         }
+        // Nothing was sent, so whatever ended the connection, the call may go to another server.
         let dead = if self.is_going_away() { None } else { self.table.lock().dead.clone() };
-        Err(dead.unwrap_or_else(|| self.stopped()))
+        Err(dead.filter(|failure| failure.code == Failure::UNAVAILABLE).unwrap_or_else(|| self.stopped()))
     }
 
     fn send_paid_item(

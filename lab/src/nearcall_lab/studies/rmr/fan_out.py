@@ -7,7 +7,9 @@ and when the last did. The clock is the same for all processes of a machine.
 from __future__ import annotations
 
 import os
+import signal
 import struct
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -58,10 +60,11 @@ def serve_route(url: str, ready: Callable[[Any], None]) -> None:
     tally, node = Tally(), route.Node(url)
     node.on(_DATA)(lambda message: tally.take())
     node.on(_HOW_MANY)(lambda message: message.reply(tally.report()))
-    node.start()
-    ready(node.urls[0])
-    while True:
-        time.sleep(PATIENCE_S)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that its socket's file goes with it
+    with node:
+        ready(node.urls[0])
+        while True:
+            time.sleep(PATIENCE_S)
 
 
 @contextmanager
