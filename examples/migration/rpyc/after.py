@@ -94,7 +94,7 @@ def ask() -> None:
         print(f"{file.name()} has {len(lines)} lines, the first is {lines[0]!r}")
         try:
             with nearcall.timeout(0.1):
-                index.compact(0.3)
+                index.compact(1.0)
         except nearcall.DeadlineExceeded:
             print("too slow")
         try:

@@ -99,7 +99,7 @@ def ask():
     file = index.open("b.log")
     lines = file.lines()
     print(f"{file.name()} has {len(lines)} lines, the first is {lines[0]!r}")
-    slow = rpyc.timed(index.compact, 0.1)(0.3)
+    slow = rpyc.timed(index.compact, 0.1)(1.0)
     try:
         slow.wait()
     except TimeoutError:
