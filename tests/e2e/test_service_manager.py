@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -57,8 +58,8 @@ def manager(folder: Path) -> Iterator[socket.socket]:
 
 def start(folder: Path, sockets: list[socket.socket], *arguments: str) -> subprocess.Popen[str]:
     """The service, which is passed these sockets."""
-    # Above those that they become.
-    copies = [os.dup2(each.fileno(), 100 + index) for index, each in enumerate(sockets)]
+    # Above those that they become, and none that this process has.
+    copies = [fcntl.fcntl(each, fcntl.F_DUPFD, 100) for each in sockets]
     try:
         return subprocess.Popen(
             [sys.executable, "-c", START, ",".join(map(str, copies)), *arguments],
