@@ -140,8 +140,7 @@ class Forwarded(NamedTuple):
 
     def plan(self) -> ServicePlan:
         """The plan of calls on them."""
-        plan = plan_of(self.cls)
-        return msgspec.structs.replace(plan, methods=tuple(_for(method, self.for_loop) for method in plan.methods))
+        return _plan_for(self.cls, self.for_loop)
 
     def handler(self, plan: MethodPlan) -> Handler:
         """The function that passes a call on."""
@@ -181,8 +180,7 @@ class Function(NamedTuple):
 
     def plan(self) -> ServicePlan:
         """The plan of calls on them."""
-        plan = plan_of(self.cls)
-        return msgspec.structs.replace(plan, methods=tuple(_for(method, self.is_async) for method in plan.methods))
+        return _plan_for(self.cls, self.is_async)
 
     def handler(self, plan: MethodPlan) -> Handler:
         """The function that runs a method: it calls the one that was given."""
@@ -223,6 +221,12 @@ def _home_of(target: Any) -> Around:
     if home is None:
         raise Unavailable("the event loop that the reference belongs to has ended")
     return home
+
+
+def _plan_for(cls: type, for_loop: bool) -> ServicePlan:
+    """The plan of a service whose handlers are all for an event loop, or none of them."""
+    plan = plan_of(cls)
+    return msgspec.structs.replace(plan, methods=tuple(_for(method, for_loop) for method in plan.methods))
 
 
 def _for(plan: MethodPlan, for_loop: bool) -> MethodPlan:

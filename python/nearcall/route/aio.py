@@ -12,7 +12,6 @@ from .. import _core
 from ..errors import FailedPrecondition
 from ..options.checked import check_seconds, check_whole
 from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
-from .handlers import numbers_of
 from .message import AnyBuffer, reply_of
 from .sending import DEFAULT_QUEUE, WhenFull
 
@@ -234,13 +233,7 @@ class Node(NodeBase):
         Raises:
             TypeError: a class has no message type, or a type has a handler already.
         """
-        numbers = numbers_of(types)
-
-        def add(function: H) -> H:
-            self._handlers.add(numbers, function)
-            return function
-
-        return add
+        return self._handlers.adding(types)
 
     async def receive(self, timeout: float | None = None) -> Message[Any] | None:
         """The next message that no handler takes; ``None`` if none comes within ``timeout`` seconds, or the node is
@@ -249,8 +242,7 @@ class Node(NodeBase):
         Raises:
             RuntimeError: the node has handlers, which get all messages.
         """
-        if self._handlers:
-            raise RuntimeError("this node has handlers, which get all messages: add one for the type, or have none")
+        self._check_asked()
         loop = self._listen()
         end = None if timeout is None else loop.time() + timeout
         while True:

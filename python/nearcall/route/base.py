@@ -146,6 +146,11 @@ class NodeBase(Sending):
         ]
         return f"node {self.name} is not ready: it is not connected to {', '.join(missing)}"
 
+    def _check_asked(self) -> None:
+        """Raises ``RuntimeError`` if messages go to handlers, and cannot be asked for."""
+        if self._handlers:
+            raise RuntimeError("this node has handlers, which get all messages: add one for the type, or have none")
+
     def _note_unhandled(self, message: _core.RouteMessage[Any]) -> None:
         """A message has come that no handler takes."""
         if not self._answers_probe(message):

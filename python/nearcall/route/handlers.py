@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .. import _core
 from ..types.hints import type_name
 from .message import check_number, codec_of, number_of
 
 __all__ = ["Handler", "Handlers"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Handler(NamedTuple):
@@ -78,6 +80,20 @@ class Handlers:
         for number, cls in numbers.items():
             self.by_type[number] = Handler(function, cls, name)
             self._core.handle(number, function, None if cls is None else codec_of(cls), name)
+
+    def adding(self, types: Sequence[object]) -> Callable[[F], F]:
+        """What adds a function for messages of these types, and returns it.
+
+        Raises:
+            TypeError, ValueError: as :func:`numbers_of`.
+        """
+        numbers = numbers_of(types)
+
+        def add(function: F) -> F:
+            self.add(numbers, function)
+            return function
+
+        return add
 
     def of(self, number: int) -> Handler | None:
         """The handler of messages of this type; ``None`` if there is none."""

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, cast
 from .. import _core
 from ..options.checked import check_seconds, check_whole
 from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
-from .handlers import numbers_of
 from .message import AnyBuffer, Message, reply_of
 from .sending import DEFAULT_QUEUE, WhenFull
 
@@ -186,13 +185,7 @@ class Node(NodeBase):
         Raises:
             TypeError: a class has no message type, a type has a handler already, or it is a coroutine function.
         """
-        numbers = numbers_of(types)
-
-        def add(function: H) -> H:
-            self._handlers.add(numbers, function)
-            return function
-
-        return add
+        return self._handlers.adding(types)
 
     def receive(self, timeout: float | None = None) -> Message[Any] | None:
         """The next message that no handler takes; ``None`` if none comes within ``timeout`` seconds, or the node is
@@ -201,8 +194,7 @@ class Node(NodeBase):
         Raises:
             RuntimeError: the node has handlers, which get all messages.
         """
-        if self._handlers:
-            raise RuntimeError("this node has handlers, which get all messages: add one for the type, or have none")
+        self._check_asked()
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())

@@ -23,6 +23,7 @@ from ..codec.protocol import (
 )
 from ..errors import FailedPrecondition
 from ..types.declared import DESCRIBED_PLAN, Declared, declared
+from ..types.functions import MARK, is_function_name
 from ..types.guards import is_dict, is_list
 from ..types.shown import shown
 from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
@@ -36,7 +37,10 @@ def described_services(description: Description) -> list[DescribedService]:
     """The services of a description, for a client that has no class."""
     # Each class stands for a service whose objects are passed. A class and its plan refer to each other, so they live
     # equally long.
-    services: dict[str, type] = {service.name: _Described(service.name, (), {}) for service in description.passed}
+    services: dict[str, type] = {
+        service.name: _Described(service.name, (), {MARK: True} if is_function_name(service.name) else {})
+        for service in description.passed
+    }
     for service in description.passed:
         cls = services[service.name]
         declared[cls] = Declared(service.name, (), None, {})

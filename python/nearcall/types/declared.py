@@ -77,7 +77,7 @@ def service_class(annotation: Any) -> type | None:
 
 def is_function(cls: type) -> bool:
     """Whether objects of a service are functions."""
-    return functions.is_function_name(name_of(cls))
+    return hasattr(cls, functions.MARK)  # asked for each object that is passed, so not by the name
 
 
 _functions: dict[Any, type] = {}
@@ -92,7 +92,7 @@ def _of_functions(annotation: Any) -> type | None:
         with functions.making:
             if (found := _functions.get(parts)) is None:
                 name = functions.service_name(*parts)
-                found = type("Callable", (), {functions.CALL: functions.method_of(*parts)})
+                found = type("Callable", (), {functions.CALL: functions.method_of(*parts), functions.MARK: True})
                 declared[found] = Declared(name, (), None, {})
                 _functions[parts] = found
     return found

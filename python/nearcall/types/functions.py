@@ -21,6 +21,7 @@ from .hints import awaited, stream_of, type_name, unwrap
 __all__ = [
     "CALL",
     "CALLABLE",
+    "MARK",
     "full_name",
     "is_function_name",
     "making",
@@ -36,6 +37,8 @@ PREFIX: Final = "callable."
 """How the names of the services of functions begin. No other service may be called so."""
 CALL: Final = "call"
 """The name of their one method."""
+MARK: Final = "__nearcall_function__"
+"""The attribute of the classes that stand for these services."""
 _LONGEST = 500
 """Characters of a name that is made of types."""
 _WORDS: Final = {"[": "_of_", "]": "_", ", ": "_and_", " | ": "_or_"}
