@@ -1,7 +1,7 @@
 //! What a program of RMR sends: whatever comes of it lies within it, is the same however it is cut, and is read again once
 //! it is written.
 use nearcall_route::rmr::Reader;
-use nearcall_route::rmr::frame::{ENTITY, Fields, Frame, SOURCE, TRANSACTION};
+use nearcall_route::rmr::frame::{ENTITY, Frame, SOURCE, TRANSACTION};
 
 const LONGEST: usize = 1 << 16;
 
@@ -39,16 +39,7 @@ fn read(input: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
 fn look(bytes: &[u8]) {
     let frame = Frame::read(bytes).expect("it was read before");
     assert_eq!(&bytes[frame.payload_begins()..][..frame.payload().len()], frame.payload());
-    let fields = Fields {
-        kind: frame.kind(),
-        subscription: frame.subscription(),
-        transaction: frame.transaction(),
-        entity: frame.entity(),
-        trace: frame.trace(),
-        call: frame.call(),
-        source: frame.source(),
-        source_address: frame.source_address(),
-    };
+    let fields = frame.fields();
     assert!(fields.transaction.len() <= TRANSACTION && fields.entity.len() <= ENTITY);
     assert!(fields.source.len() <= SOURCE && fields.source_address.len() <= SOURCE);
     let mut written = Vec::new();

@@ -198,6 +198,21 @@ impl<'a> Frame<'a> {
         &self.bytes[self.ends[0]..self.ends[1]]
     }
 
+    /// All that it says beside its payload.
+    #[must_use]
+    pub fn fields(&self) -> Fields<'a> {
+        Fields {
+            kind: self.kind(),
+            subscription: self.subscription(),
+            transaction: self.transaction(),
+            entity: self.entity(),
+            trace: self.trace(),
+            call: self.call(),
+            source: self.source(),
+            source_address: self.source_address(),
+        }
+    }
+
     /// Its payload.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
@@ -376,17 +391,7 @@ mod tests {
             let bytes = written(&fields, &payload);
             assert_eq!(length(&bytes, LONGEST), Ok(Some(bytes.len())));
             let frame = Frame::read(&bytes).unwrap();
-            let read = Fields {
-                kind: frame.kind(),
-                subscription: frame.subscription(),
-                transaction: frame.transaction(),
-                entity: frame.entity(),
-                trace: frame.trace(),
-                call: frame.call(),
-                source: frame.source(),
-                source_address: frame.source_address(),
-            };
-            assert_eq!(read, fields);
+            assert_eq!(frame.fields(), fields);
             assert_eq!((frame.payload(), frame.is_call()), (&payload[..], false));
             assert_eq!(frame.payload_begins(), fields.len());
         }
