@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import datetime as dt
 import decimal
 import enum
+import pathlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -266,6 +268,9 @@ WRONG: list[tuple[Any, Any, str]] = [
     (Literal["a", 1], True, "must be Literal['a', 1], got True"),
     (dt.date, dt.datetime(2020, 1, 1), "must be date, got datetime.datetime: write value.date()"),
     (dt.datetime, dt.date(2020, 1, 1), "must be datetime, got datetime.date"),
+    (list[int], collections.deque([1]), "must be list[int], got collections.deque: pass list(deque)"),
+    (str, pathlib.PurePosixPath("a"), "must be str, got pathlib.PurePosixPath: pass str(path)"),
+    (int, pathlib.PurePosixPath("a"), "must be int, got pathlib.PurePosixPath"),
     (decimal.Decimal, 1, "must be Decimal, got int"),
     (uuid.UUID, "x", "must be UUID, got str"),
 ]

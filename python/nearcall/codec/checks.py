@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 from ..types.declared import is_service
 from ..types.hints import UNION_ORIGINS, describe_value, namesake, short_repr, type_name, unwrap
 from .arrays import dtype_of_annotation, is_array_type, wrong_dtype
+from .remedies import conversion_to
 from .senders import is_record, loss
 
 __all__ = ["BUFFERS", "OuterType", "outer_type", "problem_with", "problem_with_buffer"]
@@ -74,6 +75,8 @@ def problem_with(value: Any, annotation: Any) -> str:
         got += ": write value.date()"
     elif bare is float and not isinstance(value, bool) and isinstance(value, numbers.Real):
         got += f" {short_repr(value)}, which no float equals"
+    elif instead := conversion_to(getattr(get_origin(bare) or bare, "__name__", ""), type(value)):
+        got += f": {instead}"
     return f"must be {type_name(annotation)}, got {got}"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-__all__ = ["conversion", "remedy"]
+__all__ = ["conversion", "conversion_to", "remedy"]
 
 _FIELDS = "take a dataclass or a TypedDict of its fields"
 
@@ -67,6 +68,14 @@ def conversion(cls: Any) -> str | None:
     """What to write for a value of a class, or of a subclass: ``pass str(path)``; ``None`` if it is not known."""
     found = _found(cls)
     return None if found is None else f"pass {found[1]}"
+
+
+def conversion_to(declared: str, cls: Any) -> str | None:
+    """As :func:`conversion`, where a class of the name ``declared`` is wanted: ``None`` also if what would be passed is
+    of another.
+    """
+    found = _found(cls)
+    return None if found is None or declared not in re.findall(r"\w+", found[0]) else f"pass {found[1]}"
 
 
 def _found(cls: Any) -> tuple[str, str] | None:
