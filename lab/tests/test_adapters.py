@@ -19,8 +19,8 @@ from sockets import nodelay
 
 ENTRANTS = {entrant.mechanism.name: entrant for entrant in discover()}
 LIARS = "liars"
-CLOSES_AFTER_EACH_REPLY = {"flask"}
-"""Their development server closes each connection, so that there is none to look at."""
+CLOSES_AFTER_EACH_REPLY = {"flask", "jsonrpc", "xmlrpc"}
+"""Their servers close each connection, so that there is none to look at."""
 WORK = (*(Work(size=size) for size in (15, 1_000, 10_000, 60_000, 1_000_000)), Work("quote"))
 
 
