@@ -2,11 +2,11 @@
 
 mod leaving;
 mod numbers;
-mod releases;
 mod routing;
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
@@ -18,9 +18,16 @@ use nearcall_transport::Incoming;
 
 use leaving::Leaving;
 use numbers::ByNumber;
-pub(crate) use releases::Releases;
-pub use releases::{Object, Release};
 pub use routing::{HandlerKind, MethodRouting};
+
+/// An object as its owner gave it; only the owner knows what it is.
+pub type Object = Box<dyn Any + Send + Sync>;
+
+/// Where objects go that the other side holds no longer, and whose last call is over.
+pub(crate) trait OnRelease: fmt::Debug + Send + Sync {
+    /// Never waits.
+    fn released(&self, object: Object);
+}
 
 /// Tells one object from another, for its owner: the addresses of the object and of what serves it.
 pub type Identity = (usize, usize);
@@ -63,7 +70,7 @@ pub struct Export {
     pub(crate) methods: Arc<Methods>,
     /// Taken out when this is dropped.
     object: Option<Object>,
-    releases: Arc<Releases>,
+    releases: Arc<dyn OnRelease>,
 }
 
 impl Export {
@@ -78,7 +85,7 @@ impl Export {
 impl Drop for Export {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
-            self.releases.push(object);
+            self.releases.released(object);
         }
     }
 }
@@ -90,7 +97,7 @@ pub(crate) struct Exports {
     /// How many there are, so that a connection on which nothing was given looks no further.
     count: AtomicUsize,
     /// Set once the other side can call: how many objects it may hold, and where released objects go.
-    terms: OnceLock<(usize, Arc<Releases>)>,
+    terms: OnceLock<(usize, Arc<dyn OnRelease>)>,
 }
 
 #[derive(Debug, Default)]
@@ -138,9 +145,9 @@ impl Exports {
     }
 
     /// From now on the other side can call. It may hold `most` objects; those that it releases go to `releases`.
-    pub(crate) fn open(&self, most: usize, releases: &Arc<Releases>) {
+    pub(crate) fn open(&self, most: usize, releases: Arc<dyn OnRelease>) {
         // Set once, by whoever receives.
-        let _ = self.terms.set((most, Arc::clone(releases)));
+        let _ = self.terms.set((most, releases));
     }
 
     /// Counts one more reference to an object that is about to be sent. Returns the object's number.

@@ -7,7 +7,8 @@ mod deferred;
 mod oneway;
 pub(in crate::server) mod request;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::LinkError;
@@ -28,6 +29,10 @@ pub(in crate::server) struct Inbound<R> {
     /// The connection is in one of the reactor's lists of connections to look at. Only for the thread that holds the
     /// reactor.
     pub(in crate::server) listed: AtomicBool,
+    /// The client was sent the last goodbye: no call of it begins any more. Only for the thread that holds the reactor.
+    pub(in crate::server) parted: AtomicBool,
+    /// The client was sent a goodbye, because the connection is old, and has time until then.
+    pub(in crate::server) parts_until: OnceLock<Instant>,
     pub(in crate::server) calls: Mutex<Calls>,
     pub(in crate::server) oneway: OnewayOrder<R>,
     pub(in crate::server) deferred: Deferred<R>,
@@ -39,6 +44,8 @@ impl<R> Inbound<R> {
             connection,
             hung_up: AtomicBool::new(false),
             listed: AtomicBool::new(false),
+            parted: AtomicBool::new(false),
+            parts_until: OnceLock::new(),
             calls: Mutex::default(),
             oneway: OnewayOrder::default(),
             deferred: Deferred::default(),

@@ -221,7 +221,7 @@ impl Inbound<Request> {
             return Ok(Verdict::Refuse(Failure::new(Failure::UNAVAILABLE, "the server is stopping")));
         }
         // Relaxed: only the thread that holds the reactor sets and reads the flag. One-way calls are not sent again.
-        if !oneway && connection.parted.load(Ordering::Relaxed) {
+        if !oneway && self.parted.load(Ordering::Relaxed) {
             return Ok(Verdict::Refuse(Failure::new(
                 Failure::UNAVAILABLE,
                 "this connection is over: make another one",

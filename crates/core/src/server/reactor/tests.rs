@@ -9,7 +9,7 @@ use nearcall_wire::{FrameHead, Kind, flags};
 use super::*;
 use crate::chosen_link::{Chosen, Faulty, MUCH};
 use crate::client::Awaited;
-use crate::exports::MethodRouting;
+use crate::exports::{MethodRouting, OnRelease};
 use crate::server::connection::SOCKET;
 use crate::server::{HandlerKind, NativeHandler, ServedMethods, Server, SessionHooks, WorkLimits, Worker};
 
@@ -442,26 +442,26 @@ fn what_comes_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);
     scene.server.close();
     for number in 0..2 {
-        scene.server.shared.releases.push(Box::new(number));
+        scene.server.shared.mailbox.released(Box::new(number));
     }
     let mut reactor = scene.server.reactor.lock();
     reactor.poll_events(Some(Duration::ZERO));
     assert!(reactor.poll().is_none());
     drop(reactor);
-    assert!(std::iter::from_fn(|| scene.server.take_release()).count() == 2 && scene.server.has_no_hooks());
+    assert!(std::iter::from_fn(|| scene.server.take_hook()).count() == 2 && scene.server.has_no_hooks());
 }
 
 /// A worker may have received work, and not handed it out yet, when the server is closed.
 #[test]
 fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);
-    scene.server.shared.releases.push(Box::new(()));
-    let release = scene.server.take_release().expect("one is there");
+    scene.server.shared.mailbox.released(Box::new(()));
+    let release = scene.server.take_hook().expect("one is there");
     scene.server.stop(Duration::ZERO, false);
     scene.server.close();
     assert!(scene.server.shared.crew.begin(), "another handler runs, and one may");
-    assert!(scene.server.accept(Work::Release(Box::new(release))).is_none());
-    assert!(scene.server.take_release().is_some());
+    assert!(scene.server.accept(release).is_none());
+    assert!(scene.server.take_hook().is_some());
 }
 
 /// Its frames may be long, and take much longer to decompress.
