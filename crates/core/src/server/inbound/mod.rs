@@ -94,21 +94,24 @@ impl<R> Inbound<R> {
         }
     }
 
-    /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor. Whether deferred
-    /// requests may begin now.
-    #[cold]
-    pub(in crate::server) fn flush(&self) -> bool {
+    /// There may be room again to send to the client: sends the frames that wait, and tells calls that wait for room. For
+    /// the thread that holds the reactor. A ring's reader reports room only once. So a ring's queue is flushed even if no
+    /// frame is noted: a thread that has just queued one may not have noted it yet.
+    pub(in crate::server) fn flush(&self) {
+        if !self.connection.looking_is_cheap() && !self.connection.has_queued_frames() {
+            return;
+        }
         self.connection.flush_queued();
-        if !self.connection.has_room() {
-            return false;
+        if self.connection.has_room() && self.connection.take_room_wanted() {
+            self.calls.lock().all().iter().for_each(|call| call.nudge());
         }
-        if self.connection.take_room_wanted() {
-            let calls = self.calls.lock().all();
-            for call in &calls {
-                call.nudge();
-            }
-        }
-        !self.deferred.is_empty()
+    }
+
+    /// Whether a look may find something that was not there at the last one: a hint, as
+    /// [`Wait::may_have_more`](nearcall_transport::Wait::may_have_more).
+    #[inline]
+    pub(in crate::server) fn may_have_more(&self) -> bool {
+        self.connection.link.may_have_more() || !self.deferred.is_empty()
     }
 
     /// Whether a request may begin at once: the client reads, and no deferred request waits.
@@ -128,8 +131,9 @@ impl<R> Inbound<R> {
         self.deferred.is_full()
     }
 
-    /// Takes the first deferred request, if the client reads; and whether others may begin.
-    pub(in crate::server) fn next_deferred(&self) -> (Option<Box<R>>, bool) {
-        self.deferred.pop(|| self.connection.has_room())
+    /// Takes the first deferred request, if there is one and the client reads.
+    #[inline]
+    pub(in crate::server) fn next_deferred(&self) -> Option<Box<R>> {
+        if self.deferred.is_empty() { None } else { self.deferred.pop(|| self.connection.has_room()) }
     }
 }

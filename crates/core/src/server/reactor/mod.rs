@@ -88,10 +88,6 @@ pub(in crate::server) struct Reactor {
     stalled: Stalled,
     /// The connections with calls that wait until memory is freed. Some may have no such call any more.
     held_up: BTreeSet<u64>,
-    /// Clients that read again, and have deferred requests.
-    resumable: VecDeque<Arc<Inbound<Request>>>,
-    /// Whether a deferred request goes next, before new ones.
-    deferred_next: bool,
     /// Whether sockets are looked at next, before rings.
     sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
@@ -134,8 +130,6 @@ impl Reactor {
             backlog: VecDeque::new(),
             stalled: Stalled::default(),
             held_up: BTreeSet::new(),
-            resumable: VecDeque::new(),
-            deferred_next: false,
             sockets_turn: false,
             unpolled: 0,
             said_goodbye: false,
@@ -157,7 +151,6 @@ impl Reactor {
         self.memory.clear();
         self.readable.clear();
         self.stalled.clear();
-        self.resumable.clear();
         for (_, client) in self.connections.drain() {
             self.shared.contain(|| client.die());
             client.oneway.clear();
@@ -217,47 +210,11 @@ impl Reactor {
         if let Some(work) = self.backlog.pop_front() {
             return Look::Work(work);
         }
-        // Deferred requests and new ones take turns, so that neither kind keeps the other waiting.
-        self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
-        let mut request = if self.deferred_next { self.next_deferred() } else { None };
-        if request.is_none() {
-            request = self.receive();
-        }
-        if request.is_none() && !self.resumable.is_empty() {
-            request = self.next_deferred();
-        }
-        match request {
+        match self.receive() {
             Some(request) => Look::Work(Work::Call(request)),
             None if self.unpolled < FRAMES_PER_POLL => Look::Nothing,
             None => Look::More,
         }
-    }
-
-    /// The next deferred request of a client that reads again.
-    #[cold]
-    fn next_deferred(&mut self) -> Option<Box<Request>> {
-        while let Some(client) = self.resumable.pop_front() {
-            let (request, more) = match contained(|| client.next_deferred()) {
-                Ok(next) => next,
-                Err(fault) => {
-                    self.drop_client(&client, &fault.into());
-                    continue;
-                }
-            };
-            if more {
-                self.resumable.push_back(client);
-            }
-            if request.is_some() {
-                self.resume();
-                return request;
-            }
-        }
-        None
-    }
-
-    /// Whether work is here that came before, and may be handed out.
-    fn has_work(&self) -> bool {
-        !self.backlog.is_empty() || !self.resumable.is_empty()
     }
 
     /// Reads again from clients for which there may be room now.
@@ -376,7 +333,7 @@ impl Reactor {
                     return;
                 }
             }
-            flush(&client, &mut self.resumable);
+            client.flush();
             if !client.listed.swap(true, Ordering::Relaxed) {
                 self.list_new(client);
             }
@@ -492,18 +449,6 @@ impl Reactor {
         self.list(Arc::clone(&client));
         self.connections.insert(token, client);
         true
-    }
-}
-
-/// There may be room again to send to a client: sends the frames that wait, and lists the client in `resumable` if its
-/// deferred requests may begin. A ring's reader reports room only once. So a ring's queue is flushed even if no frame
-/// is noted: a thread that has just queued one may not have noted it yet.
-fn flush(client: &Arc<Inbound<Request>>, resumable: &mut VecDeque<Arc<Inbound<Request>>>) {
-    if (client.connection.looking_is_cheap() || client.connection.has_queued_frames())
-        && client.flush()
-        && !resumable.iter().any(|other| Arc::ptr_eq(other, client))
-    {
-        resumable.push_back(Arc::clone(client));
     }
 }
 

@@ -305,8 +305,7 @@ impl Inbound<Request> {
     pub(in crate::server) fn may_go_on(&self, reason: &StallReason) -> bool {
         match reason {
             StallReason::Oneway(_) => self.may_begin_oneway(),
-            StallReason::Answer(..) => self.connection.has_room(),
-            StallReason::Deferred(_) => !self.deferred.is_full(),
+            StallReason::Answer(..) | StallReason::Deferred(_) => self.connection.has_room(),
             StallReason::Budget => true,
             StallReason::Items => self.connection.has_room_for_items(),
         }

@@ -42,7 +42,7 @@ impl Reactor {
     }
 
     fn wait(&mut self, at_most: Option<Duration>, reply: Option<&mut ExpectedReply<'_>>) -> Option<Work> {
-        if self.has_work() {
+        if !self.backlog.is_empty() {
             return None;
         }
         self.asleep_since = None;
@@ -128,7 +128,7 @@ impl Reactor {
     /// client need ring. A thread may sleep in the poller only after this has returned `true`: its last look at the
     /// poller may have brought work, not only events.
     pub(super) fn arm(&mut self) -> bool {
-        if self.has_work() {
+        if !self.backlog.is_empty() {
             return false;
         }
         if (self.stalled.wait_for_room() || !self.held_up.is_empty()) && self.shared.budget.await_room() {
@@ -225,7 +225,7 @@ impl Reactor {
     /// without a lock.
     #[inline]
     fn may_find(&self) -> bool {
-        !self.readable.is_empty() || self.memory.iter().any(|client| client.connection.link.may_have_more())
+        !self.readable.is_empty() || self.memory.iter().any(|client| client.may_have_more())
     }
 
     fn spinning_pays(&self) -> bool {
