@@ -584,10 +584,10 @@ impl ServerConnection {
         }
     }
 
-    /// A call begins. If it `gives`, its items may give references.
+    /// A call begins for which more frames may come.
     #[inline]
-    pub(in crate::server) fn note_begun(&self, call: u32, gives: bool) {
-        self.ended_giving.begin(call, gives);
+    pub(in crate::server) fn note_begun(&self, call: u32) {
+        self.ended_giving.begin(call);
     }
 
     /// A call has ended here whose late items may still give references.

@@ -4,6 +4,7 @@
 
 mod calls;
 mod deferred;
+pub(in crate::server) mod marks;
 mod oneway;
 pub(in crate::server) mod request;
 
@@ -16,21 +17,14 @@ use nearcall_transport::LinkError;
 use crate::server::connection::ServerConnection;
 use crate::server::inbound::calls::Calls;
 use crate::server::inbound::deferred::Deferred;
+use crate::server::inbound::marks::Marks;
 use crate::server::inbound::oneway::OnewayOrder;
-use crate::sync::AtomicBool;
 
 /// A client's connection, and what has come over it.
 #[derive(Debug)]
 pub(in crate::server) struct Inbound<R> {
     pub(in crate::server) connection: Arc<ServerConnection>,
-    /// The client has hung up. The one-way calls that it sent before are still handled. Only for the thread that holds
-    /// the reactor.
-    pub(in crate::server) hung_up: AtomicBool,
-    /// The connection is in one of the reactor's lists of connections to look at. Only for the thread that holds the
-    /// reactor.
-    pub(in crate::server) listed: AtomicBool,
-    /// The client was sent the last goodbye: no call of it begins any more. Only for the thread that holds the reactor.
-    pub(in crate::server) parted: AtomicBool,
+    pub(in crate::server) marks: Marks,
     /// The client was sent a goodbye, because the connection is old, and has time until then.
     pub(in crate::server) parts_until: OnceLock<Instant>,
     pub(in crate::server) calls: Mutex<Calls>,
@@ -42,9 +36,7 @@ impl<R> Inbound<R> {
     pub(in crate::server) fn new(connection: Arc<ServerConnection>) -> Arc<Self> {
         Arc::new(Self {
             connection,
-            hung_up: AtomicBool::new(false),
-            listed: AtomicBool::new(false),
-            parted: AtomicBool::new(false),
+            marks: Marks::default(),
             parts_until: OnceLock::new(),
             calls: Mutex::default(),
             oneway: OnewayOrder::default(),

@@ -8,7 +8,6 @@ mod routing;
 mod stalled;
 mod waiting;
 
-use crate::sync::Ordering;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
@@ -27,6 +26,7 @@ use crate::server::connection::{GOODBYE, ServerConnection};
 use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, LISTED};
 use crate::server::inbound::request::Request;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
 use crate::server::reactor::readable::Readable;
@@ -320,9 +320,8 @@ impl Reactor {
                 }
             }
             if hung_up {
-                // The client reads no more, but the frames that it sent before are still taken in. Relaxed: only the
-                // thread that holds this reactor sets and reads the flag.
-                client.hung_up.store(true, Ordering::Relaxed);
+                // The client reads no more, but the frames that it sent before are still taken in.
+                client.marks.set(HUNG_UP);
                 client.connection.link.stop_sending();
                 // The poller has no more news of the connection.
                 self.shared.unwatch(client.connection.link.signal());
@@ -334,7 +333,7 @@ impl Reactor {
                 }
             }
             client.flush();
-            if !client.listed.swap(true, Ordering::Relaxed) {
+            if client.marks.set(LISTED) {
                 self.list_new(client);
             }
         } else if token == WAKE || token == ALARM {
@@ -394,7 +393,7 @@ impl Reactor {
         held_up.retain(|token| {
             let Some(client) = self.connections.get(token).cloned() else { return false };
             let held_up = client.connection.link.ledger().map_or(HeldUp::Nothing, Ledger::held_up);
-            if held_up == HeldUp::MayGoOn && !client.listed.swap(true, Ordering::Relaxed) {
+            if held_up == HeldUp::MayGoOn && client.marks.set(LISTED) {
                 self.list(client);
             }
             // Memory may be full again before it is read from.
@@ -411,7 +410,7 @@ impl Reactor {
             return;
         }
         let client = Inbound::new(connection);
-        client.listed.store(true, Ordering::Relaxed);
+        client.marks.set(LISTED);
         if client.connection.session().begin() {
             self.list(Arc::clone(&client));
         }
@@ -445,7 +444,7 @@ impl Reactor {
         // After it is watched: frames that were queued before are sent when the poller reports room.
         adopted.settle(&connection);
         let client = Inbound::new(connection);
-        client.listed.store(true, Ordering::Relaxed);
+        client.marks.set(LISTED);
         self.list(Arc::clone(&client));
         self.connections.insert(token, client);
         true

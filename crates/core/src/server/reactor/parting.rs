@@ -12,9 +12,9 @@ use nearcall_transport::{LinkError, Outgoing};
 use super::Reactor;
 use crate::server::connection::GOODBYE;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, PARTED};
 use crate::server::inbound::request::Request;
 use crate::server::shared::mailbox::News;
-use crate::sync::Ordering;
 
 /// How often a connection whose client was sent a goodbye is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -50,10 +50,9 @@ impl Reactor {
         if !std::mem::replace(&mut self.said_last, true) {
             self.tell_clients(Outgoing::LAST);
         }
-        // Relaxed: only the thread that holds this reactor sets and reads `hung_up`.
         let is_delivered = |one: &Inbound<_>| {
             let link = &one.connection.link;
-            one.hung_up.load(Ordering::Relaxed) || (link.has_delivered() && link.queued() == 0)
+            one.marks.has(HUNG_UP) || (link.has_delivered() && link.queued() == 0)
         };
         if self.handshakes.is_empty() && self.connections.values().all(|one| is_delivered(one)) {
             self.shared.note_delivered();
@@ -102,8 +101,8 @@ fn has_parted(client: &Arc<Inbound<Request>>) -> bool {
     if connection.link.properties().takes_last_calls {
         return delivered;
     }
-    // Only the thread that holds the reactor begins calls. Relaxed: only that thread reads the flag.
-    if !client.parted.swap(true, Ordering::Relaxed) {
+    // Only the thread that holds the reactor begins calls.
+    if client.marks.set(PARTED) {
         connection.say_goodbye(Outgoing::LAST);
     }
     // The client hangs up when it has read that. Then its last one-way calls have been taken in.

@@ -13,9 +13,9 @@ use crate::client::Awaited;
 use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, LISTED, STALLED};
 use crate::server::inbound::request::Request;
 use crate::server::reactor::routing::{Routed, StallReason};
-use crate::sync::Ordering;
 
 /// A reply that the receiving thread itself waits for.
 pub(super) struct ExpectedReply<'a> {
@@ -88,7 +88,7 @@ impl Reactor {
                 taken = Taken::Aside(Err(fault.into()));
             }
             match taken {
-                Taken::Nothing => client.listed.store(false, Ordering::Relaxed),
+                Taken::Nothing => client.marks.clear(LISTED),
                 Taken::Part => self.readable.push(turn.client),
                 Taken::Request(request) => {
                     self.readable.push_again(turn);
@@ -167,13 +167,12 @@ impl Reactor {
     /// connection is gone, or stalled by an earlier frame.
     pub(super) fn expect<'a>(&mut self, token: u64, awaited: &'a mut dyn Awaited) -> Option<ExpectedReply<'a>> {
         let client = Arc::clone(self.connections.get(&token)?);
-        // Relaxed, all: only the thread that holds this reactor sets and reads the flags.
-        if client.hung_up.load(Ordering::Relaxed) || self.stalled.has(&client) {
+        if client.marks.has(HUNG_UP | STALLED) {
             return None;
         }
         if !client.connection.looking_is_cheap() {
             self.sockets_active = true;
-        } else if !client.listed.swap(true, Ordering::Relaxed) {
+        } else if client.marks.set(LISTED) {
             client.connection.stay_awake();
             self.list(Arc::clone(&client));
         }
@@ -205,9 +204,7 @@ impl Reactor {
     /// Lists a client from which a frame was read: more frames may be here, and the poller does not report them again.
     #[inline]
     fn look_again(&mut self, client: &Arc<Inbound<Request>>) {
-        // Relaxed: see `expect`.
-        if !client.listed.load(Ordering::Relaxed) {
-            client.listed.store(true, Ordering::Relaxed);
+        if client.marks.set(LISTED) {
             self.list(Arc::clone(client));
         }
     }
@@ -215,8 +212,7 @@ impl Reactor {
     /// Takes a client off its list, if it is on one. The client stays marked as listed.
     #[cold]
     pub(super) fn unlist(&mut self, client: &Arc<Inbound<Request>>) {
-        // Relaxed: see `expect`.
-        client.listed.store(true, Ordering::Relaxed);
+        client.marks.set(LISTED);
         self.memory.retain(|other| !Arc::ptr_eq(other, client));
         self.readable.remove(client);
     }
@@ -271,9 +267,8 @@ fn take_from(
         })
     });
     match taken.unwrap_or_else(|fault| Err(fault.into())) {
-        // The ring of a client that has hung up is still looked at. Relaxed: only the thread that holds this reactor sets
-        // and reads `hung_up`.
-        Ok(Taken::Nothing) if client.hung_up.load(Ordering::Relaxed) => Taken::Aside(Err(LinkError::Closed)),
+        // The ring of a client that has hung up is still looked at.
+        Ok(Taken::Nothing) if client.marks.has(HUNG_UP) => Taken::Aside(Err(LinkError::Closed)),
         Ok(taken) => taken,
         Err(LinkError::Unfinished) => {
             *unpolled += PART;

@@ -12,8 +12,9 @@ use crate::server::call::ServerCall;
 use crate::server::connection::values::ValuesCharge;
 use crate::server::handlers::directory::Directory;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, PARTED};
 use crate::server::inbound::request::Request;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicU8, Ordering};
 
 /// What became of a frame.
 pub(in crate::server) enum Routed {
@@ -133,8 +134,7 @@ impl Inbound<Request> {
         let alone = !oneway || self.oneway.count();
         match self.judge(&request, method, pending, uncharged, alone)? {
             Verdict::Wait => Ok(Routed::Stall(StallReason::Oneway(request))),
-            // Relaxed: only the thread that holds the reactor sets and reads it.
-            _ if !oneway && self.hung_up.load(Ordering::Relaxed) => {
+            _ if !oneway && self.marks.has(HUNG_UP) => {
                 // No client waits for a reply, and the calls that it has left may be many.
                 request.note_end(Failure::CANCELLED, 0);
                 Ok(Routed::Done)
@@ -187,8 +187,7 @@ impl Inbound<Request> {
             call: None,
             deadline,
             context: OnceLock::new(),
-            finished: AtomicBool::new(false),
-            let_go: AtomicBool::new(false),
+            done: AtomicU8::new(0),
             place: None,
             measured,
             ordinal: connection.session().count_arrival(),
@@ -220,8 +219,8 @@ impl Inbound<Request> {
         if shared.is_stopping() && !connection.link.properties().takes_last_calls {
             return Ok(Verdict::Refuse(Failure::new(Failure::UNAVAILABLE, "the server is stopping")));
         }
-        // Relaxed: only the thread that holds the reactor sets and reads the flag. One-way calls are not sent again.
-        if !oneway && self.parted.load(Ordering::Relaxed) {
+        // One-way calls are not sent again.
+        if !oneway && self.marks.has(PARTED) {
             return Ok(Verdict::Refuse(Failure::new(
                 Failure::UNAVAILABLE,
                 "this connection is over: make another one",
@@ -281,7 +280,7 @@ impl Inbound<Request> {
         let routing = request.routing;
         if routing.is_tracked() && !request.is_oneway() {
             let (id, brings) = (request.head.call, routing.item_references);
-            self.connection.note_begun(id, brings);
+            self.connection.note_begun(id);
             let (told, measured) = (directory.told(routing.handler), request.measured.clone());
             let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, told, measured, brings));
             if !self.calls.lock().insert(id, &call, routing.streams) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, STALLED};
 use crate::server::inbound::request::Request;
 use crate::server::reactor::routing::StallReason;
-use crate::sync::Ordering;
 
 /// How long the receiving thread sleeps at first while stalled clients wait for the server's own handlers. A thread
 /// that finishes a one-way call does not wake it. A thread that frees memory does.
@@ -26,16 +26,12 @@ pub(super) struct Stalled {
 
 impl Stalled {
     pub(super) fn push(&mut self, client: Arc<Inbound<Request>>, reason: StallReason) {
+        client.marks.set(STALLED);
         self.clients.push((client, reason));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.clients.is_empty()
-    }
-
-    /// Whether this client is stalled.
-    pub(super) fn has(&self, client: &Arc<Inbound<Request>>) -> bool {
-        self.clients.iter().any(|(stalled, _)| Arc::ptr_eq(stalled, client))
     }
 
     pub(super) fn clear(&mut self) {
@@ -45,11 +41,11 @@ impl Stalled {
     /// Takes out the next client that may go on now. `at` counts the clients that were looked at and stay.
     pub(super) fn next_ready(&mut self, at: &mut usize) -> Option<(Arc<Inbound<Request>>, StallReason)> {
         while let Some((client, reason)) = self.clients.get(*at) {
-            // Relaxed: only the thread that holds the reactor sets and reads `hung_up`.
-            if client.hung_up.load(Ordering::Relaxed) {
+            if client.marks.has(HUNG_UP) {
                 client.end_calls();
             }
             if client.may_go_on(reason) {
+                client.marks.clear(STALLED);
                 return Some(self.clients.swap_remove(*at));
             }
             *at += 1;

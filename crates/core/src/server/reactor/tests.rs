@@ -542,7 +542,7 @@ fn a_call_whose_handler_has_a_fault_is_answered() {
     assert_eq!(scene.link.queued(), MUCH, "one answer was sent");
     assert_eq!(scene.said.lock().len(), 1);
     assert!(!scene.client.connection.is_dead());
-    assert_eq!(scene.server.shared.in_flight.load(Ordering::Relaxed), 0);
+    assert_eq!(scene.server.shared.in_flight.load(crate::sync::Ordering::Relaxed), 0);
 }
 
 /// Workers take work out of the queue with the interpreter held. What they ask of the work takes locks of its own.

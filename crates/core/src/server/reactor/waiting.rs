@@ -8,8 +8,8 @@ use super::receiving::ExpectedReply;
 use super::{Look, Reactor, STALLED};
 use crate::client::Awaited;
 use crate::server::handlers::work::Work;
+use crate::server::inbound::marks::{HUNG_UP, LISTED};
 use crate::server::shared::mailbox::News;
-use crate::sync::Ordering;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
 const ROUNDS_PER_CLOCK: u32 = 64;
@@ -147,8 +147,8 @@ impl Reactor {
             return false;
         }
         for client in self.memory.drain(..) {
-            client.listed.store(false, Ordering::Relaxed);
-            if client.hung_up.load(Ordering::Relaxed) {
+            client.marks.clear(LISTED);
+            if client.marks.has(HUNG_UP) {
                 // The poller reports this client no more.
                 self.readable.push(client);
             }
