@@ -32,7 +32,7 @@ use nearcall_platform::descriptors;
 use nearcall_platform::fault::Fault;
 use nearcall_platform::freeing;
 use nearcall_platform::lock::{Mutex, OuterMutex};
-use nearcall_transport::{Budget, Listener, Options};
+use nearcall_transport::{Listener, Options};
 use nearcall_wire::{Limits, Welcome};
 
 pub use crate::exports::{HandlerKind, MethodRouting};
@@ -57,9 +57,6 @@ use handlers::directory::Directory;
 use reactor::Reactor;
 use receivers::worker::Queue;
 use shared::Shared;
-use shared::mailbox::Mailbox;
-use shared::statistics::Statistics;
-use threads::leadership::Leadership;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
 const LOOK: Duration = Duration::from_millis(20);
@@ -111,19 +108,9 @@ impl Server {
     ) -> io::Result<Self> {
         let ServedMethods { description, routings, native_handlers, measured, paths } = methods;
         freeing::serve();
-        let (poller, mailbox) = (Arc::new(descriptors::new_poller()?), Mailbox::new()?);
-        let budget = Budget::waking(limits.max_memory, &mailbox.waker());
-        let options = Options { budget: Some(Arc::clone(&budget)), paths: Arc::new(paths), ..options };
-        let shared = Shared::new(shared::Parts {
-            limits,
-            notice,
-            leadership: Leadership::new(descriptors::new_event()?, descriptors::new_alarm()?, Arc::clone(&poller)),
-            statistics: Statistics::new(measured),
-            session_hooks,
-            poller,
-            mailbox,
-            budget,
-        });
+        let shared = Shared::new(limits, session_hooks, measured, notice)?;
+        let budget = Some(Arc::clone(&shared.budget));
+        let options = Options { budget, paths: Arc::new(paths), ..options };
         let directory = Directory::new(routings, native_handlers);
         let welcome = Welcome {
             version: crate::VERSION.to_owned(),

@@ -118,11 +118,6 @@ impl<R> Inbound<R> {
         self.deferred.push(request, || self.connection.has_room())
     }
 
-    /// Whether as many requests are deferred as may be.
-    pub(in crate::server) fn is_deferred_full(&self) -> bool {
-        self.deferred.is_full()
-    }
-
     /// Takes the first deferred request, if there is one and the client reads.
     #[inline]
     pub(in crate::server) fn next_deferred(&self) -> Option<Box<R>> {

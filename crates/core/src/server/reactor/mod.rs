@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Body, HeldUp, Ledger, LinkError, Listener, Options, Outgoing};
+use nearcall_transport::{HeldUp, Ledger, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::Welcome;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -30,7 +30,6 @@ use crate::server::inbound::marks::{HUNG_UP, LISTED};
 use crate::server::inbound::request::Request;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
 use crate::server::reactor::readable::Readable;
-use crate::server::reactor::routing::StallReason;
 use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
 use crate::server::shared::mailbox::{News, Taken};
@@ -221,27 +220,8 @@ impl Reactor {
     #[cold]
     fn resume(&mut self) {
         let mut at = 0;
-        while let Some((client, reason)) = self.stalled.next_ready(&mut at) {
-            match contained(|| self.take_up(&client, reason)) {
-                Ok(()) => self.list(client),
-                Err(fault) => self.drop_client(&client, &fault.into()),
-            }
-        }
-    }
-
-    /// Does what had to wait while nothing was read from a client.
-    fn take_up(&mut self, client: &Inbound<Request>, reason: StallReason) {
-        match reason {
-            // Behind the client's requests that are deferred already.
-            StallReason::Oneway(request) | StallReason::Deferred(request) => {
-                client.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
-            }
-            StallReason::Answer(call, kind, flags, payload) => {
-                // If the client is gone, the next read from it finds that.
-                let answer = Outgoing { flags, ..Outgoing::new(kind, Body::Whole(&payload)) };
-                let _ = client.connection.send(call, &answer);
-            }
-            StallReason::Budget | StallReason::Items => {}
+        while let Some(client) = self.stalled.next_ready(&mut at) {
+            self.list(client);
         }
     }
 

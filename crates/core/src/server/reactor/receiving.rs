@@ -119,11 +119,13 @@ impl Reactor {
 
     fn put_aside(&mut self, client: &Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
         let reason = match routed {
-            Ok(Routed::Request(request)) if client.is_deferred_full() => StallReason::Deferred(request),
             Ok(Routed::Request(request)) => {
                 let request = client.defer(request);
-                self.list(Arc::clone(client));
-                return request;
+                if request.is_some() || !client.deferred.is_full() {
+                    self.list(Arc::clone(client));
+                    return request;
+                }
+                StallReason::Unread
             }
             Ok(Routed::Stall(reason)) => reason,
             Ok(Routed::Done) => {

@@ -39,14 +39,14 @@ impl Stalled {
     }
 
     /// Takes out the next client that may go on now. `at` counts the clients that were looked at and stay.
-    pub(super) fn next_ready(&mut self, at: &mut usize) -> Option<(Arc<Inbound<Request>>, StallReason)> {
-        while let Some((client, reason)) = self.clients.get(*at) {
+    pub(super) fn next_ready(&mut self, at: &mut usize) -> Option<Arc<Inbound<Request>>> {
+        while let Some(&(ref client, reason)) = self.clients.get(*at) {
             if client.marks.has(HUNG_UP) {
                 client.end_calls();
             }
             if client.may_go_on(reason) {
                 client.marks.clear(STALLED);
-                return Some(self.clients.swap_remove(*at));
+                return Some(self.clients.swap_remove(*at).0);
             }
             *at += 1;
         }
@@ -60,7 +60,7 @@ impl Stalled {
 
     /// Whether a client waits for this server's own handlers, to finish one-way calls or to free memory.
     pub(super) fn wait_for_handlers(&self) -> bool {
-        self.clients.iter().any(|(_, reason)| !matches!(reason, StallReason::Answer(..) | StallReason::Deferred(_)))
+        self.clients.iter().any(|(_, reason)| *reason != StallReason::Unread)
     }
 
     /// How long to sleep until the next look at the clients that wait for handlers.

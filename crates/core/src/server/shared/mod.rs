@@ -11,9 +11,11 @@ pub(in crate::server) mod session;
 pub(in crate::server) mod statistics;
 mod watching;
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
+use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_transport::Budget;
 
@@ -27,7 +29,7 @@ use mailbox::Mailbox;
 use notice::{Notice, OnNotice};
 use roster::{ConnectionRow, Roster};
 use session::{Hook, SessionHooks};
-use statistics::{Snapshot, Statistics};
+use statistics::{MeasuredMethod, Snapshot, Statistics};
 
 /// What all parts of a server share.
 pub(in crate::server) struct Shared {
@@ -69,27 +71,22 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What [`Shared::new`] takes.
-pub(in crate::server) struct Parts {
-    pub(in crate::server) limits: WorkLimits,
-    pub(in crate::server) notice: OnNotice,
-    pub(in crate::server) leadership: Leadership,
-    pub(in crate::server) poller: Arc<OwnedFd>,
-    pub(in crate::server) mailbox: Arc<Mailbox<Hook>>,
-    pub(in crate::server) session_hooks: SessionHooks,
-    pub(in crate::server) statistics: Statistics,
-    pub(in crate::server) budget: Arc<Budget>,
-}
-
 impl Shared {
-    pub(in crate::server) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { limits, notice, leadership, poller, mailbox, session_hooks, statistics, budget } = parts;
-        Arc::new(Self {
+    pub(in crate::server) fn new(
+        limits: WorkLimits,
+        session_hooks: SessionHooks,
+        measured: Vec<Option<MeasuredMethod>>,
+        notice: OnNotice,
+    ) -> io::Result<Arc<Self>> {
+        let (poller, mailbox) = (Arc::new(descriptors::new_poller()?), Mailbox::new()?);
+        Ok(Arc::new(Self {
             crew: Crew::new(limits.max_concurrency),
             reserve: Reserve::default(),
+            leadership: Leadership::new(descriptors::new_event()?, descriptors::new_alarm()?, Arc::clone(&poller)),
+            statistics: Statistics::new(measured),
+            budget: Budget::waking(limits.max_memory, &mailbox.waker()),
             limits,
             notice,
-            leadership,
             poller,
             mailbox,
             session_hooks,
@@ -98,10 +95,8 @@ impl Shared {
             place: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             came_too_late: AtomicUsize::new(0),
-            statistics,
             roster: Roster::default(),
-            budget,
-        })
+        }))
     }
 
     /// The server begins to stop: it takes no new clients and no new calls.
