@@ -136,7 +136,7 @@ impl CallContext {
     pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: impl FnOnce(Arc<UnderWay>) -> Errand) -> bool {
         let Some(connection) = self.connection() else { return false };
         let number = ends.put(self.deadline, errand(self.held.hold(&connection)));
-        if !self.watched.add(ends, number, self.id, &connection.watched_calls) {
+        if !self.watched.add(ends, number, (self.id, self.ordinal), &connection.watched_calls) {
             ends.forget(number);
             return false;
         }
@@ -154,7 +154,7 @@ impl CallContext {
 
     /// The handler is through, and its caller is about to hear of that.
     pub(in crate::server) fn dismiss_watchers(&self, connection: &ServerConnection) {
-        self.watched.dismiss(self.id, &connection.watched_calls, || {
+        self.watched.dismiss((self.id, self.ordinal), &connection.watched_calls, || {
             self.is_cancelled() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
         });
     }
