@@ -1,6 +1,5 @@
 //! The objects that this side of a connection has given to the other one, which may call them.
 
-mod leaving;
 mod numbers;
 mod routing;
 
@@ -8,7 +7,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
@@ -16,7 +15,6 @@ use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 use crate::sync::{AtomicUsize, Ordering};
 use nearcall_transport::Incoming;
 
-use leaving::Leaving;
 use numbers::ByNumber;
 pub use routing::{HandlerKind, MethodRouting};
 
@@ -70,6 +68,7 @@ pub struct Export {
     pub(crate) methods: Arc<Methods>,
     /// Taken out when this is dropped.
     object: Option<Object>,
+    given_by: Weak<Exports>,
     releases: Arc<dyn OnRelease>,
 }
 
@@ -84,6 +83,9 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
+        if let Some(exports) = self.given_by.upgrade() {
+            exports.given.lock().leaving.remove(&self.id);
+        }
         if let Some(object) = self.object.take() {
             self.releases.released(object);
         }
@@ -104,9 +106,9 @@ pub(crate) struct Exports {
 struct Given {
     by_id: ByNumber<Counted>,
     by_identity: HashMap<Identity, NonZeroU64>,
-    /// Objects that the other side has released right after a message that sends them back, until that message was
-    /// read.
-    leaving: Leaving<Export>,
+    /// Objects that the other side has released right after a message that sends them back. The message keeps each alive
+    /// until it was read.
+    leaving: ByNumber<Weak<Export>>,
     /// The connection is gone.
     over: bool,
 }
@@ -132,7 +134,7 @@ impl Given {
             self.by_identity.remove(&export.identity);
             // A message, or a call of the object, still holds it.
             if Arc::strong_count(export) > 1 {
-                self.leaving.insert(id, export);
+                self.leaving.insert(id, Arc::downgrade(export));
             }
         }
         Ok(export)
@@ -152,7 +154,7 @@ impl Exports {
 
     /// Counts one more reference to an object that is about to be sent. Returns the object's number.
     pub(crate) fn give(
-        &self,
+        self: &Arc<Self>,
         identity: Identity,
         methods: &Arc<Methods>,
         make: impl FnOnce() -> Object,
@@ -192,6 +194,7 @@ impl Exports {
             identity,
             methods: Arc::clone(methods),
             object: Some(make()),
+            given_by: Arc::downgrade(self),
             releases: Arc::clone(releases),
         });
         given.by_id.insert(id, Counted { export, times: 1 });
@@ -221,7 +224,7 @@ impl Exports {
     pub(crate) fn home(&self, id: NonZeroU64) -> Option<Arc<Export>> {
         let given = self.given.lock();
         let counted = given.by_id.get(&id).map(|counted| Arc::clone(&counted.export));
-        counted.or_else(|| given.leaving.get(id))
+        counted.or_else(|| given.leaving.get(&id)?.upgrade())
     }
 
     /// The message with these references was not sent: counts one fewer of each.
@@ -312,5 +315,37 @@ fn random_id() -> Result<NonZeroU64, Failure> {
         if let Some(id) = NonZeroU64::new(u64::from_le_bytes(bytes)) {
             return Ok(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Released(AtomicUsize);
+
+    impl OnRelease for Released {
+        fn released(&self, _: Object) {
+            // Relaxed: one thread.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A message that brings it home was sent before the release, and may be read after it.
+    #[test]
+    fn what_is_released_is_found_for_as_long_as_a_message_holds_it() {
+        let (exports, released) = (Exports::new(), Arc::new(Released::default()));
+        exports.open(10, Arc::clone(&released) as _);
+        let methods = Arc::new(Methods::default());
+        let ids: Vec<_> =
+            (0..5).map(|number| exports.give((number, 0), &methods, || Box::new(())).expect("there is room")).collect();
+        let message: Vec<_> = ids.iter().filter_map(|&id| exports.home(id)).collect();
+        exports.take_back(&ids);
+        assert!(exports.is_empty() && exports.get(ids[0]).is_none());
+        assert!(ids.iter().all(|&id| exports.home(id).is_some()));
+        drop(message);
+        assert!(ids.iter().all(|&id| exports.home(id).is_none()) && exports.given.lock().leaving.is_empty());
+        assert_eq!(released.0.load(Ordering::Relaxed), 5);
     }
 }
