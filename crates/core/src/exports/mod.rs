@@ -1,14 +1,13 @@
 //! The objects that this side of a connection has given to the other one, which may call them.
 
-mod leaving;
 mod numbers;
-mod releases;
 mod routing;
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
@@ -16,11 +15,17 @@ use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 use crate::sync::{AtomicUsize, Ordering};
 use nearcall_transport::Incoming;
 
-use leaving::Leaving;
 use numbers::ByNumber;
-pub(crate) use releases::Releases;
-pub use releases::{Object, Release};
 pub use routing::{HandlerKind, MethodRouting};
+
+/// An object as its owner gave it; only the owner knows what it is.
+pub type Object = Box<dyn Any + Send + Sync>;
+
+/// Where objects go that the other side holds no longer, and whose last call is over.
+pub(crate) trait OnRelease: fmt::Debug + Send + Sync {
+    /// Never waits.
+    fn released(&self, object: Object);
+}
 
 /// Tells one object from another, for its owner: the addresses of the object and of what serves it.
 pub type Identity = (usize, usize);
@@ -63,7 +68,8 @@ pub struct Export {
     pub(crate) methods: Arc<Methods>,
     /// Taken out when this is dropped.
     object: Option<Object>,
-    releases: Arc<Releases>,
+    given_by: Weak<Exports>,
+    releases: Arc<dyn OnRelease>,
 }
 
 impl Export {
@@ -77,8 +83,11 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
+        if let Some(exports) = self.given_by.upgrade() {
+            exports.given.lock().leaving.remove(&self.id);
+        }
         if let Some(object) = self.object.take() {
-            self.releases.push(object);
+            self.releases.released(object);
         }
     }
 }
@@ -90,16 +99,16 @@ pub(crate) struct Exports {
     /// How many there are, so that a connection on which nothing was given looks no further.
     count: AtomicUsize,
     /// Set once the other side can call: how many objects it may hold, and where released objects go.
-    terms: OnceLock<(usize, Arc<Releases>)>,
+    terms: OnceLock<(usize, Arc<dyn OnRelease>)>,
 }
 
 #[derive(Debug, Default)]
 struct Given {
     by_id: ByNumber<Counted>,
     by_identity: HashMap<Identity, NonZeroU64>,
-    /// Objects that the other side has released right after a message that sends them back, until that message was
-    /// read.
-    leaving: Leaving<Export>,
+    /// Objects that the other side has released right after a message that sends them back. The message keeps each alive
+    /// until it was read.
+    leaving: ByNumber<Weak<Export>>,
     /// The connection is gone.
     over: bool,
 }
@@ -125,7 +134,7 @@ impl Given {
             self.by_identity.remove(&export.identity);
             // A message, or a call of the object, still holds it.
             if Arc::strong_count(export) > 1 {
-                self.leaving.insert(id, export);
+                self.leaving.insert(id, Arc::downgrade(export));
             }
         }
         Ok(export)
@@ -138,14 +147,14 @@ impl Exports {
     }
 
     /// From now on the other side can call. It may hold `most` objects; those that it releases go to `releases`.
-    pub(crate) fn open(&self, most: usize, releases: &Arc<Releases>) {
+    pub(crate) fn open(&self, most: usize, releases: Arc<dyn OnRelease>) {
         // Set once, by whoever receives.
-        let _ = self.terms.set((most, Arc::clone(releases)));
+        let _ = self.terms.set((most, releases));
     }
 
     /// Counts one more reference to an object that is about to be sent. Returns the object's number.
     pub(crate) fn give(
-        &self,
+        self: &Arc<Self>,
         identity: Identity,
         methods: &Arc<Methods>,
         make: impl FnOnce() -> Object,
@@ -185,6 +194,7 @@ impl Exports {
             identity,
             methods: Arc::clone(methods),
             object: Some(make()),
+            given_by: Arc::downgrade(self),
             releases: Arc::clone(releases),
         });
         given.by_id.insert(id, Counted { export, times: 1 });
@@ -214,7 +224,7 @@ impl Exports {
     pub(crate) fn home(&self, id: NonZeroU64) -> Option<Arc<Export>> {
         let given = self.given.lock();
         let counted = given.by_id.get(&id).map(|counted| Arc::clone(&counted.export));
-        counted.or_else(|| given.leaving.get(id))
+        counted.or_else(|| given.leaving.get(&id)?.upgrade())
     }
 
     /// The message with these references was not sent: counts one fewer of each.
@@ -305,5 +315,37 @@ fn random_id() -> Result<NonZeroU64, Failure> {
         if let Some(id) = NonZeroU64::new(u64::from_le_bytes(bytes)) {
             return Ok(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Released(AtomicUsize);
+
+    impl OnRelease for Released {
+        fn released(&self, _: Object) {
+            // Relaxed: one thread.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A message that brings it home was sent before the release, and may be read after it.
+    #[test]
+    fn what_is_released_is_found_for_as_long_as_a_message_holds_it() {
+        let (exports, released) = (Exports::new(), Arc::new(Released::default()));
+        exports.open(10, Arc::clone(&released) as _);
+        let methods = Arc::new(Methods::default());
+        let ids: Vec<_> =
+            (0..5).map(|number| exports.give((number, 0), &methods, || Box::new(())).expect("there is room")).collect();
+        let message: Vec<_> = ids.iter().filter_map(|&id| exports.home(id)).collect();
+        exports.take_back(&ids);
+        assert!(exports.is_empty() && exports.get(ids[0]).is_none());
+        assert!(ids.iter().all(|&id| exports.home(id).is_some()));
+        drop(message);
+        assert!(ids.iter().all(|&id| exports.home(id).is_none()) && exports.given.lock().leaving.is_empty());
+        assert_eq!(released.0.load(Ordering::Relaxed), 5);
     }
 }

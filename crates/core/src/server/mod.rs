@@ -4,8 +4,7 @@
 //!
 //! - `threads`: how many workers do what (`crew`), those in reserve, and which thread receives (`leadership`);
 //! - `shared`: what all parts of a server share: its limits, its counts (`statistics`), whether it stops; the clients'
-//!   values (`session`), and the lists of connections that somebody has to come back to (`kept_back`, `held_up`,
-//!   `early_ends`);
+//!   values (`session`), what is left for the receiving thread (`mailbox`), and for who runs errands (`early_ends`);
 //! - `connection`: the connection to one client, as its calls see it: how frames reach the client;
 //! - `call`: one call: its streams, and what its handler can learn of it;
 //! - `inbound`: the frames from one client, and the requests made of them;
@@ -33,10 +32,10 @@ use nearcall_platform::descriptors;
 use nearcall_platform::fault::Fault;
 use nearcall_platform::freeing;
 use nearcall_platform::lock::{Mutex, OuterMutex};
-use nearcall_transport::{Budget, Listener, Options};
+use nearcall_transport::{Listener, Options};
 use nearcall_wire::{Limits, Welcome};
 
-pub use crate::exports::{HandlerKind, MethodRouting, Release};
+pub use crate::exports::{HandlerKind, MethodRouting};
 pub use call::{CallContext, CallObserver, ItemOutcome, NextItem, ServerCall, UnderWay};
 pub use connection::ServerConnection;
 pub use connection::values::{ValueBudget, ValuesCharge};
@@ -50,19 +49,14 @@ pub use shared::early_ends::{EarlyEnds, Errand};
 pub use shared::limits::{Age, WorkLimits};
 pub use shared::notice::{Notice, OnNotice};
 pub use shared::roster::{ConnectionRow, MOST_SHOWN};
-pub use shared::session::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
+pub use shared::session::{Found, Release, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
 pub use shared::statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use threads::loop_watch::{LoopWatch, Watchable};
 
-use connection::adopted::Adoptions;
 use handlers::directory::Directory;
 use reactor::Reactor;
 use receivers::worker::Queue;
 use shared::Shared;
-use shared::kept_back::KeptBack;
-use shared::session::SessionEvents;
-use shared::statistics::Statistics;
-use threads::leadership::Leadership;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
 const LOOK: Duration = Duration::from_millis(20);
@@ -72,12 +66,8 @@ pub struct Server {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
     reactor: OuterMutex<Reactor>,
-    /// A hook has called [`Server::stop`], which does not wait for that hook.
-    in_hook: AtomicBool,
     /// How many requests for the event loop have come since the last one for a worker.
     loop_run: AtomicUsize,
-    /// Clients of this process for which the server is to receive.
-    adoptions: Arc<Adoptions>,
     /// The receiving thread has woken a thread that waited for such a reply, and may leave receiving to it.
     woke_caller: AtomicBool,
     /// Requests were handed out since the receiving thread last asked whether to leave receiving to such a thread.
@@ -118,22 +108,10 @@ impl Server {
     ) -> io::Result<Self> {
         let ServedMethods { description, routings, native_handlers, measured, paths } = methods;
         freeing::serve();
-        let (poller, wake) = (Arc::new(descriptors::new_poller()?), Arc::new(descriptors::new_event()?));
-        let budget = Budget::waking(limits.max_memory, &Arc::downgrade(&wake));
-        let options = Options { budget: Some(Arc::clone(&budget)), paths: Arc::new(paths), ..options };
-        let shared = Shared::new(shared::Parts {
-            limits,
-            notice,
-            leadership: Leadership::new(descriptors::new_event()?, descriptors::new_alarm()?, Arc::clone(&poller)),
-            statistics: Statistics::new(measured),
-            session_events: Arc::new(SessionEvents::new(session_hooks, Arc::clone(&wake))),
-            poller,
-            wake,
-            budget,
-            kept_back: KeptBack::new(descriptors::new_alarm()?),
-        });
+        let shared = Shared::new(limits, session_hooks, measured, notice)?;
+        let budget = Some(Arc::clone(&shared.budget));
+        let options = Options { budget, paths: Arc::new(paths), ..options };
         let directory = Directory::new(routings, native_handlers);
-        let adoptions = Arc::<Adoptions>::default();
         let welcome = Welcome {
             version: crate::VERSION.to_owned(),
             limits: Limits { max_message: options.max_message },
@@ -141,14 +119,12 @@ impl Server {
             memory: false,
             buffers: 0,
         };
-        let reactor = Reactor::new(options, welcome, &shared, Arc::clone(&directory), Arc::clone(&adoptions))?;
+        let reactor = Reactor::new(options, welcome, &shared, Arc::clone(&directory))?;
         Ok(Self {
             shared,
             directory,
             reactor: OuterMutex::new(reactor),
-            in_hook: AtomicBool::new(false),
             loop_run: AtomicUsize::new(0),
-            adoptions,
             woke_caller: AtomicBool::new(false),
             served: AtomicBool::new(false),
             queue: Mutex::default(),
@@ -171,13 +147,12 @@ impl Server {
     /// until [`Server::close`]. `in_hook`: the caller is a hook of a session or of a released object; this does not
     /// wait for that hook.
     pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
-        // Relaxed: see `has_no_hooks`.
-        self.in_hook.store(in_hook, Ordering::Relaxed);
+        self.shared.mailbox.spare_hook(in_hook);
         self.shared.begin_to_stop();
         for handler in self.directory.native_handlers() {
             handler.stopping();
         }
-        self.shared.wake_reactor();
+        self.shared.mailbox.wake();
         let begun = Instant::now();
         let end = begun + grace;
         let mut look = begun + LOOK;
@@ -188,7 +163,7 @@ impl Server {
             if Instant::now() >= look {
                 // A client that sends nothing does not wake the receiving thread, which must end its wait for that
                 // client.
-                self.shared.wake_reactor();
+                self.shared.mailbox.wake();
                 look += LOOK;
             }
         }
@@ -199,7 +174,7 @@ impl Server {
             self.shared.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
         }
         self.shared.end();
-        self.shared.wake_reactor();
+        self.shared.mailbox.wake();
         self.shared.leadership.announce();
         self.shared.reserve.close();
         finished
@@ -220,21 +195,12 @@ impl Server {
     /// Whether nothing is under way, and all replies have reached the clients. Call this again and again: each time it
     /// lets the reactor look for the replies.
     fn has_finished(&self) -> bool {
-        if !self.is_idle() {
+        let idle = self.shared.is_idle();
+        if idle && !self.shared.has_delivered() {
+            self.shared.mailbox.wake();
             return false;
         }
-        if self.shared.ask_delivery() {
-            return true;
-        }
-        self.shared.wake_reactor();
-        false
-    }
-
-    fn is_idle(&self) -> bool {
-        // Acquire: a connection with a reply that waits to be sent is counted before the call is over.
-        self.shared.in_flight.load(Ordering::Acquire) == 0
-            && self.shared.unsent_connections.load(Ordering::Acquire) == 0
-            && self.has_no_hooks()
+        idle
     }
 
     /// The queue of the event loop that runs coroutine handlers; made at the first call. Requests for coroutines that
@@ -289,24 +255,17 @@ impl Server {
         self.reactor.lock().close();
     }
 
-    /// The begin or end of a session whose hook has not run. For the thread that has stopped the server.
+    /// The begin or end of a session whose hook has not run, or an object that clients have released and whose owner was
+    /// not told. For the thread that has stopped the server.
     #[must_use]
-    pub fn take_session_event(&self) -> Option<SessionEvent> {
-        self.shared.session_events.take_one()
-    }
-
-    /// An object that clients have released and whose owner was not told. For the thread that has stopped the server.
-    #[must_use]
-    pub fn take_release(&self) -> Option<Release> {
-        self.shared.releases.take_one()
+    pub fn take_hook(&self) -> Option<Work> {
+        self.shared.mailbox.take_hook().map(Work::of_hook)
     }
 
     /// Whether no hook of a session or of a released object runs or waits. A hook that stops the server does not count.
     #[must_use]
     pub fn has_no_hooks(&self) -> bool {
-        // Relaxed: the thread that asks has set the flag.
-        let spared = usize::from(self.in_hook.load(Ordering::Relaxed));
-        self.shared.session_events.pending() + self.shared.releases.pending() <= spared
+        self.shared.mailbox.hooks_are_over()
     }
 
     /// Does some work for a client. If it panics, the log says so, the client gets an answer, and this thread goes on.

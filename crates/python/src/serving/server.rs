@@ -257,12 +257,10 @@ impl Server {
     /// Runs the hook for one departed client, or for one object that clients have released, if no worker has done that.
     /// Returns whether there was one.
     fn end_departure(&self, py: Python<'_>) -> bool {
-        if let Some(event) = self.core.take_session_event() {
-            self.sessions.run_hook(py, event);
-        } else if let Some(release) = self.core.take_release() {
-            self.release(py, release);
-        } else {
-            return false;
+        match self.core.take_hook() {
+            Some(Work::Session(event)) => self.sessions.run_hook(py, *event),
+            Some(Work::Release(release)) => self.release(py, *release),
+            Some(Work::Call(_)) | None => return false,
         }
         true
     }

@@ -16,7 +16,7 @@ use crate::client::receiving::{SIGNAL_CHECK, slice_until};
 use crate::client::table::Table;
 use crate::client::table::awaited::{Awaited, Sleeper};
 use crate::client::table::slots::CallId;
-use crate::exports::{Exports, Releases};
+use crate::exports::{Exports, OnRelease};
 use crate::sync::Ordering;
 
 /// How an event loop that makes calls over a connection is woken.
@@ -135,7 +135,7 @@ impl Connection {
 
     /// From now on the other side may call objects that are given to it, at most `most` at a time. Those that it
     /// releases go to `releases`.
-    pub(crate) fn open_exports(&self, most: usize, releases: &Arc<Releases>) {
+    pub(crate) fn open_exports(&self, most: usize, releases: Arc<dyn OnRelease>) {
         if let Some(inner) = self.inner() {
             inner.exports.open(most, releases);
         }

@@ -1,6 +1,5 @@
 //! What a handler can learn of its call, and say beside its result.
 
-use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -23,8 +22,6 @@ pub struct CallContext {
     pub(in crate::server) peer: Arc<Peer>,
     pub(in crate::server) id: u32,
     pub(in crate::server) ordinal: u64,
-    /// The handler has been told that the call was cancelled.
-    pub(in crate::server) cancelled: AtomicBool,
     pub(in crate::server) call: Option<Weak<ServerCall>>,
     pub(in crate::server) oneway: bool,
     /// When the caller stops waiting.
@@ -37,9 +34,17 @@ pub struct CallContext {
     pub trailing: Mutex<Metadata>,
     pub(in crate::server) watched: Arc<Watched>,
     pub(in crate::server) held: Held,
-    pub(in crate::server) compress: Mutex<Compress>,
+    pub(in crate::server) known: Mutex<Known>,
+}
+
+/// What changes of a call's circumstances.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Known {
+    /// The handler has been told that the call was cancelled.
+    pub(in crate::server) cancelled: bool,
+    pub(in crate::server) compress: Compress,
     /// The arguments came compressed; once the call is over: the message that was taken last.
-    pub(in crate::server) was_compressed: AtomicBool,
+    pub(in crate::server) was_compressed: bool,
 }
 
 impl CallContext {
@@ -82,7 +87,7 @@ impl CallContext {
     /// Sets whether messages sent from here on are compressed, where the protocol can do that and the caller reads it;
     /// `None`: as the server's options say.
     pub fn set_compress(&self, compress: Option<bool>) {
-        let mut said = self.compress.lock();
+        let said = &mut self.known.lock().compress;
         *said = match compress {
             None => Compress::AsUsual,
             Some(true) => Compress::Yes,
@@ -94,15 +99,13 @@ impl CallContext {
     /// What [`CallContext::set_compress`] has set.
     #[must_use]
     pub fn compress(&self) -> Compress {
-        *self.compress.lock()
+        self.known.lock().compress
     }
 
     /// Whether the caller's message that was taken last came compressed: the arguments, or an item of its stream.
     #[must_use]
     pub fn was_compressed(&self) -> bool {
-        // Relaxed: no other memory depends on it.
-        let before = || self.was_compressed.load(Ordering::Relaxed);
-        self.call().and_then(|call| call.was_compressed()).unwrap_or_else(before)
+        self.call().and_then(|call| call.was_compressed()).unwrap_or_else(|| self.known.lock().was_compressed)
     }
 
     /// What the server measures. It begins to measure when the first client watches, and goes on until the client is
@@ -133,7 +136,7 @@ impl CallContext {
     pub fn when_early(&self, ends: &Arc<EarlyEnds>, errand: impl FnOnce(Arc<UnderWay>) -> Errand) -> bool {
         let Some(connection) = self.connection() else { return false };
         let number = ends.put(self.deadline, errand(self.held.hold(&connection)));
-        if !self.watched.add(ends, number, self.id, &connection.watched_calls) {
+        if !self.watched.add(ends, number, (self.id, self.ordinal), &connection.watched_calls) {
             ends.forget(number);
             return false;
         }
@@ -151,7 +154,7 @@ impl CallContext {
 
     /// The handler is through, and its caller is about to hear of that.
     pub(in crate::server) fn dismiss_watchers(&self, connection: &ServerConnection) {
-        self.watched.dismiss(self.id, &connection.watched_calls, || {
+        self.watched.dismiss((self.id, self.ordinal), &connection.watched_calls, || {
             self.is_cancelled() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
         });
     }
@@ -169,26 +172,22 @@ impl CallContext {
 
     /// Notes what is known of the call when it is over, for whoever asks later.
     pub(in crate::server) fn note_over(&self, call: &ServerCall) {
-        // Relaxed, both: no other memory depends on the flags.
-        if let Some(was_compressed) = call.was_compressed() {
-            self.was_compressed.store(was_compressed, Ordering::Relaxed);
-        }
-        if call.is_cancelled() {
-            self.cancelled.store(true, Ordering::Relaxed);
-        }
+        let (was_compressed, cancelled) = (call.was_compressed(), call.is_cancelled());
+        let mut known = self.known.lock();
+        known.was_compressed = was_compressed.unwrap_or(known.was_compressed);
+        known.cancelled |= cancelled;
     }
 
     /// Whether the caller gave the call up, or is gone.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        // Relaxed, both: no other memory depends on the flag. The connection may forget a cancellation; for a handler
-        // that was told of it, it stays true.
-        let cancelled = self.cancelled.load(Ordering::Relaxed)
+        // The connection may forget a cancellation; for a handler that was told of it, it stays true.
+        let cancelled = self.known.lock().cancelled
             || self.call().is_some_and(|call| call.is_cancelled())
             || self
                 .connection()
                 .is_none_or(|connection| connection.is_dead() || connection.was_cancelled(self.id, self.ordinal));
-        self.cancelled.store(cancelled, Ordering::Relaxed);
+        self.known.lock().cancelled |= cancelled;
         cancelled
     }
 }

@@ -6,6 +6,7 @@ mod under_way;
 mod waiting_items;
 
 pub use context::CallContext;
+pub(in crate::server) use context::Known;
 pub(in crate::server) use server_call::Told;
 pub use server_call::{CallObserver, ItemOutcome, NextItem, ServerCall};
 pub(in crate::server) use under_way::Held;

@@ -15,8 +15,11 @@ use crate::given::given_in;
 use crate::server::call::waiting_items::WaitingItems;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::values::ValuesCharge;
-use crate::server::shared::kept_back::QUICK_NS;
 use crate::server::shared::statistics::Measured;
+
+/// An item that comes at most so many nanoseconds after the last one of its stream is taken for one of many, which go
+/// out together.
+const QUICK_NS: u64 = 20_000;
 
 /// The state of a call that its handler and the receiving worker share.
 pub struct ServerCall {

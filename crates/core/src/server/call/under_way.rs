@@ -1,6 +1,5 @@
 //! Keeps a call under way beyond its handler, while callbacks of the handler have yet to run.
 
-use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use nearcall_platform::lock::Mutex;
@@ -14,9 +13,15 @@ use crate::server::connection::values::ValuesCharge;
 #[derive(Debug)]
 pub struct UnderWay {
     connection: Arc<ServerConnection>,
-    /// The handler has returned, and the request counts the call no longer.
-    alone: AtomicBool,
-    charges: Mutex<(Option<Charge>, ValuesCharge)>,
+    left: Mutex<Left>,
+}
+
+/// What the request has left when its handler had returned.
+#[derive(Debug, Default)]
+struct Left {
+    /// The request counts the call no longer.
+    alone: bool,
+    charges: (Option<Charge>, ValuesCharge),
 }
 
 /// The [`UnderWay`] of one call, while some callback holds it.
@@ -28,8 +33,7 @@ impl Held {
     pub(super) fn hold(&self, connection: &Arc<ServerConnection>) -> Arc<UnderWay> {
         let mut held = self.0.lock();
         held.upgrade().unwrap_or_else(|| {
-            let (connection, alone) = (Arc::clone(connection), AtomicBool::new(false));
-            let under_way = Arc::new(UnderWay { connection, alone, charges: Mutex::default() });
+            let under_way = Arc::new(UnderWay { connection: Arc::clone(connection), left: Mutex::default() });
             *held = Arc::downgrade(&under_way);
             under_way
         })
@@ -43,20 +47,18 @@ impl Held {
 impl UnderWay {
     /// The handler has returned: the call is over when the last callback has run.
     pub(in crate::server) fn count_alone(&self) {
-        // Relaxed: dropping the last `Arc` is ordered behind this by the `Arc` itself.
-        self.alone.store(true, Ordering::Relaxed);
+        self.left.lock().alone = true;
     }
 
     /// Keeps the arguments charged although the request is dropped.
     pub(in crate::server) fn keep(&self, arguments: Option<Charge>, values: ValuesCharge) {
-        *self.charges.lock() = (arguments, values);
+        self.left.lock().charges = (arguments, values);
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        // Relaxed: see `count_alone`.
-        if self.alone.load(Ordering::Relaxed) {
+        if self.left.lock().alone {
             self.connection.one_finished();
         }
     }

@@ -2,16 +2,8 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use nearcall_platform::lock::Mutex;
-
 use crate::client::Connection;
 use crate::server::connection::ServerConnection;
-
-/// The clients that wait for the server.
-#[derive(Debug, Default)]
-pub(in crate::server) struct Adoptions {
-    waiting: Mutex<Vec<Adopted>>,
-}
 
 /// A client for which a server is to receive.
 #[derive(Debug)]
@@ -37,22 +29,6 @@ impl ReceivedFrom {
     /// The connection, if it is still there.
     pub(in crate::server) fn connection(&self) -> Option<Arc<ServerConnection>> {
         self.connection.upgrade()
-    }
-}
-
-impl Adoptions {
-    pub(in crate::server) fn push(&self, adopted: Adopted) {
-        self.waiting.lock().push(adopted);
-    }
-
-    /// Calls `adopt` for each waiting client. A client for which it returns `false` waits on, and is tried again next
-    /// time.
-    pub(in crate::server) fn take(&self, mut adopt: impl FnMut(&Adopted) -> bool) {
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        let left: Vec<_> = waiting.into_iter().filter(|adopted| !adopt(adopted)).collect();
-        if !left.is_empty() {
-            self.waiting.lock().extend(left);
-        }
     }
 }
 

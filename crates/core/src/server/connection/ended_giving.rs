@@ -1,19 +1,14 @@
 //! Ended calls whose late items may still give references.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use nearcall_platform::lock::Mutex;
 
-use crate::sync::{AtomicBool, Ordering};
-
-/// These calls, by the client's numbers. In an item of any other call, bytes that look like a reference may be the
-/// user's own.
+/// These calls, by the client's numbers; made for a connection with the first such call. In an item of any other call, bytes
+/// that look like a reference may be the user's own.
 #[derive(Debug, Default)]
-pub(super) struct EndedGiving {
-    calls: Mutex<VecDeque<u32>>,
-    /// A call has begun whose items may give references.
-    any: AtomicBool,
-}
+pub(super) struct EndedGiving(OnceLock<Mutex<VecDeque<u32>>>);
 
 /// How many calls are remembered. Older ones are forgotten; references given in their items count until the connection
 /// ends.
@@ -22,21 +17,15 @@ const MOST_ENDED: usize = 1024;
 impl EndedGiving {
     /// A call begins: what comes with its number is its own from now on.
     #[inline]
-    pub(super) fn begin(&self, call: u32, gives: bool) {
-        // Relaxed: frames are taken in one after the other.
-        if gives {
-            self.any.store(true, Ordering::Relaxed);
-        }
-        if self.any.load(Ordering::Relaxed) {
-            self.calls.lock().retain(|&ended| ended != call);
+    pub(super) fn begin(&self, call: u32) {
+        if let Some(calls) = self.0.get() {
+            calls.lock().retain(|&ended| ended != call);
         }
     }
 
     /// A call has ended whose late items may still give references.
     pub(super) fn end(&self, call: u32) {
-        // Relaxed: as in `begin`. A call that was refused has not passed there.
-        self.any.store(true, Ordering::Relaxed);
-        let mut calls = self.calls.lock();
+        let mut calls = self.0.get_or_init(Mutex::default).lock();
         if calls.len() >= MOST_ENDED {
             calls.pop_front();
         }
@@ -45,6 +34,6 @@ impl EndedGiving {
 
     /// Whether an item of that call may give references.
     pub(super) fn is_of(&self, call: u32) -> bool {
-        self.any.load(Ordering::Relaxed) && self.calls.lock().contains(&call)
+        self.0.get().is_some_and(|calls| calls.lock().contains(&call))
     }
 }

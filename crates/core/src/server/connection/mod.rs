@@ -11,7 +11,7 @@ use crate::sync::{AtomicBool, Ordering, fence};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{
@@ -28,6 +28,7 @@ use crate::server::connection::ended_giving::EndedGiving;
 use crate::server::connection::write_interest::{Sends, WriteInterest};
 use crate::server::shared::Shared;
 use crate::server::shared::early_ends::WatchedCalls;
+use crate::server::shared::mailbox::News;
 use crate::server::shared::roster::{ConnectionRow, Listed};
 use crate::server::shared::session::Session;
 
@@ -43,8 +44,6 @@ pub struct ServerConnection {
     /// The URL that the client has connected to; empty if a client of this process has made the connection.
     url: Arc<str>,
     since: Instant,
-    /// The client was sent the last goodbye: no call of it begins any more. Only for the thread that holds the reactor.
-    pub(in crate::server) parted: AtomicBool,
     /// The log says why the connection ended.
     told: AtomicBool,
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
@@ -58,7 +57,7 @@ pub struct ServerConnection {
     write_interest: WriteInterest,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
-    /// The connection is listed in `Shared::kept_back`.
+    /// Items are kept back, and the receiving thread will be told.
     keeps: AtomicBool,
     ended_giving: EndedGiving,
     /// The flag that says, in the frames of calls handled here, which side began the call: [`flags::BACK`] if this side
@@ -95,8 +94,15 @@ impl Caller {
 /// What the poller watches a client's socket for, if nothing waits to be sent.
 pub(in crate::server) const SOCKET: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
+/// The flags of a GOAWAY that is not the last.
+pub(in crate::server) const GOODBYE: u8 = 0;
+
 /// A client that leaves more bytes unread than this gets no answers, and none of its calls is begun, until it reads.
 const FULL: usize = 1 << 20;
+
+/// About how long an item that was kept back waits if no other follows. If others follow, a link also sends the items that
+/// it has kept for this time.
+const SOON: Duration = Duration::from_micros(100);
 
 /// Cancellations remembered for handlers that may ask; older ones are forgotten.
 const MOST_CANCELLED: usize = 1024;
@@ -137,19 +143,9 @@ impl Sends for ServerConnection {
                 let _ = self.shared.rewatch(self.link.signal(), self.token(), flags);
             }
             // It wakes when there is room, and may have done so already.
-            Signal::Waker(_) if watch => self.shared.tell_news(self.token()),
+            Signal::Waker(_) if watch => self.shared.mailbox.tell(self.token(), News::Look),
             Signal::Waker(_) => {}
         }
-    }
-
-    fn count(&self, more: bool) {
-        // AcqRel: a server that stops waits until nothing is left.
-        let unsent = &self.shared.unsent_connections;
-        if more {
-            unsent.fetch_add(1, Ordering::AcqRel)
-        } else {
-            unsent.fetch_sub(1, Ordering::AcqRel)
-        };
     }
 }
 
@@ -183,7 +179,7 @@ impl ServerConnection {
         url: Arc<str>,
     ) -> Arc<Self> {
         let exports = Exports::new();
-        exports.open(shared.limits.max_references, &shared.releases);
+        exports.open(shared.limits.max_references, Arc::clone(&shared.mailbox) as _);
         Self::of(shared, token, link, (url, permit), 0, OnceLock::new(), exports)
     }
 
@@ -208,13 +204,18 @@ impl ServerConnection {
         exports: Arc<Exports>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            session: Session::new(token, link.peer().clone(), permit, Arc::clone(&shared.session_events)),
+            session: Session::new(
+                token,
+                link.peer().clone(),
+                permit,
+                shared.session_hooks,
+                Arc::clone(&shared.mailbox),
+            ),
             memory: Arc::clone(&link).memory(),
             link,
             url,
             since: Instant::now(),
             shared: Arc::clone(shared),
-            parted: AtomicBool::new(false),
             told: AtomicBool::new(false),
             cancelled: Mutex::default(),
             watched_calls: WatchedCalls::default(),
@@ -376,6 +377,13 @@ impl ServerConnection {
         }
     }
 
+    /// Asks the client for another connection. With [`Outgoing::LAST`], calls that are not answered were not begun.
+    pub(in crate::server) fn say_goodbye(&self, flags: u8) {
+        let goodbye = Outgoing { flags, ..Outgoing::new(Kind::GoAway, Body::Whole(&[])) };
+        // If the client is gone, the next read from it finds that.
+        self.shared.contain(|| _ = self.send(0, &goodbye));
+    }
+
     /// Tells the client that it broke the protocol, and how: to its caller a connection that just ends looks like a
     /// server that died. Without a guarantee, because the client may not read.
     pub(in crate::server) fn say_why(&self, error: &LinkError) {
@@ -394,7 +402,7 @@ impl ServerConnection {
     pub(in crate::server) fn close(&self) {
         self.session.note_gone();
         self.link.close();
-        self.write_interest.clear(self);
+        self.write_interest.clear();
     }
 
     /// Tells the half that calls why the connection ends.
@@ -448,7 +456,7 @@ impl ServerConnection {
         }
         let held_up = self.link.ledger().is_some_and(|ledger| ledger.is_held_up(call, len));
         if held_up {
-            self.shared.held_up.add(self.token(), || self.shared.wake_reactor());
+            self.shared.mailbox.tell(self.token(), News::HeldUp);
         }
         !held_up
     }
@@ -482,7 +490,7 @@ impl ServerConnection {
         let sent = self.link.send(CallKey { number: call, side: self.side }, frame, Room::Together);
         // AcqRel: see `release_kept`.
         if sent == Ok(Sent::Kept) && !self.keeps.swap(true, Ordering::AcqRel) {
-            self.shared.kept_back.add(self.token());
+            self.shared.mailbox.tell_at(Instant::now() + SOON, self.token(), News::KeptBack);
         }
         self.sent(sent)
     }
@@ -509,9 +517,9 @@ impl ServerConnection {
         }
     }
 
-    /// Sends the items kept back; the connection is no longer listed in `Shared::kept_back`. For the receiving thread.
+    /// Sends the items that were kept back long enough. For the receiving thread.
     pub(in crate::server) fn release_kept(&self) {
-        // AcqRel: what was kept before is seen by the release, and what is kept from here on lists it again.
+        // AcqRel: what was kept before is seen by the release, and what is kept from here on is told of again.
         self.keeps.swap(false, Ordering::AcqRel);
         self.release();
     }
@@ -542,7 +550,7 @@ impl ServerConnection {
     pub(crate) fn note_queued_frame(&self) {
         // A thread that sets the flag after the connection has died sees that here.
         if self.write_interest.set(self) && self.is_dead() {
-            self.write_interest.clear(self);
+            self.write_interest.clear();
         }
     }
 
@@ -554,7 +562,7 @@ impl ServerConnection {
         self.watch_room(true);
         if self.looking_is_cheap() {
             // The ring's reader saw no need to tell of room.
-            self.shared.tell_news(self.token());
+            self.shared.mailbox.tell(self.token(), News::Look);
         }
     }
 
@@ -576,10 +584,10 @@ impl ServerConnection {
         }
     }
 
-    /// A call begins. If it `gives`, its items may give references.
+    /// A call begins for which more frames may come.
     #[inline]
-    pub(in crate::server) fn note_begun(&self, call: u32, gives: bool) {
-        self.ended_giving.begin(call, gives);
+    pub(in crate::server) fn note_begun(&self, call: u32) {
+        self.ended_giving.begin(call);
     }
 
     /// A call has ended here whose late items may still give references.

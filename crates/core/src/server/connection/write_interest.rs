@@ -16,9 +16,6 @@ pub(in crate::server) trait Sends {
 
     /// Starts or stops telling the receiving thread of room.
     fn watch_room(&self, watch: bool);
-
-    /// One connection more, or fewer, has frames that wait.
-    fn count(&self, more: bool);
 }
 
 impl WriteInterest {
@@ -33,18 +30,15 @@ impl WriteInterest {
         // AcqRel: see `flush`.
         let first = !self.0.swap(true, Ordering::AcqRel);
         if first {
-            sends.count(true);
             sends.watch_room(true);
         }
         first
     }
 
     /// Nothing waits any more.
-    pub(in crate::server) fn clear(&self, sends: &impl Sends) {
+    pub(in crate::server) fn clear(&self) {
         // AcqRel: a frame whose sender found the flag set is seen by the look at the queue that follows.
-        if self.0.swap(false, Ordering::AcqRel) {
-            sends.count(false);
-        }
+        self.0.swap(false, Ordering::AcqRel);
     }
 
     /// Sends what waits, as far as there is room. For the receiving thread, one at a time.
@@ -53,7 +47,7 @@ impl WriteInterest {
             // In this order: a thread that queues a frame from here on either finds the flag set, and then the frame is
             // seen below, or sets it, and watches again.
             sends.watch_room(false);
-            self.clear(sends);
+            self.clear();
             if !sends.is_queued() {
                 break;
             }

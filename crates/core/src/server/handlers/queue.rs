@@ -83,7 +83,7 @@ const FEW: usize = 64;
 /// first. So if one client has sent a thousand calls, the next client waits for one of them, and not for all; and a
 /// client whose calls are short waits for fewer calls of others than a client whose calls are long.
 #[derive(Debug)]
-struct Turns<T> {
+pub(super) struct Turns<T> {
     clients: HashMap<u64, Waiting<T>>,
     /// The clients of which work waits. The first is next.
     order: BTreeSet<Turn>,
@@ -122,7 +122,11 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    fn push(&mut self, client: u64, is_stream: bool, one: T) {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn push(&mut self, client: u64, is_stream: bool, one: T) {
         self.arrived += 1;
         let numbered = (self.arrived, one);
         let waiting = self.of(client);
@@ -176,7 +180,7 @@ impl<T> Turns<T> {
 
     /// Takes out the work whose turn it is. Without `may_stream`, passes over clients that have only streams: they keep
     /// their turns.
-    fn pop(&mut self, may_stream: bool) -> Option<T> {
+    pub(super) fn pop(&mut self, may_stream: bool) -> Option<T> {
         let (turn, is_stream) = self.order.iter().find_map(|&turn| {
             let waiting = self.clients.get(&turn.2)?;
             let first = |queue: &VecDeque<(u64, T)>| queue.front().map_or(u64::MAX, |(number, _)| *number);
@@ -209,6 +213,18 @@ impl<T> Turns<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_take_turns_while_no_time_is_counted() {
+        let mut turns = Turns::default();
+        for (client, one) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
+            turns.push(client, false, one);
+        }
+        assert_eq!(turns.pop(false), Some("a1"));
+        turns.push(4, false, "d1");
+        assert_eq!(all(&mut turns, false), ["b1", "c1", "a2", "d1", "b2", "a3"]);
+        assert!(turns.is_empty());
+    }
 
     fn all(turns: &mut Turns<&'static str>, may_stream: bool) -> Vec<&'static str> {
         std::iter::from_fn(|| turns.pop(may_stream)).collect()

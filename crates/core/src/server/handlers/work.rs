@@ -1,8 +1,8 @@
 //! The work that a server has for its workers.
 
-use crate::exports::Release;
 use crate::server::inbound::request::Request;
-use crate::server::shared::session::SessionEvent;
+use crate::server::shared::mailbox::Running;
+use crate::server::shared::session::{Hook, Release, SessionEvent};
 
 /// Something for a worker to do. All in boxes, so that it is returned in registers: calls pass through many functions.
 #[derive(Debug)]
@@ -16,6 +16,14 @@ pub enum Work {
 }
 
 impl Work {
+    /// A hook that is to run.
+    pub(in crate::server) fn of_hook((hook, running): (Hook, Running<Hook>)) -> Self {
+        match hook {
+            Hook::Session(session, change) => Self::Session(Box::new(SessionEvent::new(session, change, running))),
+            Hook::Release(object) => Self::Release(Box::new(Release::new(object, running))),
+        }
+    }
+
     /// Whether it is a call with a stream, whose handler may run for as long as its client likes.
     pub(in crate::server) fn is_stream(&self) -> bool {
         matches!(self, Self::Call(request) if request.routing.streams)
@@ -35,7 +43,7 @@ impl Work {
     pub(in crate::server) fn give_up(self) {
         match self {
             Self::Session(event) => event.give_up(),
-            Self::Release(release) => release.keep(),
+            Self::Release(release) => release.give_up(),
             Self::Call(_) => {}
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nearcall_platform::lock::Mutex;
 
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering, fence};
 
 /// One client's deferred requests, in order.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl<R> Default for Deferred<R> {
 impl<R> Deferred<R> {
     #[inline]
     pub(in crate::server) fn is_empty(&self) -> bool {
-        // Relaxed: a thread that defers a request holds the lock, and looks for room under it.
+        // Relaxed: see `push`.
         !self.any.load(Ordering::Relaxed)
     }
 
@@ -39,22 +39,25 @@ impl<R> Deferred<R> {
     #[cold]
     pub(in crate::server) fn push(&self, request: Box<R>, reads: impl FnOnce() -> bool) -> Option<Box<R>> {
         let mut requests = self.requests.lock();
-        // Asked under the lock, because a thread that makes room takes the lock after that.
+        // Relaxed, with the fence: either the look finds room, or the thread that makes room after that, and has a fence
+        // there, finds this mark.
+        self.any.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         if requests.is_empty() && reads() {
+            self.any.store(false, Ordering::Relaxed);
             return Some(request);
         }
         requests.push_back(request);
-        self.any.store(true, Ordering::Relaxed);
         None
     }
 
-    /// Takes the first request that waits, if the client `reads`; and whether others wait that may begin.
-    pub(in crate::server) fn pop(&self, reads: impl FnOnce() -> bool) -> (Option<Box<R>>, bool) {
+    /// Takes the first request that waits, if the client `reads`.
+    #[cold]
+    pub(in crate::server) fn pop(&self, reads: impl FnOnce() -> bool) -> Option<Box<R>> {
         let mut requests = self.requests.lock();
         let first = if reads() { requests.pop_front() } else { None };
         self.any.store(!requests.is_empty(), Ordering::Relaxed);
-        let more = first.is_some() && !requests.is_empty();
-        (first, more)
+        first
     }
 
     /// Drops all requests that wait: the client is gone.

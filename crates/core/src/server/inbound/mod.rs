@@ -4,10 +4,12 @@
 
 mod calls;
 mod deferred;
+pub(in crate::server) mod marks;
 mod oneway;
 pub(in crate::server) mod request;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::LinkError;
@@ -15,19 +17,16 @@ use nearcall_transport::LinkError;
 use crate::server::connection::ServerConnection;
 use crate::server::inbound::calls::Calls;
 use crate::server::inbound::deferred::Deferred;
+use crate::server::inbound::marks::Marks;
 use crate::server::inbound::oneway::OnewayOrder;
-use crate::sync::AtomicBool;
 
 /// A client's connection, and what has come over it.
 #[derive(Debug)]
 pub(in crate::server) struct Inbound<R> {
     pub(in crate::server) connection: Arc<ServerConnection>,
-    /// The client has hung up. The one-way calls that it sent before are still handled. Only for the thread that holds
-    /// the reactor.
-    pub(in crate::server) hung_up: AtomicBool,
-    /// The connection is in one of the reactor's lists of connections to look at. Only for the thread that holds the
-    /// reactor.
-    pub(in crate::server) listed: AtomicBool,
+    pub(in crate::server) marks: Marks,
+    /// The client was sent a goodbye, because the connection is old, and has time until then.
+    pub(in crate::server) parts_until: OnceLock<Instant>,
     pub(in crate::server) calls: Mutex<Calls>,
     pub(in crate::server) oneway: OnewayOrder<R>,
     pub(in crate::server) deferred: Deferred<R>,
@@ -37,8 +36,8 @@ impl<R> Inbound<R> {
     pub(in crate::server) fn new(connection: Arc<ServerConnection>) -> Arc<Self> {
         Arc::new(Self {
             connection,
-            hung_up: AtomicBool::new(false),
-            listed: AtomicBool::new(false),
+            marks: Marks::default(),
+            parts_until: OnceLock::new(),
             calls: Mutex::default(),
             oneway: OnewayOrder::default(),
             deferred: Deferred::default(),
@@ -87,21 +86,24 @@ impl<R> Inbound<R> {
         }
     }
 
-    /// Sends the frames that wait, as far as there is room. For the thread that holds the reactor. Whether deferred
-    /// requests may begin now.
-    #[cold]
-    pub(in crate::server) fn flush(&self) -> bool {
+    /// There may be room again to send to the client: sends the frames that wait, and tells calls that wait for room. For
+    /// the thread that holds the reactor. A ring's reader reports room only once. So a ring's queue is flushed even if no
+    /// frame is noted: a thread that has just queued one may not have noted it yet.
+    pub(in crate::server) fn flush(&self) {
+        if !self.connection.looking_is_cheap() && !self.connection.has_queued_frames() {
+            return;
+        }
         self.connection.flush_queued();
-        if !self.connection.has_room() {
-            return false;
+        if self.connection.has_room() && self.connection.take_room_wanted() {
+            self.calls.lock().all().iter().for_each(|call| call.nudge());
         }
-        if self.connection.take_room_wanted() {
-            let calls = self.calls.lock().all();
-            for call in &calls {
-                call.nudge();
-            }
-        }
-        !self.deferred.is_empty()
+    }
+
+    /// Whether a look may find something that was not there at the last one: a hint, as
+    /// [`Wait::may_have_more`](nearcall_transport::Wait::may_have_more).
+    #[inline]
+    pub(in crate::server) fn may_have_more(&self) -> bool {
+        self.connection.link.may_have_more() || !self.deferred.is_empty()
     }
 
     /// Whether a request may begin at once: the client reads, and no deferred request waits.
@@ -116,13 +118,9 @@ impl<R> Inbound<R> {
         self.deferred.push(request, || self.connection.has_room())
     }
 
-    /// Whether as many requests are deferred as may be.
-    pub(in crate::server) fn is_deferred_full(&self) -> bool {
-        self.deferred.is_full()
-    }
-
-    /// Takes the first deferred request, if the client reads; and whether others may begin.
-    pub(in crate::server) fn next_deferred(&self) -> (Option<Box<R>>, bool) {
-        self.deferred.pop(|| self.connection.has_room())
+    /// Takes the first deferred request, if there is one and the client reads.
+    #[inline]
+    pub(in crate::server) fn next_deferred(&self) -> Option<Box<R>> {
+        if self.deferred.is_empty() { None } else { self.deferred.pop(|| self.connection.has_room()) }
     }
 }

@@ -1,6 +1,6 @@
 //! A call as its handler gets it, from its arrival to its last frame.
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use nearcall_wire::{Failure, FrameHead, Kind};
 use crate::exports::Export;
 use crate::exports::MethodRouting;
 use crate::given::given_in;
-use crate::server::call::{CallContext, CallObserver, Held, ServerCall};
+use crate::server::call::{CallContext, CallObserver, Held, Known, ServerCall};
 use crate::server::connection::ServerConnection;
 use crate::server::connection::values::ValuesCharge;
 use crate::server::inbound::Inbound;
@@ -21,6 +21,13 @@ use crate::server::shared::statistics::Measured;
 
 /// The status code of a call that ends well. The other codes are failures.
 const OK: u8 = 0;
+
+/// The handler has returned.
+const FINISHED: u8 = 1;
+/// The references in the arguments were released.
+const LET_GO: u8 = 2;
+/// The place among the streams is free again.
+const LEFT_PLACE: u8 = 4;
 
 /// A call that has arrived. Always in a box, because it passes through many queues and threads.
 #[derive(Debug)]
@@ -44,9 +51,8 @@ pub struct Request {
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     pub(in crate::server) context: OnceLock<Arc<CallContext>>,
-    pub(in crate::server) finished: AtomicBool,
-    /// The references in the arguments were released.
-    pub(in crate::server) let_go: AtomicBool,
+    /// What is done once: [`FINISHED`] and so on.
+    pub(in crate::server) done: AtomicU8,
     /// Present if the call has a stream and its handler runs in a thread.
     pub(in crate::server) place: Option<StreamPlace>,
     /// Present if the call is measured.
@@ -61,7 +67,6 @@ pub struct Request {
 pub(in crate::server) struct StreamPlace {
     /// The server's count of them.
     streams: Arc<AtomicUsize>,
-    left: AtomicBool,
 }
 
 impl StreamPlace {
@@ -70,14 +75,7 @@ impl StreamPlace {
         let next = |taken| (taken < most).then_some(taken + 1);
         // Relaxed, both, and below: only the number counts.
         streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        Some(Self { streams: Arc::clone(streams), left: AtomicBool::new(false) })
-    }
-
-    /// The thread is free again. Harmless when repeated.
-    fn leave(&self) {
-        if !self.left.swap(true, Ordering::Relaxed) {
-            self.streams.fetch_sub(1, Ordering::Relaxed);
-        }
+        Some(Self { streams: Arc::clone(streams) })
     }
 }
 
@@ -156,7 +154,6 @@ impl Request {
                 peer: Arc::clone(self.connection().session().peer()),
                 id: self.head.call,
                 ordinal: self.ordinal,
-                cancelled: AtomicBool::new(false),
                 call: self.call.as_ref().map(Arc::downgrade),
                 oneway: self.is_oneway(),
                 deadline: self.deadline,
@@ -165,11 +162,10 @@ impl Request {
                 charge: OnceLock::new(),
                 watched: Arc::default(),
                 held: Held::default(),
-                compress: Mutex::default(),
-                was_compressed: AtomicBool::new(Incoming::was_compressed(&self.head)),
+                known: Mutex::new(Known { was_compressed: Incoming::was_compressed(&self.head), ..Known::default() }),
             });
             // Relaxed: a thread that asks while the handler returns may find it either way.
-            if self.finished.load(Ordering::Relaxed) {
+            if self.done.load(Ordering::Relaxed) & FINISHED != 0 {
                 self.note_over(&context);
             }
             context
@@ -207,9 +203,18 @@ impl Request {
         Some(call)
     }
 
+    /// Whether this is done for the first time.
+    #[inline]
+    fn is_first(&self, what: u8) -> bool {
+        // Relaxed: the thread that holds the request gets here, or one that it has handed the call to.
+        self.done.fetch_or(what, Ordering::Relaxed) & what == 0
+    }
+
     fn leave_place(&self) {
-        if let Some(place) = &self.place {
-            place.leave();
+        if let Some(place) = &self.place
+            && self.is_first(LEFT_PLACE)
+        {
+            place.streams.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -349,8 +354,7 @@ impl Request {
     /// Releases the references in the arguments, if no handler has taken the arguments out. No handler will do so any
     /// more.
     pub(in crate::server) fn let_go_of_arguments(&self) {
-        // Relaxed: only the thread that holds the request gets here.
-        if self.routing.references && !self.payload.is_empty() && !self.let_go.swap(true, Ordering::Relaxed) {
+        if self.routing.references && !self.payload.is_empty() && self.is_first(LET_GO) {
             self.connection().release_given(&given_in(&self.head, &self.payload));
         }
     }
@@ -367,7 +371,7 @@ impl Request {
     /// The handler has returned. The call is no longer under way, even if something still holds this request, unless a
     /// callback of the handler has yet to run. Harmless when repeated.
     pub fn finish(&self) {
-        if !self.finished.swap(true, Ordering::Relaxed) {
+        if self.is_first(FINISHED) {
             let under_way = self.context.get().and_then(|context| {
                 self.note_over(context);
                 context.under_way()

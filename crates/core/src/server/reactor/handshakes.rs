@@ -1,6 +1,6 @@
 //! The server's listeners, and the handshakes of clients that are not connected yet.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use nearcall_wire::Welcome;
 use rustix::event::epoll::EventFlags;
 
 use crate::server::shared::Shared;
+use crate::server::shared::mailbox::News;
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -30,8 +31,8 @@ pub(in crate::server) struct Handshakes {
     welcome: Welcome,
     last_token: u64,
     listeners: HashMap<u64, Listener>,
-    accept_again: Option<Instant>,
-    pending: HashMap<u64, Pending>,
+    /// By token: the oldest is the first.
+    pending: BTreeMap<u64, Pending>,
     /// A listener has ended by itself.
     ended: bool,
     stopping: bool,
@@ -42,7 +43,6 @@ struct Pending {
     client: Arrived,
     /// The URL that the client has connected to.
     url: Arc<str>,
-    deadline: Instant,
     /// What the poller watches for.
     polled: EventFlags,
 }
@@ -66,8 +66,7 @@ impl Handshakes {
             welcome,
             last_token,
             listeners: HashMap::new(),
-            accept_again: None,
-            pending: HashMap::new(),
+            pending: BTreeMap::new(),
             ended: false,
             stopping: false,
         }
@@ -93,7 +92,7 @@ impl Handshakes {
         self.listeners.clear();
         if !std::mem::replace(&mut self.stopping, true) {
             let end = Instant::now() + LEFT_TIME;
-            self.pending.values_mut().for_each(|pending| pending.deadline = pending.deadline.min(end));
+            self.pending.keys().for_each(|&token| self.shared.mailbox.tell_at(end, token, News::Due));
         }
     }
 
@@ -113,17 +112,6 @@ impl Handshakes {
         self.ended && self.listeners.is_empty() && self.pending.is_empty()
     }
 
-    /// Whether [`run_timers`](Self::run_timers) is to be called at a certain time, even if the poller has no event.
-    pub(in crate::server) fn has_timer(&self) -> bool {
-        !self.pending.is_empty() || self.accept_again.is_some()
-    }
-
-    pub(in crate::server) fn next_timer(&self) -> Option<Duration> {
-        let deadlines = self.pending.values().map(|pending| pending.deadline);
-        let next = deadlines.chain(self.accept_again).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
-    }
-
     /// Handles an event of the poller. Returns the clients whose handshakes are complete now.
     pub(in crate::server) fn handle(&mut self, token: u64) -> Vec<NewClient> {
         let mut new_clients = Vec::new();
@@ -141,16 +129,15 @@ impl Handshakes {
                 Ok(Some(client)) => {
                     let token = self.token();
                     let url = Arc::clone(self.listeners[&listener].shown());
-                    let deadline = Instant::now() + self.options.handshake;
                     if self.shared.watch(client.opening.signal(), token, EventFlags::IN).is_err() {
                         continue;
                     }
                     if self.pending.len() >= MOST_HANDSHAKES {
-                        let oldest = self.pending.iter().min_by_key(|(_, pending)| pending.deadline);
-                        let oldest = oldest.map(|(&token, _)| token);
-                        oldest.and_then(|token| self.pending.remove(&token));
+                        let oldest = self.pending.first_key_value().map(|(&token, _)| token);
+                        oldest.and_then(|token| self.take_out(token));
                     }
-                    self.pending.insert(token, Pending { client, url, deadline, polled: EventFlags::IN });
+                    self.pending.insert(token, Pending { client, url, polled: EventFlags::IN });
+                    self.shared.mailbox.tell_at(Instant::now() + self.options.handshake, token, News::Due);
                     // The client's hello is most likely here already.
                     new_clients.extend(self.greet(token));
                 }
@@ -168,14 +155,14 @@ impl Handshakes {
                     for listener in self.listeners.values() {
                         self.shared.unwatch(listener.signal());
                     }
-                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    self.shared.mailbox.tell_at(Instant::now() + ACCEPT_PAUSE, listener, News::Due);
                     return;
                 }
             }
         }
         // More clients may wait. A poller reports the listener again.
         if self.listeners[&listener].signal().fd().is_none() {
-            self.shared.tell_news(listener);
+            self.shared.mailbox.tell(listener, News::Look);
         }
     }
 
@@ -183,9 +170,14 @@ impl Handshakes {
     fn greet(&mut self, token: u64) -> Option<NewClient> {
         contained(|| self.advance(token)).unwrap_or_else(|fault| {
             self.shared.notify(true, format!("dropped a client in its handshake: {fault}"));
-            self.pending.remove(&token);
+            self.take_out(token);
             None
         })
+    }
+
+    fn take_out(&mut self, token: u64) -> Option<Pending> {
+        self.shared.mailbox.cancel(token, News::Due);
+        self.pending.remove(&token)
     }
 
     fn advance(&mut self, token: u64) -> Option<NewClient> {
@@ -204,7 +196,7 @@ impl Handshakes {
             }
             return None;
         }
-        let Pending { client: Arrived { opening, permit }, url, .. } = self.pending.remove(&token)?;
+        let Pending { client: Arrived { opening, permit }, url, .. } = self.take_out(token)?;
         let peer = opening.peer().clone();
         match greeted {
             Ok(_) => {
@@ -220,25 +212,19 @@ impl Handshakes {
         None
     }
 
-    /// Does what is due: listens again after a pause, and turns away clients whose handshakes take too long.
-    pub(in crate::server) fn run_timers(&mut self) {
-        let now = Instant::now();
-        if self.accept_again.is_some_and(|at| at <= now) {
-            self.accept_again = None;
+    /// A time has come: listens again after a pause, or turns away a client whose handshake takes too long.
+    pub(super) fn see_to(&mut self, token: u64) {
+        if self.listeners.contains_key(&token) {
             for (&token, listener) in &self.listeners {
                 let _ = self.shared.watch(listener.signal(), token, EventFlags::IN);
             }
         }
-        let late: Vec<u64> =
-            self.pending.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
-        for token in late {
-            if let Some(Pending { client: Arrived { opening, .. }, .. }) = self.pending.remove(&token)
-                && !self.stopping
-            {
-                let (peer, why) = (opening.peer().clone(), "the handshake took too long");
-                opening.reject(why, true);
-                self.shared.notify(false, format!("turned away {peer}: {why}"));
-            }
+        if let Some(Pending { client: Arrived { opening, .. }, .. }) = self.pending.remove(&token)
+            && !self.stopping
+        {
+            let (peer, why) = (opening.peer().clone(), "the handshake took too long");
+            opening.reject(why, true);
+            self.shared.notify(false, format!("turned away {peer}: {why}"));
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The reactor: receives from connections of every transport, and from clients whose handshakes are under way.
 
-mod aging;
-mod goodbye;
 mod handshakes;
 mod parting;
 mod readable;
@@ -10,34 +8,31 @@ mod routing;
 mod stalled;
 mod waiting;
 
-use crate::sync::Ordering;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Body, HeldUp, Ledger, LinkError, Listener, Options, Outgoing};
+use nearcall_transport::{HeldUp, Ledger, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::Welcome;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::server::connection::ServerConnection;
-use crate::server::connection::adopted::{Adopted, Adoptions};
+use crate::server::connection::adopted::Adopted;
+use crate::server::connection::{GOODBYE, ServerConnection};
 use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, LISTED};
 use crate::server::inbound::request::Request;
-use crate::server::reactor::aging::Aging;
-use crate::server::reactor::goodbye::{GOODBYE, say_goodbye};
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
 use crate::server::reactor::readable::Readable;
-use crate::server::reactor::routing::StallReason;
 use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
+use crate::server::shared::mailbox::{News, Taken};
 use crate::server::shared::notice::Notice;
 use crate::server::shared::roster::Listed;
 
@@ -53,13 +48,11 @@ const MOST_LOOKS: u32 = 16;
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
 
-/// The poller's token for the descriptor that wakes it.
+/// The poller's tokens for the descriptors of the mailbox.
 const WAKE: u64 = 0;
-/// The poller's token for the alarm of items that were kept back.
-const KEPT: u64 = 1;
-
-/// The poller's token for the alarm of connections that have reached their age.
-const OLD: u64 = 2;
+const ALARM: u64 = 1;
+/// No descriptor has this one. It is due when stalled clients are to be looked at.
+const STALLED: u64 = 2;
 
 /// What a look at the connections brought.
 pub(in crate::server) enum Look {
@@ -74,7 +67,6 @@ pub(in crate::server) enum Look {
 pub(in crate::server) struct Reactor {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
-    adoptions: Arc<Adoptions>,
     handshakes: Handshakes,
     connections: HashMap<u64, Arc<Inbound<Request>>>,
     /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
@@ -93,12 +85,8 @@ pub(in crate::server) struct Reactor {
     /// Work that a thread has received and left to others.
     backlog: VecDeque<Work>,
     stalled: Stalled,
-    /// When connections end, if they do by themselves.
-    aging: Option<Aging>,
-    /// Clients that read again, and have deferred requests.
-    resumable: VecDeque<Arc<Inbound<Request>>>,
-    /// Whether a deferred request goes next, before new ones.
-    deferred_next: bool,
+    /// The connections with calls that wait until memory is freed. Some may have no such call any more.
+    held_up: BTreeSet<u64>,
     /// Whether sockets are looked at next, before rings.
     sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
@@ -121,20 +109,15 @@ impl Reactor {
         welcome: Welcome,
         shared: &Arc<Shared>,
         directory: Arc<Directory>,
-        adoptions: Arc<Adoptions>,
     ) -> io::Result<Self> {
-        epoll::add(&*shared.poller, &*shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        epoll::add(&*shared.poller, shared.kept_back.alarm(), EventData::new_u64(KEPT), EventFlags::IN)?;
-        let aging = shared.limits.age.map(Aging::new).transpose()?;
-        if let Some(aging) = &aging {
-            epoll::add(&*shared.poller, aging.alarm(), EventData::new_u64(OLD), EventFlags::IN)?;
+        for (token, descriptor) in [WAKE, ALARM].into_iter().zip(shared.mailbox.descriptors()) {
+            epoll::add(&*shared.poller, descriptor, EventData::new_u64(token), EventFlags::IN)?;
         }
         Ok(Self {
             shared: Arc::clone(shared),
             directory,
-            adoptions,
             budget: SpinBudget::new(options.spin),
-            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), OLD),
+            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), STALLED),
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
@@ -145,9 +128,7 @@ impl Reactor {
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Stalled::default(),
-            aging,
-            resumable: VecDeque::new(),
-            deferred_next: false,
+            held_up: BTreeSet::new(),
             sockets_turn: false,
             unpolled: 0,
             said_goodbye: false,
@@ -162,43 +143,6 @@ impl Reactor {
         self.handshakes.listen(listener)
     }
 
-    /// Parts from the clients in three steps; called at each wake-up while the server stops. First sends each client a
-    /// GOAWAY: the server takes no new calls. Once all calls under way are answered, sends a last GOAWAY: nothing else
-    /// comes. Then reports when every client has what was sent to it.
-    fn say_goodbye(&mut self) {
-        self.handshakes.stop();
-        if !std::mem::replace(&mut self.said_goodbye, true) {
-            self.tell_clients(GOODBYE);
-            for client in self.connections.values() {
-                client.nudge_kept();
-            }
-        }
-        // On a link that takes last calls, `has_delivered` also ends the client's time for them, once it has passed.
-        let links = self.connections.values().map(|client| &client.connection.link);
-        links.filter(|link| link.properties().takes_last_calls).for_each(|link| _ = link.has_delivered());
-        // Acquire: the reply to a call that is over was sent. A call may have begun just before the server was stopped.
-        if !self.shared.asks_delivery() || self.shared.in_flight.load(Ordering::Acquire) > 0 {
-            return;
-        }
-        // Only the thread that holds this reactor begins calls, and it begins none any more. So a call for which a
-        // client still waits when it reads this GOAWAY was not begun, and the client may send it to another server.
-        if !std::mem::replace(&mut self.said_last, true) {
-            self.tell_clients(Outgoing::LAST);
-        }
-        // Relaxed: only the thread that holds this reactor sets and reads `hung_up`.
-        let is_delivered =
-            |one: &Inbound<_>| one.hung_up.load(Ordering::Relaxed) || one.connection.link.has_delivered();
-        if self.handshakes.is_empty() && self.connections.values().all(|one| is_delivered(one)) {
-            self.shared.answer_delivery();
-        }
-    }
-
-    /// Sends a GOAWAY with `flags` to all clients.
-    fn tell_clients(&self, flags: u8) {
-        let clients = self.connections.values().filter(|client| !client.connection.is_own_clients());
-        clients.for_each(|client| say_goodbye(client, flags));
-    }
-
     pub(in crate::server) fn close(&mut self) {
         self.handshakes.close();
         self.closed = true;
@@ -206,7 +150,6 @@ impl Reactor {
         self.memory.clear();
         self.readable.clear();
         self.stalled.clear();
-        self.resumable.clear();
         for (_, client) in self.connections.drain() {
             self.shared.contain(|| client.die());
             client.oneway.clear();
@@ -266,74 +209,19 @@ impl Reactor {
         if let Some(work) = self.backlog.pop_front() {
             return Look::Work(work);
         }
-        // Deferred requests and new ones take turns, so that neither kind keeps the other waiting.
-        self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
-        let mut request = if self.deferred_next { self.next_deferred() } else { None };
-        if request.is_none() {
-            request = self.receive();
-        }
-        if request.is_none() && !self.resumable.is_empty() {
-            request = self.next_deferred();
-        }
-        match request {
+        match self.receive() {
             Some(request) => Look::Work(Work::Call(request)),
             None if self.unpolled < FRAMES_PER_POLL => Look::Nothing,
             None => Look::More,
         }
     }
 
-    /// The next deferred request of a client that reads again.
-    #[cold]
-    fn next_deferred(&mut self) -> Option<Box<Request>> {
-        while let Some(client) = self.resumable.pop_front() {
-            let (request, more) = match contained(|| client.next_deferred()) {
-                Ok(next) => next,
-                Err(fault) => {
-                    self.drop_client(&client, &fault.into());
-                    continue;
-                }
-            };
-            if more {
-                self.resumable.push_back(client);
-            }
-            if request.is_some() {
-                self.resume();
-                return request;
-            }
-        }
-        None
-    }
-
-    /// Whether work is here that came before, and may be handed out.
-    fn has_work(&self) -> bool {
-        !self.backlog.is_empty() || !self.resumable.is_empty()
-    }
-
     /// Reads again from clients for which there may be room now.
     #[cold]
     fn resume(&mut self) {
         let mut at = 0;
-        while let Some((client, reason)) = self.stalled.next_ready(&mut at) {
-            match contained(|| self.take_up(&client, reason)) {
-                Ok(()) => self.list(client),
-                Err(fault) => self.drop_client(&client, &fault.into()),
-            }
-        }
-    }
-
-    /// Does what had to wait while nothing was read from a client.
-    fn take_up(&mut self, client: &Inbound<Request>, reason: StallReason) {
-        match reason {
-            // Behind the client's requests that are deferred already.
-            StallReason::Oneway(request) | StallReason::Deferred(request) => {
-                client.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
-            }
-            StallReason::Answer(call, kind, flags, payload) => {
-                // If the client is gone, the next read from it finds that.
-                let answer = Outgoing { flags, ..Outgoing::new(kind, Body::Whole(&payload)) };
-                let _ = client.connection.send(call, &answer);
-            }
-            StallReason::Budget | StallReason::Items => {}
+        while let Some(client) = self.stalled.next_ready(&mut at) {
+            self.list(client);
         }
     }
 
@@ -343,7 +231,7 @@ impl Reactor {
         if self.connections.remove(&connection.token()).is_some() {
             // The descriptor may be gone from the poller already.
             self.shared.unwatch(connection.link.signal());
-            self.note_connections();
+            self.shared.mailbox.cancel(connection.token(), News::Due);
         }
         connection.tell_end(error);
         // Each of these even if the one before fails: a fault may be why the client is dropped.
@@ -351,11 +239,6 @@ impl Reactor {
         self.shared.contain(|| connection.lose(error));
         self.shared.contain(|| client.die());
         self.tell_if_deserted();
-    }
-
-    fn note_connections(&self) {
-        // Relaxed: the number is shown, and a hint for the thread that stops the server.
-        self.shared.connections.store(self.connections.len(), Ordering::Relaxed);
     }
 
     /// Asks the system's poller. Whether anything happened.
@@ -382,21 +265,8 @@ impl Reactor {
         if !self.stalled.is_empty() {
             self.resume();
         }
-        if self.handshakes.has_timer() {
-            self.handshakes.run_timers();
-        }
         self.tell_if_deserted();
         happened
-    }
-
-    /// Does something for each of the clients with these tokens that are still here. It may add to the resumable ones.
-    fn see_to(&mut self, tokens: Vec<u64>, act: impl Fn(&Arc<Inbound<Request>>, &mut VecDeque<Arc<Inbound<Request>>>)) {
-        for token in tokens {
-            let Some(client) = self.connections.get(&token) else { continue };
-            if let Err(fault) = contained(|| act(client, &mut self.resumable)) {
-                self.give_up(token, fault);
-            }
-        }
     }
 
     /// An event could not be handled, by a fault.
@@ -430,9 +300,8 @@ impl Reactor {
                 }
             }
             if hung_up {
-                // The client reads no more, but the frames that it sent before are still taken in. Relaxed: only the
-                // thread that holds this reactor sets and reads the flag.
-                client.hung_up.store(true, Ordering::Relaxed);
+                // The client reads no more, but the frames that it sent before are still taken in.
+                client.marks.set(HUNG_UP);
                 client.connection.link.stop_sending();
                 // The poller has no more news of the connection.
                 self.shared.unwatch(client.connection.link.signal());
@@ -443,20 +312,15 @@ impl Reactor {
                     return;
                 }
             }
-            flush(&client, &mut self.resumable);
-            if !client.listed.swap(true, Ordering::Relaxed) {
+            client.flush();
+            if client.marks.set(LISTED) {
                 self.list_new(client);
             }
-        } else if token == WAKE {
-            descriptors::clear(&self.shared.wake);
+        } else if token == WAKE || token == ALARM {
             // A thread that is about to sleep must look at the server's state again, because the event is seen only
             // once.
             self.routed += 1;
-            self.take_in_news();
-        } else if token == KEPT {
-            self.see_to(self.shared.kept_back.take(), |client, _| client.connection.release_kept());
-        } else if token == OLD {
-            self.see_to_old();
+            self.take_in_news(token == ALARM);
         } else {
             for client in self.handshakes.handle(token) {
                 self.add_client(client);
@@ -464,50 +328,58 @@ impl Reactor {
         }
     }
 
-    /// Takes in what other threads have left for the receiving thread.
-    fn take_in_news(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        shared.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(Box::new(event))));
-        shared.releases.take().into_iter().for_each(|release| self.keep(Work::Release(Box::new(release))));
-        Arc::clone(&self.adoptions).take(|adopted| {
-            contained(|| self.adopt(adopted)).unwrap_or_else(|fault| {
-                let error = fault.into();
-                adopted.client().inspect(|client| shared.contain(|| client.mark_lost(&error)));
-                true
-            })
-        });
-        for token in shared.take_news() {
-            if let Err(fault) = contained(|| self.handle(token, false)) {
+    /// Takes in what other threads have left for the receiving thread. `rang`: the alarm has woken it.
+    fn take_in_news(&mut self, rang: bool) {
+        let Taken { news, clients, hooks } = self.shared.mailbox.take(rang);
+        hooks.into_iter().for_each(|hook| self.keep(Work::of_hook(hook)));
+        for client in clients {
+            let Ok(adopted) = client.downcast::<Adopted>() else { continue };
+            match contained(|| self.adopt(&adopted)) {
+                Ok(true) => {}
+                Ok(false) => self.shared.mailbox.put_client_back(adopted),
+                Err(fault) => {
+                    let error = fault.into();
+                    adopted.client().inspect(|client| self.shared.contain(|| client.mark_lost(&error)));
+                }
+            }
+        }
+        for (token, news) in news {
+            if let Err(fault) = contained(|| self.see_to(token, news)) {
                 self.give_up(token, fault);
             }
         }
-        for token in shared.session_events.take_admitted() {
-            if let Some(client) = self.connections.get(&token) {
-                self.list(Arc::clone(client));
-            }
+        self.let_go();
+        if self.shared.is_stopping() {
+            self.part_from_all();
         }
-        self.let_go(&shared);
-        if shared.is_stopping() {
-            self.say_goodbye();
+    }
+
+    fn see_to(&mut self, token: u64, news: News) {
+        match (news, self.connections.get(&token).cloned()) {
+            (News::Look, _) => self.handle(token, false),
+            (News::Due, None) => self.handshakes.see_to(token),
+            (News::Due, Some(client)) => self.part_from(&client),
+            (News::Admitted, Some(client)) => self.list(client),
+            (News::KeptBack, Some(client)) => client.connection.release_kept(),
+            (News::HeldUp, Some(_)) => _ = self.held_up.insert(token),
+            (News::Admitted | News::KeptBack | News::HeldUp, None) => {}
         }
     }
 
     /// Reads from the clients whose calls were held up and may go on. For the others, memory that is freed wakes this thread
-    /// once more.
-    fn let_go(&mut self, shared: &Shared) {
-        let are_left = shared.held_up.retain(|token| {
+    /// once more: see `arm`.
+    fn let_go(&mut self) {
+        let mut held_up = std::mem::take(&mut self.held_up);
+        held_up.retain(|token| {
             let Some(client) = self.connections.get(token).cloned() else { return false };
             let held_up = client.connection.link.ledger().map_or(HeldUp::Nothing, Ledger::held_up);
-            if held_up == HeldUp::MayGoOn && !client.listed.swap(true, Ordering::Relaxed) {
+            if held_up == HeldUp::MayGoOn && client.marks.set(LISTED) {
                 self.list(client);
             }
             // Memory may be full again before it is read from.
             held_up != HeldUp::Nothing
         });
-        if are_left && shared.budget.await_room() {
-            // Memory may have been freed after the look and before the mark was set.
-            shared.wake_reactor();
-        }
+        self.held_up = held_up;
     }
 
     fn add_client(&mut self, client: NewClient) {
@@ -518,24 +390,21 @@ impl Reactor {
             return;
         }
         let client = Inbound::new(connection);
-        client.listed.store(true, Ordering::Relaxed);
+        client.marks.set(LISTED);
         if client.connection.session().begin() {
             self.list(Arc::clone(&client));
         }
         // Its handshake was under way when the server began to stop.
         if self.said_goodbye {
-            say_goodbye(&client, GOODBYE);
+            client.connection.say_goodbye(GOODBYE);
         }
         if self.said_last {
-            say_goodbye(&client, Outgoing::LAST);
+            client.connection.say_goodbye(Outgoing::LAST);
         }
         let listed: Arc<dyn Listed> = Arc::<ServerConnection>::clone(&client.connection);
         self.shared.roster.add(token, Arc::downgrade(&listed));
         self.connections.insert(token, client);
-        if let Some(aging) = &mut self.aging {
-            aging.add(token);
-        }
-        self.note_connections();
+        self.begin_to_age(token);
     }
 
     /// Receives from now on for a client of this process. `false` while a thread of the client still receives: that
@@ -555,23 +424,10 @@ impl Reactor {
         // After it is watched: frames that were queued before are sent when the poller reports room.
         adopted.settle(&connection);
         let client = Inbound::new(connection);
-        client.listed.store(true, Ordering::Relaxed);
+        client.marks.set(LISTED);
         self.list(Arc::clone(&client));
         self.connections.insert(token, client);
-        self.note_connections();
         true
-    }
-}
-
-/// There may be room again to send to a client: sends the frames that wait, and lists the client in `resumable` if its
-/// deferred requests may begin. A ring's reader reports room only once. So a ring's queue is flushed even if no frame
-/// is noted: a thread that has just queued one may not have noted it yet.
-fn flush(client: &Arc<Inbound<Request>>, resumable: &mut VecDeque<Arc<Inbound<Request>>>) {
-    if (client.connection.looking_is_cheap() || client.connection.has_queued_frames())
-        && client.flush()
-        && !resumable.iter().any(|other| Arc::ptr_eq(other, client))
-    {
-        resumable.push_back(Arc::clone(client));
     }
 }
 

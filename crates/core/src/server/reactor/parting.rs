@@ -1,47 +1,91 @@
-//! Parting from clients whose connections have reached their age: a goodbye, time for the calls under way, and the end. The
-//! client makes another connection: so clients behind a name or a load balancer find servers that were added meanwhile.
+//! Parting from clients: when the server stops, and when a connection has reached its age. A goodbye asks the client for
+//! another connection; then the calls under way have time to end. Because of the age, clients behind a name or a load
+//! balancer find servers that were added meanwhile.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::descriptors;
 use nearcall_transport::{LinkError, Outgoing};
 
 use super::Reactor;
-use super::aging::Step;
-use super::goodbye::{GOODBYE, say_goodbye};
+use crate::server::connection::GOODBYE;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, PARTED};
 use crate::server::inbound::request::Request;
-use crate::sync::Ordering;
+use crate::server::shared::mailbox::News;
 
 /// How often a connection whose client was sent a goodbye is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The age at which a connection is due. Ages differ by up to a tenth, so that connections that were made together do not
+/// end together (gRPC's proposal A9).
+fn spread(age: Duration) -> Duration {
+    let share = RandomState::new().hash_one(0) % 2001;
+    age.mul_f64(0.9 + share as f64 / 10_000.0)
+}
+
 impl Reactor {
-    /// The alarm has rung: does what is due for connections that have reached their age.
-    pub(super) fn see_to_old(&mut self) {
-        let Some(aging) = &mut self.aging else { return };
-        descriptors::clear(aging.alarm());
-        let (now, grace) = (Instant::now(), aging.age.grace);
-        while let Some((token, step)) = self.aging.as_mut().and_then(|aging| aging.take(now)) {
-            let Some(client) = self.connections.get(&token).cloned() else { continue };
-            let until = match step {
-                Step::Goodbye => {
-                    say_goodbye(&client, GOODBYE);
-                    now + grace
-                }
-                Step::End(until) => until,
-            };
-            if step != Step::Goodbye && (now >= until || has_parted(&client)) {
-                self.unlist(&client);
-                self.drop_client(&client, &LinkError::Closed);
-            } else if let Some(aging) = &mut self.aging {
-                aging.push(until.min(now + LOOK), token, Step::End(until));
+    /// Parts from the clients in three steps; called at each wake-up while the server stops. First sends each client a
+    /// GOAWAY: the server takes no new calls. Once all calls under way are answered, sends a last GOAWAY: nothing else
+    /// comes. Then reports when every client has what was sent to it.
+    pub(super) fn part_from_all(&mut self) {
+        self.handshakes.stop();
+        if !std::mem::replace(&mut self.said_goodbye, true) {
+            self.tell_clients(GOODBYE);
+            for client in self.connections.values() {
+                client.nudge_kept();
             }
         }
-        if let Some(aging) = &self.aging {
-            aging.set_alarm();
+        // On a link that takes last calls, `has_delivered` also ends the client's time for them, once it has passed.
+        let links = self.connections.values().map(|client| &client.connection.link);
+        links.filter(|link| link.properties().takes_last_calls).for_each(|link| _ = link.has_delivered());
+        // A call may have begun just before the server was stopped.
+        if !self.shared.is_idle() {
+            return;
         }
+        // Only the thread that holds this reactor begins calls, and it begins none any more. So a call for which a
+        // client still waits when it reads this GOAWAY was not begun, and the client may send it to another server.
+        if !std::mem::replace(&mut self.said_last, true) {
+            self.tell_clients(Outgoing::LAST);
+        }
+        let is_delivered = |one: &Inbound<_>| {
+            let link = &one.connection.link;
+            one.marks.has(HUNG_UP) || (link.has_delivered() && link.queued() == 0)
+        };
+        if self.handshakes.is_empty() && self.connections.values().all(|one| is_delivered(one)) {
+            self.shared.note_delivered();
+        }
+    }
+
+    /// Sends a GOAWAY with `flags` to all clients.
+    fn tell_clients(&self, flags: u8) {
+        let clients = self.connections.values().filter(|client| !client.connection.is_own_clients());
+        clients.for_each(|client| client.connection.say_goodbye(flags));
+    }
+
+    /// A connection is new: it ends some time, if connections do.
+    pub(super) fn begin_to_age(&self, token: u64) {
+        if let Some(age) = self.shared.limits.age {
+            self.shared.mailbox.tell_at(Instant::now() + spread(age.limit), token, News::Due);
+        }
+    }
+
+    /// Does what is due for a connection that has reached its age.
+    pub(super) fn part_from(&mut self, client: &Arc<Inbound<Request>>) {
+        let Some(age) = self.shared.limits.age else { return };
+        let now = Instant::now();
+        let is_first = client.parts_until.get().is_none();
+        let until = *client.parts_until.get_or_init(|| now + age.grace);
+        if is_first {
+            client.connection.say_goodbye(GOODBYE);
+        } else if now >= until || has_parted(client) {
+            self.unlist(client);
+            self.drop_client(client, &LinkError::Closed);
+            return;
+        }
+        self.shared.mailbox.tell_at(until.min(now + LOOK), client.connection.token(), News::Due);
     }
 }
 
@@ -57,10 +101,23 @@ fn has_parted(client: &Arc<Inbound<Request>>) -> bool {
     if connection.link.properties().takes_last_calls {
         return delivered;
     }
-    // Only the thread that holds the reactor begins calls. Relaxed: only that thread reads the flag.
-    if !connection.parted.swap(true, Ordering::Relaxed) {
-        say_goodbye(client, Outgoing::LAST);
+    // Only the thread that holds the reactor begins calls.
+    if client.marks.set(PARTED) {
+        connection.say_goodbye(Outgoing::LAST);
     }
     // The client hangs up when it has read that. Then its last one-way calls have been taken in.
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_were_made_together_do_not_end_together() {
+        let ages: Vec<_> = (0..100).map(|_| spread(Duration::from_secs(100)).as_secs_f64()).collect();
+        assert!(ages.iter().all(|age| (90.0..=110.0).contains(age)));
+        let first = ages.iter().filter(|age| **age < 100.0).count();
+        assert!((10..90).contains(&first), "{first} of 100 end before their mean");
+    }
 }

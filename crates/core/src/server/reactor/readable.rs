@@ -50,7 +50,7 @@ impl Readable {
     #[inline]
     pub(super) fn push_again(&mut self, turn: Turn) {
         let Turn { client, is_second } = turn;
-        if !is_second && !client.connection.link.may_have_more() {
+        if !is_second && !client.may_have_more() {
             self.last = Some(client);
         } else {
             self.others.push_back(client);

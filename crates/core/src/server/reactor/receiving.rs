@@ -8,13 +8,14 @@ use nearcall_transport::{Incoming, LinkError};
 use nearcall_wire::Metadata;
 
 use super::readable::Readable;
-use super::{FRAMES_PER_POLL, PART, Reactor, flush};
+use super::{FRAMES_PER_POLL, PART, Reactor};
 use crate::client::Awaited;
+use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, LISTED, STALLED};
 use crate::server::inbound::request::Request;
 use crate::server::reactor::routing::{Routed, StallReason};
-use crate::sync::Ordering;
 
 /// A reply that the receiving thread itself waits for.
 pub(super) struct ExpectedReply<'a> {
@@ -30,7 +31,7 @@ impl ExpectedReply<'_> {
     #[inline]
     pub(super) fn may_come(&self) -> bool {
         let connection = &self.client.connection;
-        !connection.looking_is_cheap() || connection.link.may_have_more()
+        !connection.looking_is_cheap() || self.client.may_have_more()
     }
 }
 
@@ -54,55 +55,21 @@ impl Reactor {
             if self.cursor >= self.memory.len() {
                 self.cursor = 0;
             }
-            let client = &self.memory[self.cursor];
-            let taken_in = for_one(|| {
-                let mut place = None;
-                client.connection.link.try_receive_part(&mut place)?;
-                let Some(incoming) = &place else { return Ok(None) };
-                self.unpolled += weight(incoming);
-                let beside = incoming.payload.lease().is_some();
-                let routed = client.route(&self.directory, &mut place);
-                if beside {
-                    // The payload's memory came over the socket that also carries the bell. The bell may have been
-                    // read with it: then the poller does not report the bell.
-                    flush(client, &mut self.resumable);
-                }
-                routed.map(Some)
-            });
-            let routed = match taken_in {
-                Ok(Some(routed)) => Ok(routed),
-                // Relaxed: only the thread that holds this reactor sets and reads `hung_up`.
-                Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Err(LinkError::Unfinished) => {
-                    quiet = 0;
-                    self.unpolled += PART;
-                    self.cursor += 1;
-                    continue;
-                }
-                Ok(None) => {
-                    quiet += 1;
-                    self.cursor += 1;
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            quiet = 0;
-            match routed {
-                Ok(Routed::Request(request)) if client.begins_at_once() => {
-                    // The next look starts with the next client, so that a busy client does not starve the others.
-                    self.cursor += 1;
+            let taken = take_from(&self.memory[self.cursor], &self.directory, &mut self.unpolled, None);
+            quiet = if matches!(taken, Taken::Nothing) { quiet + 1 } else { 0 };
+            if let Taken::Aside(outcome) = taken {
+                let client = self.memory.swap_remove(self.cursor);
+                if let Some(request) = self.set_aside(&client, outcome) {
                     return Some(request);
                 }
-                Ok(Routed::Done) => {
-                    self.cursor += 1;
-                    self.routed += 1;
-                }
-                other => {
-                    let client = self.memory.swap_remove(self.cursor);
-                    if let Some(request) = self.set_aside(&client, other) {
-                        return Some(request);
-                    }
-                }
+                continue;
+            }
+            // The next look starts with the next client, so that a busy client does not starve the others.
+            self.cursor += 1;
+            match taken {
+                Taken::Request(request) => return Some(request),
+                Taken::Done => self.routed += 1,
+                Taken::Nothing | Taken::Part | Taken::Aside(_) => {}
             }
         }
         None
@@ -114,42 +81,25 @@ impl Reactor {
             && let Some(turn) = self.readable.take()
         {
             let client = &turn.client;
-            let taken_in = for_one(|| {
-                let mut place = None;
-                let received = client.connection.link.try_receive_part(&mut place);
-                if let Some(incoming) = &place {
-                    self.unpolled += weight(incoming);
-                    return client.route(&self.directory, &mut place).map(Some);
-                }
-                client.connection.release();
-                received.map(|()| None)
-            });
-            let routed = match taken_in {
-                Ok(Some(routed)) => Ok(routed),
-                Err(LinkError::Unfinished) => {
-                    self.unpolled += PART;
-                    self.readable.push(turn.client);
-                    continue;
-                }
-                // The ring of a client that has hung up is looked at here, too. Relaxed: as in `receive_from_memory`.
-                Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Ok(None) => {
-                    client.listed.store(false, Ordering::Relaxed);
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            match routed {
-                Ok(Routed::Request(request)) if client.begins_at_once() => {
+            let mut taken = take_from(client, &self.directory, &mut self.unpolled, None);
+            if matches!(taken, Taken::Nothing | Taken::Part)
+                && let Err(fault) = contained(|| client.connection.release())
+            {
+                taken = Taken::Aside(Err(fault.into()));
+            }
+            match taken {
+                Taken::Nothing => client.marks.clear(LISTED),
+                Taken::Part => self.readable.push(turn.client),
+                Taken::Request(request) => {
                     self.readable.push_again(turn);
                     return Some(request);
                 }
-                Ok(Routed::Done) => {
+                Taken::Done => {
                     self.readable.push_again(turn);
                     self.routed += 1;
                 }
-                other => {
-                    if let Some(request) = self.set_aside(client, other) {
+                Taken::Aside(outcome) => {
+                    if let Some(request) = self.set_aside(client, outcome) {
                         return Some(request);
                     }
                 }
@@ -169,11 +119,13 @@ impl Reactor {
 
     fn put_aside(&mut self, client: &Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
         let reason = match routed {
-            Ok(Routed::Request(request)) if client.is_deferred_full() => StallReason::Deferred(request),
             Ok(Routed::Request(request)) => {
                 let request = client.defer(request);
-                self.list(Arc::clone(client));
-                return request;
+                if request.is_some() || !client.deferred.is_full() {
+                    self.list(Arc::clone(client));
+                    return request;
+                }
+                StallReason::Unread
             }
             Ok(Routed::Stall(reason)) => reason,
             Ok(Routed::Done) => {
@@ -217,13 +169,12 @@ impl Reactor {
     /// connection is gone, or stalled by an earlier frame.
     pub(super) fn expect<'a>(&mut self, token: u64, awaited: &'a mut dyn Awaited) -> Option<ExpectedReply<'a>> {
         let client = Arc::clone(self.connections.get(&token)?);
-        // Relaxed, all: only the thread that holds this reactor sets and reads the flags.
-        if client.hung_up.load(Ordering::Relaxed) || self.stalled.has(&client) {
+        if client.marks.has(HUNG_UP | STALLED) {
             return None;
         }
         if !client.connection.looking_is_cheap() {
             self.sockets_active = true;
-        } else if !client.listed.swap(true, Ordering::Relaxed) {
+        } else if client.marks.set(LISTED) {
             client.connection.stay_awake();
             self.list(Arc::clone(&client));
         }
@@ -232,43 +183,22 @@ impl Reactor {
 
     /// Looks only at the connection over which a reply is to come. Returns a request that came instead.
     pub(super) fn look_for(&mut self, reply: &mut ExpectedReply<'_>) -> Option<Work> {
-        let client = &reply.client;
-        let taken_in = for_one(|| {
-            let mut place = None;
-            client.connection.link.try_receive_part(&mut place)?;
-            let Some(incoming) = &place else { return Ok(None) };
-            self.unpolled += weight(incoming);
-            if incoming.payload.lease().is_some() {
-                // As in `receive_from_memory`.
-                flush(client, &mut self.resumable);
-            }
+        let ExpectedReply { client, awaited, over } = reply;
+        let taken = take_from(client, &self.directory, &mut self.unpolled, Some((&mut **awaited, over)));
+        if !matches!(taken, Taken::Nothing) {
             self.look_again(client);
-            if !client.connection.is_called_by(incoming) {
-                reply.over = reply.awaited.take_in(&mut place);
-                return Ok(None);
-            }
-            client.route(&self.directory, &mut place).map(Some)
-        });
-        let routed = match taken_in {
-            Ok(None) => return None,
-            Ok(Some(routed)) => Ok(routed),
-            Err(LinkError::Unfinished) => {
-                self.unpolled += PART;
-                self.look_again(client);
-                return None;
-            }
-            Err(error) => Err(error),
-        };
-        match routed {
-            Ok(Routed::Request(request)) if client.begins_at_once() => Some(Work::Call(request)),
-            Ok(Routed::Done) => {
+        }
+        match taken {
+            Taken::Nothing | Taken::Part => None,
+            Taken::Request(request) => Some(Work::Call(request)),
+            Taken::Done => {
                 self.routed += 1;
                 None
             }
-            other => {
+            Taken::Aside(outcome) => {
                 let client = Arc::clone(client);
                 self.unlist(&client);
-                self.set_aside(&client, other).map(Work::Call)
+                self.set_aside(&client, outcome).map(Work::Call)
             }
         }
     }
@@ -276,9 +206,7 @@ impl Reactor {
     /// Lists a client from which a frame was read: more frames may be here, and the poller does not report them again.
     #[inline]
     fn look_again(&mut self, client: &Arc<Inbound<Request>>) {
-        // Relaxed: see `expect`.
-        if !client.listed.load(Ordering::Relaxed) {
-            client.listed.store(true, Ordering::Relaxed);
+        if client.marks.set(LISTED) {
             self.list(Arc::clone(client));
         }
     }
@@ -286,17 +214,70 @@ impl Reactor {
     /// Takes a client off its list, if it is on one. The client stays marked as listed.
     #[cold]
     pub(super) fn unlist(&mut self, client: &Arc<Inbound<Request>>) {
-        // Relaxed: see `expect`.
-        client.listed.store(true, Ordering::Relaxed);
+        client.marks.set(LISTED);
         self.memory.retain(|other| !Arc::ptr_eq(other, client));
         self.readable.remove(client);
     }
 }
 
-/// Takes in something of one client. A panic there ends that client's connection, as an error does.
+/// What came of a look at one connection.
+enum Taken {
+    Nothing,
+    /// Something that is nobody's but the calling thread's: a part of a long frame, or a reply.
+    Part,
+    Request(Box<Request>),
+    /// A frame was taken in, and that is all.
+    Done,
+    /// The client must wait, or is gone.
+    Aside(Result<Routed, LinkError>),
+}
+
+/// Takes in what comes next from a client: a request that had to wait until the client reads, or a frame. A reply that the
+/// calling thread waits for goes to `awaited`, with a place for whether the wait is over. A panic ends the client's
+/// connection, as an error does.
 #[inline]
-fn for_one<R>(work: impl FnOnce() -> Result<R, LinkError>) -> Result<R, LinkError> {
-    contained(work).unwrap_or_else(|fault| Err(fault.into()))
+fn take_from(
+    client: &Arc<Inbound<Request>>,
+    directory: &Directory,
+    unpolled: &mut u32,
+    awaited: Option<(&mut dyn Awaited, &mut bool)>,
+) -> Taken {
+    let taken = contained(|| {
+        if let Some(request) = client.next_deferred() {
+            *unpolled += 1;
+            return Ok(Taken::Request(request));
+        }
+        let mut place = None;
+        client.connection.link.try_receive_part(&mut place)?;
+        let Some(incoming) = &place else { return Ok(Taken::Nothing) };
+        *unpolled += weight(incoming);
+        if incoming.payload.lease().is_some() {
+            // The payload's memory came over the socket that also carries the bell. The bell may have been read with it:
+            // then the poller does not report the bell.
+            client.flush();
+        }
+        if let Some((awaited, over)) = awaited
+            && !client.connection.is_called_by(incoming)
+        {
+            *over = awaited.take_in(&mut place);
+            return Ok(Taken::Part);
+        }
+        Ok(match client.route(directory, &mut place)? {
+            Routed::Request(request) if client.begins_at_once() => Taken::Request(request),
+            Routed::Done => Taken::Done,
+            other => Taken::Aside(Ok(other)),
+        })
+    });
+    match taken.unwrap_or_else(|fault| Err(fault.into())) {
+        // The ring of a client that has hung up is still looked at.
+        Ok(Taken::Nothing) if client.marks.has(HUNG_UP) => Taken::Aside(Err(LinkError::Closed)),
+        Ok(taken) => taken,
+        Err(LinkError::Unfinished) => {
+            *unpolled += PART;
+            Taken::Part
+        }
+        Err(error) => Taken::Aside(Err(error)),
+    }
 }
 
 /// What a frame counts towards [`FRAMES_PER_POLL`]: a longer frame takes longer, and one with much metadata, too.

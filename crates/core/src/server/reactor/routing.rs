@@ -12,8 +12,9 @@ use crate::server::call::ServerCall;
 use crate::server::connection::values::ValuesCharge;
 use crate::server::handlers::directory::Directory;
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, PARTED};
 use crate::server::inbound::request::Request;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicU8, Ordering};
 
 /// What became of a frame.
 pub(in crate::server) enum Routed {
@@ -25,14 +26,13 @@ pub(in crate::server) enum Routed {
     Stall(StallReason),
 }
 
-/// Why nothing is read from a client for now, and the frame that waits, if there is one.
+/// Why nothing is read from a client for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum StallReason {
-    /// A one-way call came when the server had as many requests as it takes.
-    Oneway(Box<Request>),
-    /// There is no room for the answer to a frame: the client does not read.
-    Answer(u32, Kind, u8, Vec<u8>),
-    /// As many calls of the client are deferred as may be: the client does not read.
-    Deferred(Box<Request>),
+    /// A one-way call came when the server had as many requests as it takes. It is deferred.
+    Oneway,
+    /// The client does not read: the last answer to a frame, or as many deferred calls as may be, wait for that.
+    Unread,
     /// The frame that comes next does not fit into the memory that may be kept of what clients send.
     Budget,
     /// The items that wait for their handlers take as much memory as they may.
@@ -132,9 +132,11 @@ impl Inbound<Request> {
         let oneway = request.is_oneway();
         let alone = !oneway || self.oneway.count();
         match self.judge(&request, method, pending, uncharged, alone)? {
-            Verdict::Wait => Ok(Routed::Stall(StallReason::Oneway(request))),
-            // Relaxed: only the thread that holds the reactor sets and reads it.
-            _ if !oneway && self.hung_up.load(Ordering::Relaxed) => {
+            Verdict::Wait => {
+                self.deferred.push(request, || false);
+                Ok(Routed::Stall(StallReason::Oneway))
+            }
+            _ if !oneway && self.marks.has(HUNG_UP) => {
                 // No client waits for a reply, and the calls that it has left may be many.
                 request.note_end(Failure::CANCELLED, 0);
                 Ok(Routed::Done)
@@ -187,8 +189,7 @@ impl Inbound<Request> {
             call: None,
             deadline,
             context: OnceLock::new(),
-            finished: AtomicBool::new(false),
-            let_go: AtomicBool::new(false),
+            done: AtomicU8::new(0),
             place: None,
             measured,
             ordinal: connection.session().count_arrival(),
@@ -220,8 +221,8 @@ impl Inbound<Request> {
         if shared.is_stopping() && !connection.link.properties().takes_last_calls {
             return Ok(Verdict::Refuse(Failure::new(Failure::UNAVAILABLE, "the server is stopping")));
         }
-        // Relaxed: only the thread that holds the reactor sets and reads the flag. One-way calls are not sent again.
-        if !oneway && connection.parted.load(Ordering::Relaxed) {
+        // One-way calls are not sent again.
+        if !oneway && self.marks.has(PARTED) {
             return Ok(Verdict::Refuse(Failure::new(
                 Failure::UNAVAILABLE,
                 "this connection is over: make another one",
@@ -281,7 +282,7 @@ impl Inbound<Request> {
         let routing = request.routing;
         if routing.is_tracked() && !request.is_oneway() {
             let (id, brings) = (request.head.call, routing.item_references);
-            self.connection.note_begun(id, brings);
+            self.connection.note_begun(id);
             let (told, measured) = (directory.told(routing.handler), request.measured.clone());
             let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, told, measured, brings));
             if !self.calls.lock().insert(id, &call, routing.streams) {
@@ -292,21 +293,17 @@ impl Inbound<Request> {
         Ok(Routed::Request(request))
     }
 
-    /// Sends the answer to a frame, if the client reads.
+    /// Sends the answer to a frame. If the client does not read, that is the last one until it does.
     fn answer(&self, call: u32, kind: Kind, flags: u8, payload: &[u8]) -> Result<Routed, LinkError> {
-        if !self.connection.has_room() {
-            return Ok(Routed::Stall(StallReason::Answer(call, kind, flags, payload.to_vec())));
-        }
         self.connection.send(call, &Outgoing { flags, ..Outgoing::new(kind, Body::Whole(payload)) })?;
-        Ok(Routed::Done)
+        Ok(if self.connection.has_room() { Routed::Done } else { Routed::Stall(StallReason::Unread) })
     }
 
     /// Whether the server may read from the client again, after it has stopped for this reason.
-    pub(in crate::server) fn may_go_on(&self, reason: &StallReason) -> bool {
+    pub(in crate::server) fn may_go_on(&self, reason: StallReason) -> bool {
         match reason {
-            StallReason::Oneway(_) => self.may_begin_oneway(),
-            StallReason::Answer(..) => self.connection.has_room(),
-            StallReason::Deferred(_) => !self.deferred.is_full(),
+            StallReason::Oneway => self.may_begin_oneway(),
+            StallReason::Unread => self.connection.has_room(),
             StallReason::Budget => true,
             StallReason::Items => self.connection.has_room_for_items(),
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::server::inbound::Inbound;
+use crate::server::inbound::marks::{HUNG_UP, STALLED};
 use crate::server::inbound::request::Request;
 use crate::server::reactor::routing::StallReason;
-use crate::sync::Ordering;
 
 /// How long the receiving thread sleeps at first while stalled clients wait for the server's own handlers. A thread
 /// that finishes a one-way call does not wake it. A thread that frees memory does.
@@ -26,6 +26,7 @@ pub(super) struct Stalled {
 
 impl Stalled {
     pub(super) fn push(&mut self, client: Arc<Inbound<Request>>, reason: StallReason) {
+        client.marks.set(STALLED);
         self.clients.push((client, reason));
     }
 
@@ -33,24 +34,19 @@ impl Stalled {
         self.clients.is_empty()
     }
 
-    /// Whether this client is stalled.
-    pub(super) fn has(&self, client: &Arc<Inbound<Request>>) -> bool {
-        self.clients.iter().any(|(stalled, _)| Arc::ptr_eq(stalled, client))
-    }
-
     pub(super) fn clear(&mut self) {
         self.clients.clear();
     }
 
     /// Takes out the next client that may go on now. `at` counts the clients that were looked at and stay.
-    pub(super) fn next_ready(&mut self, at: &mut usize) -> Option<(Arc<Inbound<Request>>, StallReason)> {
-        while let Some((client, reason)) = self.clients.get(*at) {
-            // Relaxed: only the thread that holds the reactor sets and reads `hung_up`.
-            if client.hung_up.load(Ordering::Relaxed) {
+    pub(super) fn next_ready(&mut self, at: &mut usize) -> Option<Arc<Inbound<Request>>> {
+        while let Some(&(ref client, reason)) = self.clients.get(*at) {
+            if client.marks.has(HUNG_UP) {
                 client.end_calls();
             }
             if client.may_go_on(reason) {
-                return Some(self.clients.swap_remove(*at));
+                client.marks.clear(STALLED);
+                return Some(self.clients.swap_remove(*at).0);
             }
             *at += 1;
         }
@@ -64,7 +60,7 @@ impl Stalled {
 
     /// Whether a client waits for this server's own handlers, to finish one-way calls or to free memory.
     pub(super) fn wait_for_handlers(&self) -> bool {
-        self.clients.iter().any(|(_, reason)| !matches!(reason, StallReason::Answer(..) | StallReason::Deferred(_)))
+        self.clients.iter().any(|(_, reason)| *reason != StallReason::Unread)
     }
 
     /// How long to sleep until the next look at the clients that wait for handlers.

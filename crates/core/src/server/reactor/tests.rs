@@ -3,13 +3,13 @@
 use nearcall_platform::fault::contained;
 use nearcall_platform::lock::{Mutex, held_here, set_around_sleep};
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Incoming, Link, Wait};
+use nearcall_transport::{Body, Incoming, Link, Wait};
 use nearcall_wire::{FrameHead, Kind, flags};
 
 use super::*;
 use crate::chosen_link::{Chosen, Faulty, MUCH};
 use crate::client::Awaited;
-use crate::exports::MethodRouting;
+use crate::exports::{MethodRouting, OnRelease};
 use crate::server::connection::SOCKET;
 use crate::server::{HandlerKind, NativeHandler, ServedMethods, Server, SessionHooks, WorkLimits, Worker};
 
@@ -212,6 +212,7 @@ fn calls_that_waited_begin_when_another_thread_has_made_room() {
     scene.call(7);
     reactor.poll_events(Some(Duration::ZERO));
     assert_eq!(number(reactor.poll()), None, "it waits until the client reads");
+    assert!(reactor.arm(), "nobody looks at the client any more");
     *scene.link.queued.lock() = 0;
     reactor.poll_events(Some(Duration::ZERO));
     assert_eq!(number(reactor.poll()), None, "nobody has told of it");
@@ -220,7 +221,7 @@ fn calls_that_waited_begin_when_another_thread_has_made_room() {
     assert_eq!(number(reactor.poll()), Some(7));
 }
 
-/// New requests and deferred requests take turns.
+/// A client with requests that were deferred takes turns with the others.
 #[test]
 fn calls_that_waited_do_not_keep_others_waiting() {
     let scene = Scene::new(3);
@@ -234,7 +235,7 @@ fn calls_that_waited_do_not_keep_others_waiting() {
     let (token, link) = (TOKEN + 1, Arc::clone(&other.link) as Arc<dyn Link>);
     reactor.add_client(NewClient { token, link, permit: None, url: "shm://here".into() });
     let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll())).collect();
-    assert_eq!(begun, [0, 10, 1, 11, 2, 12]);
+    assert_eq!(begun, [10, 0, 11, 1, 12, 2]);
 }
 
 /// So many other clients of the same server, each with so many calls that it has sent. They live as long as what is
@@ -401,7 +402,7 @@ fn who_waits_for_a_reply_does_not_read_on_where_reading_has_stopped() {
     let scene = Scene::new(0);
     let mut reactor = scene.server.reactor.lock();
     scene.link.frames.lock().extend([Incoming::new(FrameHead::new(Kind::Ping, 1), &[]), reply(3)]);
-    assert!(reactor.poll().is_none(), "the ping is answered when the client reads");
+    assert!(reactor.poll().is_none(), "nothing more is read until the client reads the answer");
     let mut caller = Caller::default();
     let (work, over) = reactor.wait_for_reply(Duration::ZERO, TOKEN, &mut caller);
     assert!(work.is_none() && !over && caller.replies.is_empty());
@@ -442,26 +443,26 @@ fn what_comes_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);
     scene.server.close();
     for number in 0..2 {
-        scene.server.shared.releases.push(Box::new(number));
+        scene.server.shared.mailbox.released(Box::new(number));
     }
     let mut reactor = scene.server.reactor.lock();
     reactor.poll_events(Some(Duration::ZERO));
     assert!(reactor.poll().is_none());
     drop(reactor);
-    assert!(std::iter::from_fn(|| scene.server.take_release()).count() == 2 && scene.server.has_no_hooks());
+    assert!(std::iter::from_fn(|| scene.server.take_hook()).count() == 2 && scene.server.has_no_hooks());
 }
 
 /// A worker may have received work, and not handed it out yet, when the server is closed.
 #[test]
 fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);
-    scene.server.shared.releases.push(Box::new(()));
-    let release = scene.server.take_release().expect("one is there");
+    scene.server.shared.mailbox.released(Box::new(()));
+    let release = scene.server.take_hook().expect("one is there");
     scene.server.stop(Duration::ZERO, false);
     scene.server.close();
     assert!(scene.server.shared.crew.begin(), "another handler runs, and one may");
-    assert!(scene.server.accept(Work::Release(Box::new(release))).is_none());
-    assert!(scene.server.take_release().is_some());
+    assert!(scene.server.accept(release).is_none());
+    assert!(scene.server.take_hook().is_some());
 }
 
 /// Its frames may be long, and take much longer to decompress.
@@ -518,10 +519,12 @@ fn a_fault_over_one_event_loses_no_other_event() {
 fn a_fault_over_a_client_that_was_set_aside_ends_it() {
     let scene = Scene::new(0);
     scene.link.frames.lock().push_back(Incoming::new(FrameHead::new(Kind::Ping, 1), &[]));
-    assert!(scene.server.reactor.lock().poll().is_none(), "the ping is answered when the client reads");
+    assert!(scene.server.reactor.lock().poll().is_none(), "nothing more is read until the client reads the answer");
+    scene.link.frames.lock().push_back(Incoming::new(FrameHead::new(Kind::Ping, 1), &[]));
     scene.read();
-    *scene.link.faulty.lock() = Faulty::Sending;
-    let _ = contained(|| scene.server.reactor.lock().poll_events(Some(Duration::ZERO)));
+    *scene.link.faulty.lock() = Faulty::Reading;
+    scene.server.reactor.lock().poll_events(Some(Duration::ZERO));
+    assert!(scene.server.reactor.lock().poll().is_none());
     assert!(scene.is_dropped_for_a_fault());
 }
 
@@ -541,7 +544,7 @@ fn a_call_whose_handler_has_a_fault_is_answered() {
     assert_eq!(scene.link.queued(), MUCH, "one answer was sent");
     assert_eq!(scene.said.lock().len(), 1);
     assert!(!scene.client.connection.is_dead());
-    assert_eq!(scene.server.shared.in_flight.load(Ordering::Relaxed), 0);
+    assert_eq!(scene.server.shared.in_flight.load(crate::sync::Ordering::Relaxed), 0);
 }
 
 /// Workers take work out of the queue with the interpreter held. What they ask of the work takes locks of its own.

@@ -1,14 +1,15 @@
 //! Waiting for the next frame or event: spinning while that pays, sleeping in the poller after that.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearcall_platform::clock;
 
 use super::receiving::ExpectedReply;
-use super::{Look, Reactor};
+use super::{Look, Reactor, STALLED};
 use crate::client::Awaited;
 use crate::server::handlers::work::Work;
-use crate::sync::Ordering;
+use crate::server::inbound::marks::{HUNG_UP, LISTED};
+use crate::server::shared::mailbox::News;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
 const ROUNDS_PER_CLOCK: u32 = 64;
@@ -41,7 +42,7 @@ impl Reactor {
     }
 
     fn wait(&mut self, at_most: Option<Duration>, reply: Option<&mut ExpectedReply<'_>>) -> Option<Work> {
-        if self.has_work() {
+        if !self.backlog.is_empty() {
             return None;
         }
         self.asleep_since = None;
@@ -55,24 +56,16 @@ impl Reactor {
             // The caller may be a handler, and the frame that came may be what it waits for.
             return None;
         }
-        if self.stalled.wait_for_room() && self.shared.budget.await_room() {
-            // Memory may have been freed before this mark was set: look at the stalled clients again. Look at all
-            // others as well, so that none is overlooked however often this happens.
-            self.poll_events(Some(Duration::ZERO));
-            return None;
-        }
         let begun = clock::monotonic_ns();
         if !self.arm() {
             return None;
         }
-        let look = self.stalled.wait_for_handlers().then(|| self.stalled.next_look());
-        let timeout = self.handshakes.next_timer().into_iter().chain(at_most).chain(look).min();
         if self.slept_long {
             // The next sleep is mostly as long as the last one. Before a short sleep the alarm stays set: so it is set
             // once in a while, and not for each request.
             self.shared.leadership.rest();
         }
-        let happened = self.poll_events(timeout);
+        let happened = self.poll_events(at_most);
         let waited = clock::monotonic_ns() - begun;
         self.slept_long = Duration::from_nanos(waited) > self.shared.leadership.patience();
         if happened {
@@ -131,16 +124,18 @@ impl Reactor {
         self.loop_active = false;
     }
 
-    /// Whether a thread must look again at a certain time, even if nothing comes.
-    pub(in crate::server) fn has_timer(&self) -> bool {
-        self.handshakes.has_timer() || self.stalled.wait_for_handlers()
-    }
-
     /// Before a sleep: from here on every client must ring the bell. `false` if something is here already; then no
     /// client need ring. A thread may sleep in the poller only after this has returned `true`: its last look at the
     /// poller may have brought work, not only events.
     pub(super) fn arm(&mut self) -> bool {
-        if self.has_work() {
+        if !self.backlog.is_empty() {
+            return false;
+        }
+        if (self.stalled.wait_for_room() || !self.held_up.is_empty()) && self.shared.budget.await_room() {
+            // Memory may have been freed before this mark was set: look at these clients again. Look at all others as
+            // well, so that none is overlooked however often this happens.
+            self.let_go();
+            self.poll_events(Some(Duration::ZERO));
             return false;
         }
         let mut all_quiet = true;
@@ -152,14 +147,18 @@ impl Reactor {
             return false;
         }
         for client in self.memory.drain(..) {
-            client.listed.store(false, Ordering::Relaxed);
-            if client.hung_up.load(Ordering::Relaxed) {
+            client.marks.clear(LISTED);
+            if client.marks.has(HUNG_UP) {
                 // The poller reports this client no more.
                 self.readable.push(client);
             }
         }
         if !self.readable.is_empty() {
             return false;
+        }
+        if self.stalled.wait_for_handlers() {
+            let look = Instant::now() + self.stalled.next_look();
+            self.shared.mailbox.tell_at(look, STALLED, News::Due);
         }
         self.sockets_active = false;
         self.loop_active = false;
@@ -226,7 +225,7 @@ impl Reactor {
     /// without a lock.
     #[inline]
     fn may_find(&self) -> bool {
-        !self.readable.is_empty() || self.memory.iter().any(|client| client.connection.link.may_have_more())
+        !self.readable.is_empty() || self.memory.iter().any(|client| client.may_have_more())
     }
 
     fn spinning_pays(&self) -> bool {

@@ -171,7 +171,7 @@ impl Receiver for ServerReceiver {
 
     fn take_over(&self) {
         if let Some(server) = self.server.upgrade() {
-            server.shared.wake_reactor();
+            server.shared.mailbox.wake();
         }
     }
 }
@@ -180,12 +180,12 @@ impl Server {
     /// Receives on the connection of a client of this process from now on, and runs the calls of the objects that the
     /// client gives to its server: at most `max_references` objects at a time. Never waits.
     pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
-        connection.open_exports(max_references, &self.shared.releases);
+        connection.open_exports(max_references, Arc::clone(&self.shared.mailbox) as _);
         let receives = ServerReceiver::new(self, OnceLock::new());
         if connection.use_receiver(Arc::clone(&receives) as Arc<dyn Receiver>) {
             let receives_for = Arc::clone(&receives.connection);
-            self.adoptions.push(Adopted { client: Arc::downgrade(connection), connection: receives_for });
-            self.shared.wake_reactor();
+            let adopted = Adopted { client: Arc::downgrade(connection), connection: receives_for };
+            self.shared.mailbox.leave_client(Box::new(adopted));
         }
     }
 
@@ -206,7 +206,7 @@ impl Server {
     fn begin_waiting(&self) {
         if self.shared.crew.begin_waiting() {
             self.release();
-            self.shared.wake_reactor();
+            self.shared.mailbox.wake();
         }
     }
 

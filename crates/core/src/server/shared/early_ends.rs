@@ -6,8 +6,7 @@
 //! queues the errand, and wakes the one thread that runs errands: the caller of [`EarlyEnds::next`].
 
 use std::any::Any;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -49,24 +48,20 @@ impl State {
 #[derive(Debug, Default)]
 pub(in crate::server) struct Watched(OuterMutex<Watchers>);
 
-#[derive(Debug)]
-enum Watchers {
-    /// The handler still runs.
-    Open(Vec<(Weak<EarlyEnds>, u64)>),
-    /// The handler has returned: no errand is run any more.
-    Over,
-}
-
-/// The watched calls of one connection, by the client's numbers. Several calls may have one number: a client that has
-/// given up a call may use its number again while the handler still runs.
 #[derive(Debug, Default)]
-pub(in crate::server) struct WatchedCalls(Mutex<HashMap<u32, Vec<Arc<Watched>>>>);
-
-impl Default for Watchers {
-    fn default() -> Self {
-        Self::Open(Vec::new())
-    }
+struct Watchers {
+    all: Vec<(Weak<EarlyEnds>, u64)>,
+    /// The handler has returned: no errand is run any more.
+    over: bool,
 }
+
+/// Which of a connection's calls one is: the client's number of it, and its ordinal. Several calls may have one number: a
+/// client that has given up a call may use its number again while the handler still runs.
+pub(in crate::server) type WhichCall = (u32, u64);
+
+/// The watched calls of one connection.
+#[derive(Debug, Default)]
+pub(in crate::server) struct WatchedCalls(Mutex<BTreeMap<WhichCall, Arc<Watched>>>);
 
 impl EarlyEnds {
     /// Waits for the next call that ends early, and returns its errand. Returns `None` after `until`, once no call is
@@ -136,31 +131,29 @@ impl EarlyEnds {
 const LONG: Duration = Duration::from_secs(3600);
 
 impl Watched {
-    /// Adds an errand with this `number` in `ends`; `call` is the client's number of the call. `false` if the handler
-    /// has returned.
+    /// Adds an errand with this `number` in `ends`. `false` if the handler has returned.
     pub(in crate::server) fn add(
         self: &Arc<Self>,
         ends: &Arc<EarlyEnds>,
         number: u64,
-        call: u32,
+        call: WhichCall,
         calls: &WatchedCalls,
     ) -> bool {
         let mut watchers = self.0.lock();
-        let Watchers::Open(all) = &mut *watchers else { return false };
-        if all.is_empty() {
-            // Within the lock: a thread that finds a watcher here must also find the call in `calls`.
-            calls.0.lock().entry(call).or_default().push(Arc::clone(self));
+        if watchers.over {
+            return false;
         }
-        all.push((Arc::downgrade(ends), number));
+        if watchers.all.is_empty() {
+            // Within the lock: a thread that finds a watcher here must also find the call in `calls`.
+            calls.0.lock().insert(call, Arc::clone(self));
+        }
+        watchers.all.push((Arc::downgrade(ends), number));
         true
     }
 
     /// Nobody waits for the call any more: its errands are due.
     fn tell(&self) {
-        let all = match &*self.0.lock() {
-            Watchers::Open(all) => all.clone(),
-            Watchers::Over => return,
-        };
+        let all = self.0.lock().all.clone();
         for (ends, number) in all {
             if let Some(ends) = ends.upgrade() {
                 ends.note(number);
@@ -170,15 +163,14 @@ impl Watched {
 
     /// The handler has returned. If `is_early` finds that nobody waits for the call, its errands are due; otherwise
     /// they are dropped.
-    pub(in crate::server) fn dismiss(&self, call: u32, calls: &WatchedCalls, is_early: impl FnOnce() -> bool) {
-        let before = std::mem::replace(&mut *self.0.lock(), Watchers::Over);
-        let Watchers::Open(all) = before else { return };
-        if all.is_empty() {
+    pub(in crate::server) fn dismiss(&self, call: WhichCall, calls: &WatchedCalls, is_early: impl FnOnce() -> bool) {
+        let before = std::mem::replace(&mut *self.0.lock(), Watchers { all: Vec::new(), over: true });
+        if before.all.is_empty() {
             return;
         }
-        calls.forget(call, self);
+        calls.0.lock().remove(&call);
         let is_early = is_early();
-        for (ends, number) in all {
+        for (ends, number) in before.all {
             match ends.upgrade() {
                 Some(ends) if is_early => ends.note(number),
                 Some(ends) => ends.forget(number),
@@ -192,25 +184,12 @@ impl WatchedCalls {
     /// The client has given up the calls with this number that have arrived so far. Without a number: the client is
     /// gone, and all calls end.
     pub(in crate::server) fn tell(&self, call: Option<u32>) {
-        let ended: Vec<_> = {
-            let calls = self.0.lock();
-            match call {
-                Some(call) => calls.get(&call).cloned().unwrap_or_default(),
-                None => calls.values().flatten().cloned().collect(),
-            }
-        };
-        for watched in ended {
-            watched.tell();
-        }
-    }
-
-    fn forget(&self, call: u32, watched: &Watched) {
-        if let Entry::Occupied(mut same) = self.0.lock().entry(call) {
-            same.get_mut().retain(|other| !std::ptr::eq(&raw const **other, watched));
-            if same.get().is_empty() {
-                same.remove();
-            }
-        }
+        let (first, last) = call.map_or((0, u32::MAX), |call| (call, call));
+        let calls = self.0.lock();
+        let ended: Vec<_> =
+            calls.range((first, 0)..=(last, u64::MAX)).map(|(_, watched)| Arc::clone(watched)).collect();
+        drop(calls);
+        ended.iter().for_each(|watched| watched.tell());
     }
 }
 
@@ -248,17 +227,20 @@ mod tests {
         let (ends, calls) = (Arc::new(EarlyEnds::default()), WatchedCalls::default());
         let (first, second) = (Arc::new(Watched::default()), Arc::new(Watched::default()));
         let now = Instant::now();
-        for (watched, call, what) in [(&first, 5, 1), (&first, 5, 2), (&second, 5, 3), (&Arc::default(), 6, 4)] {
+        let (one, other, third) = ((5, 0), (5, 1), (6, 2));
+        for (watched, call, what) in
+            [(&first, one, 1), (&first, one, 2), (&second, other, 3), (&Arc::default(), third, 4)]
+        {
             assert!(watched.add(&ends, ends.put(Some(now + LONG), errand(what)), call, &calls));
         }
-        first.dismiss(5, &calls, || false);
-        assert!(!first.add(&ends, 0, 5, &calls), "its handler is through");
+        first.dismiss(one, &calls, || false);
+        assert!(!first.add(&ends, 0, one, &calls), "its handler is through");
         calls.tell(Some(5));
         assert_eq!(number(ends.next(now)), Some(3));
-        second.dismiss(5, &calls, || false);
+        second.dismiss(other, &calls, || false);
         calls.tell(None);
         assert_eq!(number(ends.next(now)), Some(4));
-        assert_eq!(calls.0.lock().keys().collect::<Vec<_>>(), [&6]);
+        assert_eq!(calls.0.lock().keys().collect::<Vec<_>>(), [&third]);
     }
 
     #[test]

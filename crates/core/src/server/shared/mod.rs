@@ -3,36 +3,33 @@
 //! They hold a [`Shared`], so that none of them needs the server itself. `Shared` knows nothing of them.
 
 pub(in crate::server) mod early_ends;
-pub(in crate::server) mod held_up;
-pub(in crate::server) mod kept_back;
 pub(in crate::server) mod limits;
+pub(in crate::server) mod mailbox;
 pub(in crate::server) mod notice;
 pub(in crate::server) mod roster;
 pub(in crate::server) mod session;
 pub(in crate::server) mod statistics;
 mod watching;
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 
 use nearcall_platform::descriptors;
 use nearcall_platform::fault::{Fault, contained};
-use nearcall_platform::lock::Mutex;
 use nearcall_transport::Budget;
 
-use crate::exports::Releases;
 use crate::server::threads::crew::Crew;
 use crate::server::threads::leadership::Leadership;
 use crate::server::threads::loop_watch::LoopWatch;
 use crate::server::threads::reserve::Reserve;
-use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use held_up::HeldUp;
-use kept_back::KeptBack;
+use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 use limits::WorkLimits;
+use mailbox::Mailbox;
 use notice::{Notice, OnNotice};
 use roster::{ConnectionRow, Roster};
-use session::SessionEvents;
-use statistics::{Snapshot, Statistics};
+use session::{Hook, SessionHooks};
+use statistics::{MeasuredMethod, Snapshot, Statistics};
 
 /// What all parts of a server share.
 pub(in crate::server) struct Shared {
@@ -41,23 +38,16 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) leadership: Leadership,
     /// The system's poller of the reactor.
     pub(in crate::server) poller: Arc<OwnedFd>,
-    /// Wakes the receiving thread out of the system's poller.
-    pub(in crate::server) wake: Arc<OwnedFd>,
-    stopping: AtomicBool,
-    /// The stop is over: workers return.
-    stopped: AtomicBool,
-    /// `ASKED` or `DELIVERED`: the reactor was asked whether the clients have all that was sent; it has found that they
-    /// have.
-    delivery: AtomicU8,
+    /// What is left for the receiving thread.
+    pub(in crate::server) mailbox: Arc<Mailbox<Hook>>,
+    pub(in crate::server) session_hooks: SessionHooks,
+    /// How far the server is: [`STOPPING`] and so on.
+    stage: AtomicU8,
     pub(in crate::server) loop_watch: LoopWatch,
     /// Which of the processes that serve together this is, and how many there are.
     pub(in crate::server) place: OnceLock<(usize, usize)>,
     /// How many requests were received and are not finished.
     pub(in crate::server) in_flight: AtomicUsize,
-    /// How many connections are open.
-    pub(in crate::server) connections: AtomicUsize,
-    /// How many connections have frames that wait to be sent.
-    pub(in crate::server) unsent_connections: AtomicUsize,
     pub(in crate::server) crew: Crew,
     pub(in crate::server) reserve: Reserve,
     /// How many one-way calls came while the server was stopping. Their clients get no reply, so only a notice can say
@@ -66,20 +56,14 @@ pub(in crate::server) struct Shared {
     pub(in crate::server) statistics: Statistics,
     pub(in crate::server) roster: Roster,
     pub(in crate::server) budget: Arc<Budget>,
-    pub(in crate::server) kept_back: KeptBack,
-    pub(in crate::server) held_up: HeldUp,
-    /// Tokens of which the poller does not tell: of what has no descriptor and is to be looked at, and of connections over
-    /// shared memory on which a thread has sent what others had queued. Only that thread knows that there may be room again.
-    news: Mutex<Vec<u64>>,
-    /// Begins and ends of sessions whose hooks are to run.
-    pub(in crate::server) session_events: Arc<SessionEvents>,
-    /// Objects that clients have released, and whose owners are to be told.
-    pub(in crate::server) releases: Arc<Releases>,
 }
 
-const UNASKED: u8 = 0;
-const ASKED: u8 = 1;
+/// The server takes no new clients and no new calls.
+const STOPPING: u8 = 1;
+/// No call is under way any more, and the clients have all that was sent.
 const DELIVERED: u8 = 2;
+/// The stop is over: workers return.
+const STOPPED: u8 = 3;
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -87,90 +71,77 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What [`Shared::new`] takes.
-pub(in crate::server) struct Parts {
-    pub(in crate::server) limits: WorkLimits,
-    pub(in crate::server) notice: OnNotice,
-    pub(in crate::server) leadership: Leadership,
-    pub(in crate::server) poller: Arc<OwnedFd>,
-    pub(in crate::server) wake: Arc<OwnedFd>,
-    pub(in crate::server) statistics: Statistics,
-    pub(in crate::server) budget: Arc<Budget>,
-    pub(in crate::server) kept_back: KeptBack,
-    pub(in crate::server) session_events: Arc<SessionEvents>,
-}
-
 impl Shared {
-    pub(in crate::server) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { limits, notice, leadership, poller, wake, statistics, budget, kept_back, session_events } = parts;
-        Arc::new(Self {
+    pub(in crate::server) fn new(
+        limits: WorkLimits,
+        session_hooks: SessionHooks,
+        measured: Vec<Option<MeasuredMethod>>,
+        notice: OnNotice,
+    ) -> io::Result<Arc<Self>> {
+        let (poller, mailbox) = (Arc::new(descriptors::new_poller()?), Mailbox::new()?);
+        Ok(Arc::new(Self {
             crew: Crew::new(limits.max_concurrency),
             reserve: Reserve::default(),
+            leadership: Leadership::new(descriptors::new_event()?, descriptors::new_alarm()?, Arc::clone(&poller)),
+            statistics: Statistics::new(measured),
+            budget: Budget::waking(limits.max_memory, &mailbox.waker()),
             limits,
             notice,
-            leadership,
             poller,
-            releases: Releases::new(Arc::clone(&wake)),
-            news: Mutex::default(),
-            wake,
-            stopping: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
-            delivery: AtomicU8::new(UNASKED),
+            mailbox,
+            session_hooks,
+            stage: AtomicU8::new(0),
             loop_watch: LoopWatch::default(),
             place: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
-            unsent_connections: AtomicUsize::new(0),
             came_too_late: AtomicUsize::new(0),
-            statistics,
             roster: Roster::default(),
-            budget,
-            kept_back,
-            held_up: HeldUp::default(),
-            session_events,
-        })
+        }))
     }
 
     /// The server begins to stop: it takes no new clients and no new calls.
     pub(in crate::server) fn begin_to_stop(&self) {
-        // Release: a worker that sees the flag also sees what was done before the stop began.
-        self.stopping.store(true, Ordering::Release);
+        self.reach(STOPPING);
     }
 
     /// Whether the server takes no more calls.
     pub(in crate::server) fn is_stopping(&self) -> bool {
-        // Acquire: after the Release of `begin_to_stop`.
-        self.stopping.load(Ordering::Acquire)
+        self.has_reached(STOPPING)
+    }
+
+    /// For the receiving thread, while the server stops: the clients have all that was sent, and no call is under way.
+    pub(in crate::server) fn note_delivered(&self) {
+        self.reach(DELIVERED);
+    }
+
+    pub(in crate::server) fn has_delivered(&self) -> bool {
+        self.has_reached(DELIVERED)
     }
 
     /// The stop is over: workers return.
     pub(in crate::server) fn end(&self) {
-        // Release: a worker that sees the flag also sees what the stop has done.
-        self.stopped.store(true, Ordering::Release);
+        self.reach(STOPPED);
     }
 
     pub(in crate::server) fn is_stopped(&self) -> bool {
-        // Acquire: after the Release of `end`.
-        self.stopped.load(Ordering::Acquire)
+        self.has_reached(STOPPED)
     }
 
-    /// Asks the reactor whether the clients have all that was sent, unless it was asked before. Whether it has found
-    /// that they have.
-    pub(in crate::server) fn ask_delivery(&self) -> bool {
-        // AcqRel: the thread that answers sees that no call was under way when this was asked.
-        self.delivery.compare_exchange(UNASKED, ASKED, Ordering::AcqRel, Ordering::Acquire) == Err(DELIVERED)
+    fn reach(&self, stage: u8) {
+        // Release: a thread that sees the stage also sees what was done before.
+        self.stage.fetch_max(stage, Ordering::Release);
     }
 
-    /// Whether the question of `ask_delivery` waits for an answer. No call was under way when it was asked.
-    pub(in crate::server) fn asks_delivery(&self) -> bool {
-        // Acquire: this thread sees what was sent before the question.
-        self.delivery.load(Ordering::Acquire) == ASKED
+    #[inline]
+    fn has_reached(&self, stage: u8) -> bool {
+        // Acquire: after the Release of `reach`.
+        self.stage.load(Ordering::Acquire) >= stage
     }
 
-    /// Answers the question of `ask_delivery`: the clients have all that was sent.
-    pub(in crate::server) fn answer_delivery(&self) {
-        // Release: before the Acquire of the thread that asks again.
-        self.delivery.store(DELIVERED, Ordering::Release);
+    /// Whether no call is under way, and no hook.
+    pub(in crate::server) fn is_idle(&self) -> bool {
+        // Acquire: the reply to a call that is over was sent.
+        self.in_flight.load(Ordering::Acquire) == 0 && self.mailbox.hooks_are_over()
     }
 
     /// The statistics of the calls, and how busy the server is. For a call that asks for them.
@@ -180,7 +151,7 @@ impl Shared {
         Snapshot {
             pid: std::process::id(),
             version: crate::VERSION,
-            connections: self.connections.load(Ordering::Relaxed),
+            connections: self.roster.len(),
             threads: self.crew.workers() + in_reserve,
             idle_threads: self.crew.standby() + in_reserve,
             queued: self.crew.queued(),
@@ -198,26 +169,6 @@ impl Shared {
     /// The first connections whose numbers are greater than `after`, at most `limit`.
     pub(in crate::server) fn connection_rows(&self, after: u64, limit: usize) -> Vec<ConnectionRow> {
         self.roster.page(after, limit, self.place.get().copied())
-    }
-
-    /// There may be something to receive from what has this token, or room again: the receiving thread is to look.
-    #[cold]
-    pub(in crate::server) fn tell_news(&self, token: u64) {
-        let mut tokens = self.news.lock();
-        if !tokens.contains(&token) {
-            tokens.push(token);
-        }
-        drop(tokens);
-        self.wake_reactor();
-    }
-
-    /// Takes the tokens of what is to be looked at. For the receiving thread.
-    pub(in crate::server) fn take_news(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.news.lock())
-    }
-
-    pub(in crate::server) fn wake_reactor(&self) {
-        descriptors::signal(&self.wake);
     }
 
     pub(in crate::server) fn notify(&self, serious: bool, text: String) {
@@ -241,6 +192,6 @@ impl Shared {
     pub(in crate::server) fn tell(&self, notice: Notice) {
         (self.notice)(notice);
         // The receiving worker passes the notice on, and may be about to sleep.
-        self.wake_reactor();
+        self.mailbox.wake();
     }
 }

@@ -97,6 +97,10 @@ impl Roster {
         self.open.lock().remove(&token);
     }
 
+    pub(in crate::server) fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+
     /// What is known of the first connections whose numbers are greater than `after`, at most `limit` and
     /// [`MOST_SHOWN`], in the order of their numbers. The process is one of several that serve together: its number, and
     /// how many there are.

@@ -4,14 +4,15 @@
 //! If there is a hook for the begin, the server reads nothing from a new client until that hook has returned: only this
 //! client's calls wait. The hook for the end runs after the client's last call. Without hooks, sessions cost nothing.
 
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::any::Any;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nearcall_platform::descriptors;
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{ConnectionPermit, Peer};
+
+use crate::exports::{Object, OnRelease};
+use crate::server::shared::mailbox::{Mailbox, News, Running};
+use crate::sync::{AtomicU64, Ordering};
 
 /// The value that belongs to one client. Only the code that has put it there knows its type.
 pub type SessionValue = Box<dyn Any + Send>;
@@ -25,12 +26,28 @@ pub struct SessionHooks {
     pub end: bool,
 }
 
+/// What a worker is to run a hook for.
+#[derive(Debug)]
+pub(in crate::server) enum Hook {
+    Session(Arc<Session>, SessionChange),
+    /// The clients hold this object no longer.
+    Release(Object),
+}
+
 /// The begin or end of a session, until its hook has returned. Dropped then.
 #[derive(Debug)]
 pub struct SessionEvent {
     session: Arc<Session>,
     change: SessionChange,
     begun: bool,
+    running: Running<Hook>,
+}
+
+/// An object that clients of a server have released, until its owner has dealt with it.
+#[derive(Debug)]
+pub struct Release {
+    object: Option<Object>,
+    running: Running<Hook>,
 }
 
 /// The begin or the end of a session.
@@ -42,61 +59,33 @@ pub enum SessionChange {
     End(Option<SessionValue>),
 }
 
-/// The begins and ends of sessions whose hooks have not returned.
-#[derive(Debug)]
-pub(in crate::server) struct SessionEvents {
-    hooks: SessionHooks,
-    /// Events that the receiving thread is to hand out.
-    waiting: Mutex<Vec<SessionEvent>>,
-    /// The tokens of clients that the server may read from now.
-    admitted: Mutex<Vec<u64>>,
-    /// How many events wait, or have a hook that runs.
-    pending: AtomicUsize,
-    /// Wakes the receiving thread.
-    wake: Arc<OwnedFd>,
+impl OnRelease for Mailbox<Hook> {
+    fn released(&self, object: Object) {
+        self.leave_hook(Hook::Release(object));
+    }
 }
 
-impl SessionEvents {
-    pub(in crate::server) fn new(hooks: SessionHooks, wake: Arc<OwnedFd>) -> Self {
-        Self { hooks, waiting: Mutex::default(), admitted: Mutex::default(), pending: AtomicUsize::new(0), wake }
+impl Release {
+    pub(in crate::server) fn new(object: Object, running: Running<Hook>) -> Self {
+        Self { object: Some(object), running }
     }
 
-    fn push(&self, session: Arc<Session>, change: SessionChange) {
-        // Release: a thread that stops the server and finds no event pending sees that the calls before it are over.
-        self.pending.fetch_add(1, Ordering::Release);
-        self.keep(SessionEvent { session, change, begun: false });
-        descriptors::signal(&self.wake);
+    /// The object; to be asked once, by whoever deals with it.
+    pub fn take(&mut self) -> Option<Object> {
+        self.object.take()
     }
 
-    /// Keeps an event for the next `take` or `take_one`.
-    fn keep(&self, event: SessionEvent) {
-        self.waiting.lock().push(event);
-    }
-
-    /// Takes the events that no thread has taken yet.
-    pub(in crate::server) fn take(&self) -> Vec<SessionEvent> {
-        std::mem::take(&mut *self.waiting.lock())
-    }
-
-    /// Takes the first of these events.
-    pub(in crate::server) fn take_one(&self) -> Option<SessionEvent> {
-        let mut waiting = self.waiting.lock();
-        if waiting.is_empty() { None } else { Some(waiting.remove(0)) }
-    }
-
-    /// Takes the tokens of clients that the server may read from now.
-    pub(in crate::server) fn take_admitted(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.admitted.lock())
-    }
-
-    /// How many events wait, or have a hook that runs.
-    pub(in crate::server) fn pending(&self) -> usize {
-        // Acquire: as in `push`.
-        self.pending.load(Ordering::Acquire)
+    /// The server ends: puts the object back for the thread that stops the server.
+    pub(in crate::server) fn give_up(mut self) {
+        self.object.take().into_iter().for_each(|object| self.running.mailbox().released(object));
     }
 }
 
 impl SessionEvent {
+    pub(in crate::server) fn new(session: Arc<Session>, change: SessionChange, running: Running<Hook>) -> Self {
+        Self { session, change, begun: false, running }
+    }
+
     /// The session that begins or ends.
     #[must_use]
     pub fn session(&self) -> &Session {
@@ -113,10 +102,10 @@ impl SessionEvent {
     }
 
     /// The server ends. The end of a session is kept for the thread that stops the server; no session begins any more.
-    pub(in crate::server) fn give_up(self) {
-        if matches!(self.change, SessionChange::End(_)) {
-            let events = Arc::clone(&self.session.events);
-            events.keep(self);
+    pub(in crate::server) fn give_up(mut self) {
+        if let SessionChange::End(value) = &mut self.change {
+            let change = SessionChange::End(value.take());
+            self.running.mailbox().leave_hook(Hook::Session(Arc::clone(&self.session), change));
         }
     }
 }
@@ -124,20 +113,19 @@ impl SessionEvent {
 /// The hook has returned, or never runs.
 impl Drop for SessionEvent {
     fn drop(&mut self) {
-        let events = &self.session.events;
         if matches!(self.change, SessionChange::Begin) {
             if !self.begun {
                 // A session that never began does not end.
                 drop(self.session.end());
             }
-            events.admitted.lock().push(self.session.token);
-            descriptors::signal(&events.wake);
+            self.running.mailbox().tell(self.session.token, News::Admitted);
             self.session.one_finished();
         }
-        // Release: as in `push`.
-        events.pending.fetch_sub(1, Ordering::Release);
     }
 }
+
+/// A bit beside the number of finished calls: the client is gone.
+const GONE: u64 = 1 << 63;
 
 /// One client's session.
 #[derive(Debug)]
@@ -148,14 +136,13 @@ pub struct Session {
     peer: Arc<Peer>,
     /// Counts the client as connected for as long as a handler or a hook may run for it.
     _permit: Option<Arc<ConnectionPermit>>,
-    events: Arc<SessionEvents>,
+    hooks: SessionHooks,
+    mailbox: Arc<Mailbox<Hook>>,
     /// How many calls have arrived; the hook of the begin counts as one. A call's ordinal is this number when the call
     /// arrived.
     arrived: AtomicU64,
-    /// How many of them are over.
+    /// How many of them are over, and [`GONE`] once the client is gone.
     finished: AtomicU64,
-    /// The client is gone.
-    gone: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -185,16 +172,17 @@ impl Session {
         token: u64,
         peer: Peer,
         permit: Option<Arc<ConnectionPermit>>,
-        events: Arc<SessionEvents>,
+        hooks: SessionHooks,
+        mailbox: Arc<Mailbox<Hook>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             token,
             peer: Arc::new(peer),
             _permit: permit,
-            events,
+            hooks,
+            mailbox,
             arrived: AtomicU64::new(0),
             finished: AtomicU64::new(0),
-            gone: AtomicBool::new(false),
             state: Mutex::default(),
         })
     }
@@ -234,17 +222,23 @@ impl Session {
 
     /// The client is connected. Whether the server may read from it at once: not if there is a hook for the begin.
     pub(in crate::server) fn begin(self: &Arc<Self>) -> bool {
-        if self.events.hooks.begin {
+        if self.hooks.begin {
             self.count_arrival();
-            self.events.push(Arc::clone(self), SessionChange::Begin);
+            self.leave_hook(SessionChange::Begin);
         }
-        !self.events.hooks.begin
+        !self.hooks.begin
+    }
+
+    fn leave_hook(self: &Arc<Self>, change: SessionChange) {
+        self.mailbox.leave_hook(Hook::Session(Arc::clone(self), change));
     }
 
     /// Counts a call that has arrived. Returns how many had arrived before it.
     pub(in crate::server) fn count_arrival(&self) -> u64 {
-        // Relaxed: as in `arrived`.
-        self.arrived.fetch_add(1, Ordering::Relaxed)
+        // Relaxed, both: only the receiving thread counts, one thread at a time.
+        let before = self.arrived.load(Ordering::Relaxed);
+        self.arrived.store(before + 1, Ordering::Relaxed);
+        before
     }
 
     /// How many calls have arrived; the hook of the session's begin, if there is one, counts as one.
@@ -254,62 +248,65 @@ impl Session {
         self.arrived.load(Ordering::Relaxed)
     }
 
+    fn finished(&self) -> u64 {
+        // Relaxed: for numbers that are shown, and for limits that need not be exact.
+        self.finished.load(Ordering::Relaxed) & !GONE
+    }
+
     /// How many calls have arrived, and how many of them are over, the hook of the begin aside.
     pub(in crate::server) fn counts(&self) -> (u64, u64) {
-        // Relaxed, both: they are shown. Read first, `finished` is at most `arrived`.
-        let finished = self.finished.load(Ordering::Relaxed);
-        let hook = u64::from(self.events.hooks.begin);
+        // Read first, `finished` is at most `arrived`.
+        let finished = self.finished();
+        let hook = u64::from(self.hooks.begin);
         (self.arrived().saturating_sub(hook), finished.saturating_sub(hook))
     }
 
     /// How many calls have arrived and are not over.
     pub(in crate::server) fn under_way(&self) -> u64 {
-        // Relaxed, both: a limit that need not be exact. Read first, `finished` is at most `arrived`.
-        let finished = self.finished.load(Ordering::Relaxed);
+        // Read first, `finished` is at most `arrived`.
+        let finished = self.finished();
         self.arrived().saturating_sub(finished)
     }
 
     /// A call is over, or the hook of the begin has returned.
     #[inline]
     pub(in crate::server) fn one_finished(self: &Arc<Self>) {
-        // SeqCst, both: this thread counts the finished call, and then looks at `gone`. The thread that notes the
-        // client's end sets `gone`, and then looks at the count. At least one of the two sees what the other has
-        // written.
-        let finished = self.finished.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.gone.load(Ordering::SeqCst) {
+        // AcqRel: whoever counts the last call of a client that is gone sees what the calls before it have done.
+        let finished = self.finished.fetch_add(1, Ordering::AcqRel) + 1;
+        if finished & GONE != 0 {
             self.look_whether_over(finished);
         }
     }
 
     /// The client is gone. The session ends with the client's last call: see [`Session::end_if_over`].
     pub(in crate::server) fn note_gone(&self) {
-        // SeqCst: see `one_finished`.
-        self.gone.store(true, Ordering::SeqCst);
+        // AcqRel: as in `one_finished`.
+        self.finished.fetch_or(GONE, Ordering::AcqRel);
     }
 
     /// Whether the client is gone.
     pub(in crate::server) fn is_gone(&self) -> bool {
-        // SeqCst: a thread that sees the flag also sees what was done before. It costs nothing where this is asked.
-        self.gone.load(Ordering::SeqCst)
+        // Acquire: a thread that sees the mark also sees what was done before.
+        self.finished.load(Ordering::Acquire) & GONE != 0
     }
 
     /// The client is gone, and its calls are cancelled. If the last call is over, the session ends.
     pub(in crate::server) fn end_if_over(self: &Arc<Self>) {
-        // SeqCst: see `one_finished`.
-        self.look_whether_over(self.finished.load(Ordering::SeqCst));
+        // Acquire: as in `one_finished`.
+        self.look_whether_over(self.finished.load(Ordering::Acquire));
     }
 
     #[cold]
     fn look_whether_over(self: &Arc<Self>, finished: u64) {
-        if finished != self.arrived() {
+        if finished & !GONE != self.arrived() {
             return;
         }
         let value = match self.end() {
             State::Kept(value) => Some(value),
-            State::Nothing if self.events.hooks.end => None,
+            State::Nothing if self.hooks.end => None,
             State::Nothing | State::Over => return,
         };
-        self.events.push(Arc::clone(self), SessionChange::End(value));
+        self.leave_hook(SessionChange::End(value));
     }
 
     /// Ends the session. Returns its state before.

@@ -1,41 +1,36 @@
 //! What the receiving thread is told of: by the system's poller, or by a waker.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use nearcall_transport::Signal;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::server::shared::Shared;
+use crate::server::shared::mailbox::{Mailbox, News};
+use crate::server::shared::session::Hook;
 
 /// Tells the receiving thread to look at what has this token.
 struct Teller {
-    shared: Weak<Shared>,
+    mailbox: Arc<Mailbox<Hook>>,
     token: u64,
 }
 
 impl Wake for Teller {
     fn wake(self: Arc<Self>) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.tell_news(self.token);
-        }
+        self.mailbox.tell(self.token, News::Look);
     }
 }
 
 impl Shared {
     /// From now on the receiving thread is told of this signal, by the token. `flags` are for a descriptor.
-    pub(in crate::server) fn watch(
-        self: &Arc<Self>,
-        signal: Signal<'_>,
-        token: u64,
-        flags: EventFlags,
-    ) -> rustix::io::Result<()> {
+    pub(in crate::server) fn watch(&self, signal: Signal<'_>, token: u64, flags: EventFlags) -> rustix::io::Result<()> {
         match signal {
             Signal::Descriptor(fd) => epoll::add(&*self.poller, fd, EventData::new_u64(token), flags),
             Signal::Waker(slot) => {
-                slot.set(Some(Waker::from(Arc::new(Teller { shared: Arc::downgrade(self), token }))));
+                slot.set(Some(Waker::from(Arc::new(Teller { mailbox: Arc::clone(&self.mailbox), token }))));
                 // What came before has woken nobody.
-                self.tell_news(token);
+                self.mailbox.tell(token, News::Look);
                 Ok(())
             }
         }

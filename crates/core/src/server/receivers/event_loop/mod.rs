@@ -123,8 +123,8 @@ impl Server {
         loop {
             // Checked after each look at the poller, which may have taken the event of the stop, or of a handler that
             // has left its place to work that waits.
-            if reactor.has_timer() || self.is_stopped() || self.may_dequeue() {
-                // A worker knows how to sleep until a certain time, and runs that work.
+            if self.is_stopped() || self.may_dequeue() {
+                // A worker runs that work.
                 drop(reactor);
                 self.release();
                 return ForLoop::Elsewhere;
