@@ -2,7 +2,7 @@
 //!
 //! The modules from the ground up; none uses one above it (`tools/check_floors.py` checks):
 //!
-//! - `threads`: how many workers do what (`crew`), those in reserve, and which thread receives (`leadership`);
+//! - `threads`: how many handlers run (`crew`), which thread receives, and which sleep (`leadership`);
 //! - `shared`: what all parts of a server share: its limits, its counts (`statistics`), whether it stops; the clients'
 //!   values (`session`), and the lists of connections that somebody has to come back to (`kept_back`, `held_up`,
 //!   `early_ends`);
@@ -84,10 +84,6 @@ pub struct Server {
     served: AtomicBool,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
-    /// How many of these requests have a stream.
-    queued_streams: AtomicUsize,
-    /// How many handlers of streams run in threads.
-    streams: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Server {
@@ -152,8 +148,6 @@ impl Server {
             woke_caller: AtomicBool::new(false),
             served: AtomicBool::new(false),
             queue: Mutex::default(),
-            queued_streams: AtomicUsize::new(0),
-            streams: Arc::default(),
         })
     }
 
@@ -200,8 +194,7 @@ impl Server {
         }
         self.shared.end();
         self.shared.wake_reactor();
-        self.shared.leadership.announce();
-        self.shared.reserve.close();
+        self.shared.leadership.close();
         finished
     }
 

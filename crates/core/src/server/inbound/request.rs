@@ -1,6 +1,6 @@
 //! A call as its handler gets it, from its arrival to its last frame.
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -47,38 +47,12 @@ pub struct Request {
     pub(in crate::server) finished: AtomicBool,
     /// The references in the arguments were released.
     pub(in crate::server) let_go: AtomicBool,
-    /// Present if the call has a stream and its handler runs in a thread.
-    pub(in crate::server) place: Option<StreamPlace>,
+    /// The call has a place among the streams whose handlers run in threads.
+    pub(in crate::server) has_place: AtomicBool,
     /// Present if the call is measured.
     pub(in crate::server) measured: Option<Arc<Measured>>,
     /// How many calls had arrived over its connection before it.
     pub(in crate::server) ordinal: u64,
-}
-
-/// A call's place among the streams whose handlers run in threads. Without a drop of its own: the handler's thread is
-/// free before the request is dropped.
-#[derive(Debug)]
-pub(in crate::server) struct StreamPlace {
-    /// The server's count of them.
-    streams: Arc<AtomicUsize>,
-    left: AtomicBool,
-}
-
-impl StreamPlace {
-    /// Takes a place, if fewer than `most` are taken.
-    pub(in crate::server) fn take(streams: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let next = |taken| (taken < most).then_some(taken + 1);
-        // Relaxed, both, and below: only the number counts.
-        streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        Some(Self { streams: Arc::clone(streams), left: AtomicBool::new(false) })
-    }
-
-    /// The thread is free again. Harmless when repeated.
-    fn leave(&self) {
-        if !self.left.swap(true, Ordering::Relaxed) {
-            self.streams.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
 }
 
 /// The turn of a one-way request. The client's next one-way request follows it.
@@ -208,8 +182,9 @@ impl Request {
     }
 
     fn leave_place(&self) {
-        if let Some(place) = &self.place {
-            place.leave();
+        // Relaxed, both: only who has set the flag, or got the request after that, reads it.
+        if self.has_place.load(Ordering::Relaxed) && self.has_place.swap(false, Ordering::Relaxed) {
+            self.connection().shared.crew.end_stream();
         }
     }
 

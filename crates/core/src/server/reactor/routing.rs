@@ -189,7 +189,7 @@ impl Inbound<Request> {
             context: OnceLock::new(),
             finished: AtomicBool::new(false),
             let_go: AtomicBool::new(false),
-            place: None,
+            has_place: AtomicBool::new(false),
             measured,
             ordinal: connection.session().count_arrival(),
         })

@@ -8,6 +8,7 @@ use super::receiving::ExpectedReply;
 use super::{Look, Reactor};
 use crate::client::Awaited;
 use crate::server::handlers::work::Work;
+use crate::server::threads::leadership::PATIENCE;
 use crate::sync::Ordering;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
@@ -74,7 +75,7 @@ impl Reactor {
         }
         let happened = self.poll_events(timeout);
         let waited = clock::monotonic_ns() - begun;
-        self.slept_long = Duration::from_nanos(waited) > self.shared.leadership.patience();
+        self.slept_long = Duration::from_nanos(waited) > PATIENCE;
         if happened {
             self.budget.learn(waited);
         }

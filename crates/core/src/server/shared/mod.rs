@@ -24,7 +24,6 @@ use crate::exports::Releases;
 use crate::server::threads::crew::Crew;
 use crate::server::threads::leadership::Leadership;
 use crate::server::threads::loop_watch::LoopWatch;
-use crate::server::threads::reserve::Reserve;
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use held_up::HeldUp;
 use kept_back::KeptBack;
@@ -59,7 +58,6 @@ pub(in crate::server) struct Shared {
     /// How many connections have frames that wait to be sent.
     pub(in crate::server) unsent_connections: AtomicUsize,
     pub(in crate::server) crew: Crew,
-    pub(in crate::server) reserve: Reserve,
     /// How many one-way calls came while the server was stopping. Their clients get no reply, so only a notice can say
     /// so.
     pub(in crate::server) came_too_late: AtomicUsize,
@@ -104,8 +102,7 @@ impl Shared {
     pub(in crate::server) fn new(parts: Parts) -> Arc<Self> {
         let Parts { limits, notice, leadership, poller, wake, statistics, budget, kept_back, session_events } = parts;
         Arc::new(Self {
-            crew: Crew::new(limits.max_concurrency),
-            reserve: Reserve::default(),
+            crew: Crew::new(limits.max_concurrency, limits.most_streams()),
             limits,
             notice,
             leadership,
@@ -175,14 +172,14 @@ impl Shared {
 
     /// The statistics of the calls, and how busy the server is. For a call that asks for them.
     pub(in crate::server) fn snapshot(&self) -> Snapshot {
-        let in_reserve = self.reserve.len();
+        let (threads, idle_threads) = self.leadership.workers();
         // Relaxed: each number is true for itself, and out of date a moment later.
         Snapshot {
             pid: std::process::id(),
             version: crate::VERSION,
             connections: self.connections.load(Ordering::Relaxed),
-            threads: self.crew.workers() + in_reserve,
-            idle_threads: self.crew.standby() + in_reserve,
+            threads,
+            idle_threads,
             queued: self.crew.queued(),
             // Without the call that asks.
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
