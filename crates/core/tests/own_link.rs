@@ -108,7 +108,7 @@ fn work(mut worker: Worker, kept: &Mutex<Vec<Request>>) {
             Next::End => return,
         };
         if let Some(Work::Call(request)) = next {
-            worker.begun();
+            worker.begin(&|| false);
             handle(request, kept);
             worker.finish(None);
         }

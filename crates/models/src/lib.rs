@@ -14,7 +14,6 @@ extern crate self as nearcall_platform; // so the other crates' files call what 
 mod models;
 mod sync;
 
-pub mod cpu;
 pub mod descriptors;
 pub mod errors;
 pub mod freeing;

@@ -2,7 +2,7 @@
 //!
 //! The modules from the ground up; none uses one above it (`tools/check_floors.py` checks):
 //!
-//! - `threads`: how many workers do what (`crew`), those in reserve, and which thread receives (`leadership`);
+//! - `threads`: how many handlers run (`crew`), which thread receives, and which sleep (`leadership`);
 //! - `shared`: what all parts of a server share: its limits, its counts (`statistics`), whether it stops; the clients'
 //!   values (`session`), what is left for the receiving thread (`mailbox`), and for who runs errands (`early_ends`);
 //! - `connection`: the connection to one client, as its calls see it: how frames reach the client;
@@ -74,10 +74,6 @@ pub struct Server {
     served: AtomicBool,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
-    /// How many of these requests have a stream.
-    queued_streams: AtomicUsize,
-    /// How many handlers of streams run in threads.
-    streams: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Server {
@@ -128,8 +124,6 @@ impl Server {
             woke_caller: AtomicBool::new(false),
             served: AtomicBool::new(false),
             queue: Mutex::default(),
-            queued_streams: AtomicUsize::new(0),
-            streams: Arc::default(),
         })
     }
 
@@ -175,8 +169,7 @@ impl Server {
         }
         self.shared.end();
         self.shared.mailbox.wake();
-        self.shared.leadership.announce();
-        self.shared.reserve.close();
+        self.shared.leadership.close();
         finished
     }
 

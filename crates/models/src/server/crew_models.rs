@@ -20,14 +20,13 @@ struct Server {
 impl Server {
     /// `busy` handlers run.
     fn new(most: usize, busy: usize) -> Arc<Self> {
-        let crew = Crew::new(most);
+        let crew = Crew::new(most, most);
         // Used here first: other threads may see it from here on.
-        crew.join();
-        crew.begin_standby();
-        crew.end_standby();
+        assert!(crew.begin_stream());
+        crew.end_stream();
         crew.begin_waiting();
         crew.end_waiting();
-        crew.set_queued(0);
+        crew.set_queued(0, 0);
         (0..busy).for_each(|_| assert!(crew.begin()));
         Arc::new(Self { crew, queue: Mutex::new(0), running: Mutex::new((busy, 0)), most })
     }
@@ -53,7 +52,7 @@ impl Server {
         }
         let mut queue = self.queue.lock().expect("no panic");
         *queue += 1;
-        self.crew.set_queued(*queue);
+        self.crew.set_queued(*queue, 0);
         false
     }
 
@@ -66,7 +65,7 @@ impl Server {
         let found = *queue > 0;
         if found {
             *queue -= 1;
-            self.crew.set_queued(*queue);
+            self.crew.set_queued(*queue, 0);
         }
         drop(queue);
         if found {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::AtomicBool;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
@@ -11,7 +10,7 @@ use super::threads::leadership::Leadership;
 use super::threads::leadership::lead::Lead;
 use crate::descriptors::{Alarm, EventDescriptor, Poller, set_readable};
 use crate::models::check;
-use crate::sync::{Ordering, let_time_fly};
+use crate::sync::let_time_fly;
 
 /// What only the receiving thread may touch.
 #[derive(Default)]
@@ -34,8 +33,8 @@ impl Reactor {
     }
 
     /// One worker: receives, handles, and goes on with receiving if it still may.
-    fn work(&self) {
-        if self.lead.try_take() {
+    fn work(&self, has_lead: bool) {
+        if has_lead {
             self.receive();
             assert!(self.lead.busy());
             if self.lead.back() {
@@ -56,12 +55,10 @@ fn one_receives_at_a_time() {
         let threads: Vec<_> = (0..2)
             .map(|_| {
                 let reactor = Arc::clone(&reactor);
-                thread::spawn(move || reactor.work())
+                thread::spawn(move || reactor.work(reactor.lead.try_take()))
             })
             .collect();
-        if reactor.lead.steal(reactor.lead.look()) {
-            reactor.work();
-        }
+        reactor.work(reactor.lead.steal(reactor.lead.look()));
         for thread in threads {
             thread.join().expect("no panic");
         }
@@ -82,11 +79,7 @@ fn an_offer_brings_what_was_done_before_it() {
                 assert!(!for_worker.lead.is_held());
             }
         });
-        let thief = thread::spawn(move || {
-            if for_thief.lead.steal(for_thief.lead.look()) {
-                for_thief.work();
-            }
-        });
+        let thief = thread::spawn(move || for_thief.work(for_thief.lead.steal(for_thief.lead.look())));
         if reactor.lead.take_offered() {
             reactor.receive();
             assert!(reactor.lead.listen());
@@ -129,25 +122,27 @@ fn taken() -> Arc<Leadership> {
     // All atomics are made here, before another thread sees them.
     leadership.busy();
     assert!(leadership.back());
-    leadership.begun();
-    let _ = leadership.patience();
-    leadership.announce();
+    leadership.join();
+    assert_eq!((leadership.ready(), leadership.workers()), (0, (1, 0)));
     Arc::new(leadership)
 }
 
-/// A worker that stands by until it has the lead.
-fn stand_by(leadership: &Leadership) {
-    while !leadership.try_take() {
-        leadership.stand_by(|| false);
+/// A worker that is parked until it has the lead. Whether it gets that; if not, it is one too many.
+fn parks(leadership: &Leadership) -> bool {
+    while !leadership.is_mine() && !leadership.try_take() {
+        if !leadership.park() {
+            return false;
+        }
     }
+    true
 }
 
-/// A thread that stands by, and opens the gate once it has the lead.
-fn standby(leadership: &Arc<Leadership>) -> (thread::JoinHandle<()>, Arc<Gate>) {
+/// A thread that is parked, and opens the gate once it has the lead.
+fn parked(leadership: &Arc<Leadership>) -> (thread::JoinHandle<()>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let (leadership, opens) = (Arc::clone(leadership), Arc::clone(&gate));
     let thread = thread::spawn(move || {
-        stand_by(&leadership);
+        assert!(parks(&leadership));
         opens.open();
     });
     (thread, gate)
@@ -158,7 +153,7 @@ fn standby(leadership: &Arc<Leadership>) -> (thread::JoinHandle<()>, Arc<Gate>) 
 fn a_stuck_handler_loses_the_lead() {
     check(Some(3), || {
         let leadership = taken();
-        let (thread, has_it) = standby(&leadership);
+        let (thread, has_it) = parked(&leadership);
         leadership.busy();
         has_it.pass();
         thread.join().expect("no panic");
@@ -171,7 +166,7 @@ fn a_stuck_handler_loses_the_lead() {
 fn the_next_handler_loses_the_lead_too() {
     check(Some(2), || {
         let leadership = taken();
-        let (thread, has_it) = standby(&leadership);
+        let (thread, has_it) = parked(&leadership);
         leadership.busy();
         if leadership.back() {
             leadership.busy();
@@ -186,7 +181,7 @@ fn the_next_handler_loses_the_lead_too() {
 fn a_handler_after_a_rest_loses_the_lead_too() {
     check(Some(2), || {
         let leadership = taken();
-        let (thread, has_it) = standby(&leadership);
+        let (thread, has_it) = parked(&leadership);
         leadership.busy();
         if leadership.back() {
             leadership.rest();
@@ -202,7 +197,7 @@ fn a_handler_after_a_rest_loses_the_lead_too() {
 fn an_offer_that_nobody_takes_is_taken_back() {
     check(Some(3), || {
         let leadership = taken();
-        let (thread, has_it) = standby(&leadership);
+        let (thread, has_it) = parked(&leadership);
         leadership.offer();
         has_it.pass();
         thread.join().expect("no panic");
@@ -215,7 +210,7 @@ fn an_offer_that_nobody_takes_is_taken_back() {
 fn a_loop_that_is_blocked_loses_the_lead() {
     check(Some(3), || {
         let leadership = taken();
-        let (thread, has_it) = standby(&leadership);
+        let (thread, has_it) = parked(&leadership);
         leadership.listen();
         set_readable(true);
         has_it.pass();
@@ -230,7 +225,7 @@ fn a_loop_that_is_blocked_loses_the_lead() {
 fn a_loop_that_came_once_and_is_stuck_loses_the_lead() {
     check(Some(2), || {
         let leadership = taken();
-        let (thread, has_it) = standby(&leadership);
+        let (thread, has_it) = parked(&leadership);
         leadership.listen();
         if leadership.back() {
             leadership.busy();
@@ -240,7 +235,7 @@ fn a_loop_that_came_once_and_is_stuck_loses_the_lead() {
     });
 }
 
-/// A thread that leaves the lead is followed by a thread that stands by, and that thread by the next.
+/// A thread that leaves the lead is followed by one that was parked, and that one by the next.
 #[test]
 fn a_free_lead_is_taken() {
     check(Some(2), || {
@@ -249,7 +244,7 @@ fn a_free_lead_is_taken() {
             .map(|_| {
                 let leadership = Arc::clone(&leadership);
                 thread::spawn(move || {
-                    stand_by(&leadership);
+                    assert!(parks(&leadership));
                     leadership.release();
                 })
             })
@@ -271,7 +266,7 @@ fn the_second_stuck_handler_loses_the_lead_too() {
             .map(|_| {
                 let (leadership, gate) = (Arc::clone(&leadership), Arc::clone(&gate));
                 thread::spawn(move || {
-                    stand_by(&leadership);
+                    assert!(parks(&leadership));
                     leadership.busy();
                     gate.open();
                 })
@@ -285,20 +280,56 @@ fn the_second_stuck_handler_loses_the_lead_too() {
     });
 }
 
-/// The end wakes all threads that stand by.
+/// Who leaves the lead before a slow handler finds a parked worker that takes it, or keeps it.
 #[test]
-fn all_that_stand_by_hear_of_the_end() {
-    check(Some(2), || {
+fn a_lead_that_is_left_is_taken() {
+    check(Some(3), || {
         let leadership = taken();
-        let over = Arc::new(AtomicBool::new(false));
-        let threads: Vec<_> = (0..2)
+        let (thread, has_it) = parked(&leadership);
+        if !leadership.leave() {
+            leadership.busy();
+        }
+        has_it.pass();
+        thread.join().expect("no panic");
+    });
+}
+
+/// A third parked worker ends after a while. Even if it is called at that moment, the lead is taken.
+#[test]
+fn one_too_many_ends_and_a_free_lead_is_taken() {
+    check(Some(1), || {
+        let leadership = taken();
+        let threads: Vec<_> = (0..3)
             .map(|_| {
-                let (leadership, over) = (Arc::clone(&leadership), Arc::clone(&over));
-                thread::spawn(move || leadership.stand_by(|| over.load(Ordering::Relaxed)))
+                let leadership = Arc::clone(&leadership);
+                thread::spawn(move || {
+                    let takes = parks(&leadership);
+                    if takes {
+                        leadership.release();
+                    }
+                    takes
+                })
             })
             .collect();
-        over.store(true, Ordering::Relaxed);
-        leadership.announce();
+        leadership.release();
+        let taken = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        assert!(taken.filter(|takes| *takes).count() >= 2);
+        assert_eq!(leadership.workers().1, 0);
+    });
+}
+
+/// The end wakes all that are parked.
+#[test]
+fn all_that_are_parked_hear_of_the_end() {
+    check(Some(2), || {
+        let leadership = taken();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let leadership = Arc::clone(&leadership);
+                thread::spawn(move || assert!(!leadership.park()))
+            })
+            .collect();
+        leadership.close();
         for thread in threads {
             thread.join().expect("no panic");
         }

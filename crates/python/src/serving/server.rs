@@ -219,7 +219,6 @@ impl Server {
             }
             let goes_on = match rest(py, |rest| worker.wait(&|| rest.interrupted(spawn))) {
                 Next::Work(work) => {
-                    worker.begun();
                     self.work_on(py, &mut worker, work, &spawn);
                     continue;
                 }
@@ -400,7 +399,7 @@ enum Ran {
 impl Server {
     #[inline]
     fn work_on(&self, py: Python<'_>, worker: &mut Worker, work: Work, spawn: &dyn Fn() -> bool) {
-        worker.keep_receiving(spawn);
+        worker.begin(spawn);
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
             Work::Session(event) => {

@@ -8,9 +8,9 @@ use nearcall_transport::Paths;
 use crate::exports::{HandlerKind, MethodRouting};
 use crate::server::call::Told;
 use crate::server::handlers::native::NativeHandler;
+use crate::server::handlers::pace::Paces;
 use crate::server::receivers::event_loop::AsyncQueue;
 use crate::server::shared::statistics::MeasuredMethod;
-use crate::sync::{AtomicU8, Ordering};
 
 /// The methods of a server.
 #[derive(Default)]
@@ -27,16 +27,12 @@ pub struct ServedMethods {
     pub paths: Paths,
 }
 
-/// A method counts as slow after so many slow handlers in a row. One alone may have waited for the interpreter.
-const SLOW: u8 = 2;
-
 /// Finds a method by its number, and the native handler or event loop that handles it, if no worker does.
 pub(in crate::server) struct Directory {
     /// By number. `None`: the method is called on objects only.
     methods: Vec<Option<MethodRouting>>,
     native_handlers: Vec<Arc<dyn NativeHandler>>,
-    /// By number: how often in a row a handler of the method has lost the lead, up to [`SLOW`].
-    losses: Box<[AtomicU8]>,
+    pub(in crate::server) paces: Paces,
     /// The event loop that takes requests, if there is one.
     event_loop: OnceLock<Arc<AsyncQueue>>,
 }
@@ -46,26 +42,8 @@ impl Directory {
         methods: Vec<Option<MethodRouting>>,
         native_handlers: Vec<Arc<dyn NativeHandler>>,
     ) -> Arc<Self> {
-        let losses = methods.iter().map(|_| AtomicU8::new(0)).collect();
-        Arc::new(Self { methods, native_handlers, losses, event_loop: OnceLock::new() })
-    }
-
-    /// Whether the handlers of a method were slow the last times.
-    #[inline]
-    pub(in crate::server) fn is_slow(&self, number: u16) -> bool {
-        // Relaxed, as all below: a hint.
-        self.losses.get(usize::from(number)).is_some_and(|losses| losses.load(Ordering::Relaxed) >= SLOW)
-    }
-
-    /// A handler of the method has returned, slow enough to lose the lead, or not.
-    #[inline]
-    pub(in crate::server) fn note_pace(&self, number: u16, slow: bool) {
-        let Some(losses) = self.losses.get(usize::from(number)) else { return };
-        let before = losses.load(Ordering::Relaxed);
-        let now = if slow { (before + 1).min(SLOW) } else { 0 };
-        if now != before {
-            losses.store(now, Ordering::Relaxed);
-        }
+        let paces = Paces::new(methods.len());
+        Arc::new(Self { methods, native_handlers, paces, event_loop: OnceLock::new() })
     }
 
     /// A method of the server's services, by its number.

@@ -1,6 +1,6 @@
 //! A call as its handler gets it, from its arrival to its last frame.
 
-use crate::sync::{AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -53,30 +53,12 @@ pub struct Request {
     pub(in crate::server) context: OnceLock<Arc<CallContext>>,
     /// What is done once: [`FINISHED`] and so on.
     pub(in crate::server) done: AtomicU8,
-    /// Present if the call has a stream and its handler runs in a thread.
-    pub(in crate::server) place: Option<StreamPlace>,
+    /// The call has a place among the streams whose handlers run in threads.
+    pub(in crate::server) has_place: bool,
     /// Present if the call is measured.
     pub(in crate::server) measured: Option<Arc<Measured>>,
     /// How many calls had arrived over its connection before it.
     pub(in crate::server) ordinal: u64,
-}
-
-/// A call's place among the streams whose handlers run in threads. Without a drop of its own: the handler's thread is
-/// free before the request is dropped.
-#[derive(Debug)]
-pub(in crate::server) struct StreamPlace {
-    /// The server's count of them.
-    streams: Arc<AtomicUsize>,
-}
-
-impl StreamPlace {
-    /// Takes a place, if fewer than `most` are taken.
-    pub(in crate::server) fn take(streams: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let next = |taken| (taken < most).then_some(taken + 1);
-        // Relaxed, both, and below: only the number counts.
-        streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        Some(Self { streams: Arc::clone(streams) })
-    }
 }
 
 /// The turn of a one-way request. The client's next one-way request follows it.
@@ -211,10 +193,8 @@ impl Request {
     }
 
     fn leave_place(&self) {
-        if let Some(place) = &self.place
-            && self.is_first(LEFT_PLACE)
-        {
-            place.streams.fetch_sub(1, Ordering::Relaxed);
+        if self.has_place && self.is_first(LEFT_PLACE) {
+            self.connection().shared.crew.end_stream();
         }
     }
 

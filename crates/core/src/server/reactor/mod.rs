@@ -91,6 +91,8 @@ pub(in crate::server) struct Reactor {
     sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
+    /// What the watcher did then.
+    watched: u64,
     budget: SpinBudget,
     said_goodbye: bool,
     said_last: bool,
@@ -131,6 +133,7 @@ impl Reactor {
             held_up: BTreeSet::new(),
             sockets_turn: false,
             unpolled: 0,
+            watched: 0,
             said_goodbye: false,
             said_last: false,
             closed: false,
@@ -172,6 +175,11 @@ impl Reactor {
         self.loop_active = true;
     }
 
+    /// Asks the poller before it looks at the connections again.
+    pub(in crate::server) fn ask_poller(&mut self) {
+        self.unpolled = self.unpolled.max(FRAMES_PER_POLL);
+    }
+
     /// Keeps work for the next worker, if there will be one.
     pub(in crate::server) fn keep(&mut self, work: Work) {
         if self.closed {
@@ -196,13 +204,13 @@ impl Reactor {
 
     /// Takes in [`FRAMES_PER_POLL`] frames, or fewer if they bring work.
     pub(in crate::server) fn look(&mut self) -> Look {
-        let tick = self.shared.leadership.take_tick();
-        if tick {
-            // A handler takes long. Replies kept back, to go out with later ones, must not wait for it.
-            self.readable.iter().for_each(|client| client.connection.release());
+        if self.shared.leadership.has_watched(&mut self.watched) {
+            self.ask_poller();
         }
-        if self.unpolled >= FRAMES_PER_POLL || tick {
-            // No client is overlooked because others always have frames, or because their handlers take long.
+        if self.unpolled >= FRAMES_PER_POLL {
+            // Handlers may take long. Replies kept back, to go out with later ones, must not wait for them, and no client
+            // is overlooked because others always have frames.
+            self.readable.iter().for_each(|client| client.connection.release());
             self.poll_events(Some(Duration::ZERO));
         }
         // The backlog first: its work is older than what the clients have sent since.
@@ -254,6 +262,7 @@ impl Reactor {
             self.stalled.note_arrivals();
         }
         self.unpolled = 0;
+        self.shared.leadership.has_watched(&mut self.watched);
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             // The poller reports each event once, so those behind one that goes wrong must be handled.

@@ -190,7 +190,7 @@ impl Inbound<Request> {
             deadline,
             context: OnceLock::new(),
             done: AtomicU8::new(0),
-            place: None,
+            has_place: false,
             measured,
             ordinal: connection.session().count_arrival(),
         })

@@ -625,12 +625,13 @@ fn a_worker_leaves_the_lead_before_a_handler_that_will_be_slow() {
     let scene = Scene::quiet();
     (1..=80).for_each(|number| scene.call(number));
     let server = Arc::new(scene.server);
-    let (leadership, crew) = (&server.shared.leadership, &server.shared.crew);
+    let leadership = &server.shared.leadership;
     let mut worker = Worker::new(Arc::clone(&server));
     // Whether the worker holds the lead while the handler runs.
     let mut run = |slow: bool| {
         assert!(leadership.is_mine() || leadership.try_take());
         assert!(number(worker.try_next()).is_some());
+        worker.begin(&|| false);
         let leads = leadership.is_mine();
         if slow {
             // As the watcher does.
@@ -639,11 +640,15 @@ fn a_worker_leaves_the_lead_before_a_handler_that_will_be_slow() {
         worker.finish(None);
         leads
     };
-    crew.begin_standby();
-    assert!([true, false, true, true].into_iter().all(&mut run), "never slow twice in a row before");
-    assert!(!run(true), "it was slow twice in a row");
-    assert!((0..50).any(|_| run(false)), "it was quick once");
+    leadership.park_nobody();
     assert!(run(true) && run(true));
-    crew.end_standby();
-    assert!(run(true), "nobody stands by");
+    leadership.park_nobody();
+    assert!(!run(true), "it was slow twice in a row");
+    let mut quick = || {
+        leadership.park_nobody();
+        run(false)
+    };
+    assert!((0..40).any(|_| quick()), "it was quick for a while");
+    leadership.close();
+    assert!((0..3).all(|_| run(true)), "nobody is parked");
 }

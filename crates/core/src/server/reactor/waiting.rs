@@ -10,6 +10,7 @@ use crate::client::Awaited;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::marks::{HUNG_UP, LISTED};
 use crate::server::shared::mailbox::News;
+use crate::server::threads::leadership::PATIENCE;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
 const ROUNDS_PER_CLOCK: u32 = 64;
@@ -67,7 +68,7 @@ impl Reactor {
         }
         let happened = self.poll_events(at_most);
         let waited = clock::monotonic_ns() - begun;
-        self.slept_long = Duration::from_nanos(waited) > self.shared.leadership.patience();
+        self.slept_long = Duration::from_nanos(waited) > PATIENCE;
         if happened {
             self.budget.learn(waited);
         }

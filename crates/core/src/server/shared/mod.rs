@@ -22,7 +22,6 @@ use nearcall_transport::Budget;
 use crate::server::threads::crew::Crew;
 use crate::server::threads::leadership::Leadership;
 use crate::server::threads::loop_watch::LoopWatch;
-use crate::server::threads::reserve::Reserve;
 use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 use limits::WorkLimits;
 use mailbox::Mailbox;
@@ -49,7 +48,6 @@ pub(in crate::server) struct Shared {
     /// How many requests were received and are not finished.
     pub(in crate::server) in_flight: AtomicUsize,
     pub(in crate::server) crew: Crew,
-    pub(in crate::server) reserve: Reserve,
     /// How many one-way calls came while the server was stopping. Their clients get no reply, so only a notice can say
     /// so.
     pub(in crate::server) came_too_late: AtomicUsize,
@@ -80,8 +78,7 @@ impl Shared {
     ) -> io::Result<Arc<Self>> {
         let (poller, mailbox) = (Arc::new(descriptors::new_poller()?), Mailbox::new()?);
         Ok(Arc::new(Self {
-            crew: Crew::new(limits.max_concurrency),
-            reserve: Reserve::default(),
+            crew: Crew::new(limits.max_concurrency, limits.most_streams()),
             leadership: Leadership::new(descriptors::new_event()?, descriptors::new_alarm()?, Arc::clone(&poller)),
             statistics: Statistics::new(measured),
             budget: Budget::waking(limits.max_memory, &mailbox.waker()),
@@ -146,14 +143,14 @@ impl Shared {
 
     /// The statistics of the calls, and how busy the server is. For a call that asks for them.
     pub(in crate::server) fn snapshot(&self) -> Snapshot {
-        let in_reserve = self.reserve.len();
+        let (threads, idle_threads) = self.leadership.workers();
         // Relaxed: each number is true for itself, and out of date a moment later.
         Snapshot {
             pid: std::process::id(),
             version: crate::VERSION,
             connections: self.roster.len(),
-            threads: self.crew.workers() + in_reserve,
-            idle_threads: self.crew.standby() + in_reserve,
+            threads,
+            idle_threads,
             queued: self.crew.queued(),
             // Without the call that asks.
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),

@@ -3,4 +3,6 @@
 pub(in crate::server) mod crew;
 pub(in crate::server) mod leadership;
 pub(in crate::server) mod loop_watch;
-pub(in crate::server) mod reserve;
+
+#[cfg(test)]
+mod tests;

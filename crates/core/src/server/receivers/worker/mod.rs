@@ -11,19 +11,17 @@ pub(in crate::server) use in_handler::Mine;
 use crate::sync::Ordering;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use nearcall_platform::cpu;
 use nearcall_platform::lock::around_sleep;
 
 use crate::exports::HandlerKind;
 use crate::server::Server;
+use crate::server::handlers::pace::{self, Pace};
 use crate::server::handlers::work::Work;
-use crate::server::inbound::request::{OnewayTurn, Request, StreamPlace};
+use crate::server::inbound::request::{OnewayTurn, Request};
 use crate::server::reactor::Look;
-use crate::server::threads::leadership::GLANCE;
-
-/// How many idle workers stand by beside the receiving one, for the next slow handlers. The others are in reserve.
-const KEPT_STANDBY: usize = 2;
 
 /// How often a worker looks at the connections before it lets the caller see to what else there is.
 const MOST_ROUNDS: u32 = 256;
@@ -56,17 +54,20 @@ pub struct Worker {
     more: bool,
     /// The handler that this worker runs.
     run: Option<Run>,
+    /// How many it has run.
+    runs: u32,
 }
 
 /// A handler that runs, of which the server learns how slow its method is.
 #[derive(Debug)]
 struct Run {
-    /// The number of the method, which is one of a service.
+    /// The number of the method.
     method: u16,
-    /// Its worker held the lead when it began.
-    led: bool,
-    /// When it began, if the method counts as slow.
-    since: Option<Instant>,
+    /// The lead when it began, if its worker held it.
+    led: Option<u64>,
+    is_timed: bool,
+    /// When it began, and the processor time that its thread had used by then, if it is timed.
+    since: Option<(Instant, Duration)>,
 }
 
 /// What a worker is to do next.
@@ -84,28 +85,23 @@ impl Worker {
     /// Makes the calling thread a worker of the server, until this is dropped.
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
-        server.shared.crew.join();
-        server.shared.crew.end_starting();
+        server.shared.leadership.join();
         let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
-        Self { server, before, busy: false, waited: None, more: false, run: None }
+        Self { server, before, busy: false, waited: None, more: false, run: None, runs: 0 }
     }
 
-    /// Makes sure that a thread goes on receiving while handlers run, or wait for replies to calls of their own. `spawn`
-    /// starts one more worker thread, if none is in reserve, for which the interpreter is needed. Call this before each work.
+    /// Call this before each work, with the interpreter. Makes sure that a thread goes on receiving while handlers run, or
+    /// wait for replies to calls of their own: `spawn` starts one more worker thread.
     #[inline]
-    pub fn keep_receiving(&self, spawn: &dyn Fn() -> bool) {
-        if self.server.lacks_standby() {
+    pub fn begin(&mut self, spawn: &dyn Fn() -> bool) {
+        if self.server.shared.leadership.ready() == 0 {
             self.server.start_worker(spawn);
         }
-    }
-
-    /// The work that [`Worker::wait`] gave begins: this thread has the interpreter.
-    #[inline]
-    pub fn begun(&mut self) {
-        self.server.shared.leadership.begun();
-        if let Some(Run { since: Some(since), .. }) = &mut self.run {
+        if let Some(run) = &mut self.run
+            && run.is_timed
+        {
             // The wait for the interpreter does not make a method slow.
-            *since = Instant::now();
+            run.since = Some((Instant::now(), cpu::thread_time()));
         }
     }
 
@@ -121,7 +117,7 @@ impl Worker {
         if work.is_none() && server.shared.leadership.is_mine() {
             work = server.look(&mut self.more);
         }
-        self.note_begun(work)
+        self.take_up(work)
     }
 
     /// The same after [`Worker::try_next`] has found none, for a thread that may keep the interpreter: spins some
@@ -133,23 +129,47 @@ impl Worker {
             return None;
         }
         let work = server.look_soon(&mut self.more);
-        self.note_begun(work)
+        self.take_up(work)
     }
 
-    /// This work, if there is any, is what this worker runs now.
+    /// This work, if there is any, is what this worker runs now. If the worker holds the lead, and the handler will be
+    /// slow, it leaves the lead to one that is parked: that would else take it only when the handler has shown how slow it
+    /// is.
     #[inline]
-    fn note_begun(&mut self, work: Option<Work>) -> Option<Work> {
+    fn take_up(&mut self, work: Option<Work>) -> Option<Work> {
         self.busy = work.is_some();
-        self.run = work.as_ref().and_then(|work| self.server.run_of(work));
-        work
+        self.run = None;
+        let work = work?;
+        let Server { directory, shared, .. } = &*self.server;
+        let method = pace_of(&work);
+        let pace = method.map_or(Pace::Quick, |method| directory.paces.of(method));
+        let leaves = pace == Pace::Slow && shared.leadership.leave();
+        let led = if leaves { None } else { shared.leadership.busy() };
+        if let Some(method) = method {
+            self.runs = self.runs.wrapping_add(1);
+            let is_timed = pace != Pace::Quick || self.runs.is_multiple_of(pace::RUNS_PER_TIMED);
+            self.run = Some(Run { method, led, is_timed, since: None });
+        }
+        Some(work)
     }
 
     /// Call this when the handler of the last work has returned. `turn` is the turn of a one-way request: then this
     /// returns the client's next one-way request, if one waits, to be handled now.
     pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
-        let leads = self.server.shared.leadership.back();
+        let Server { directory, shared, .. } = &*self.server;
+        let now = shared.leadership.held();
+        let leads = shared.leadership.back();
         if let Some(run) = self.run.take() {
-            self.server.learn(&run, leads);
+            match run.since {
+                // The watcher has taken the lead, or the handler has left it to others.
+                _ if run.led.is_some() && !leads => directory.paces.note(run.method, true),
+                Some((since, used)) if run.led == now => {
+                    let is_slow = pace::is_slow(since.elapsed(), cpu::thread_time().saturating_sub(used));
+                    directory.paces.note(run.method, is_slow);
+                }
+                // Not timed; or it has received while it waited, so that nobody has waited for it.
+                _ => {}
+            }
         }
         if let Some((client, since)) = self.waited.take() {
             self.server.queue.lock().charge(client, since.elapsed());
@@ -171,11 +191,12 @@ impl Worker {
 
     /// Waits until there may be work for this worker. `spawn` starts one more worker thread, and says whether it could.
     pub fn wait(&mut self, spawn: &dyn Fn() -> bool) -> Next {
-        let Self { server, more, busy, run, .. } = self;
-        if server.shared.crew.workers() == 1 && server.lacks_standby() {
-            server.start_worker(spawn);
+        let leadership = &self.server.shared.leadership;
+        if leadership.ready() == 0 && leadership.workers().0 == 1 {
+            self.server.start_worker(spawn);
         }
         for _ in 0..MOST_ROUNDS {
+            let server = &*self.server;
             if server.is_stopped() {
                 server.release();
                 return Next::End;
@@ -188,36 +209,26 @@ impl Worker {
                 if server.may_dequeue() {
                     return Next::Look;
                 }
-                match if *more { server.look(more) } else { server.wait_for(more) } {
-                    Some(work) => {
-                        *run = server.run_of(&work);
-                        if server.shared.leadership.is_mine() {
-                            server.shared.leadership.starting();
-                        }
-                        *busy = true;
-                        return Next::Work(work);
-                    }
-                    None if *more => continue,
-                    None => return Next::Look,
-                }
+                let more = &mut self.more;
+                let work = if *more { server.look(more) } else { server.wait_for(more) };
+                let has_more = *more;
+                return match self.take_up(work) {
+                    Some(work) => Next::Work(work),
+                    None if has_more => continue,
+                    None => Next::Look,
+                };
             }
             if server.may_dequeue() {
                 // The work was queued because this very worker was busy a moment ago.
                 return Next::Look;
             }
-            if server.shared.crew.standby() >= KEPT_STANDBY {
-                if server.wait_in_reserve() {
-                    continue;
-                }
-                return Next::End;
-            }
-            server.shared.crew.begin_standby();
-            if server.lacks_second() {
+            if server.shared.leadership.lacks_second() {
                 // While nothing is in a hurry: to start a thread takes the interpreter, and milliseconds on a busy machine.
                 server.start_worker(spawn);
             }
-            server.shared.leadership.stand_by(|| server.is_stopped());
-            server.shared.crew.end_standby();
+            if !server.shared.leadership.park() {
+                return Next::End;
+            }
         }
         Next::Look
     }
@@ -228,17 +239,17 @@ impl Drop for Worker {
         self.server.release();
         // After a panic it may still have its place.
         self.leave_place();
-        self.server.shared.crew.leave();
+        self.server.shared.leadership.resign();
         WORKS_FOR.set(self.before);
     }
 }
 
-/// The number of the method, if what the work takes says something of the next call: not of an object's method, nor of a
-/// stream, which takes as long as its peer likes, and whose handler receives while it waits.
+/// The number of the method, if what the work takes says something of the next call: not of a stream, which takes as long
+/// as its peer likes, and whose handler receives while it waits.
 #[inline]
 fn pace_of(work: &Work) -> Option<u16> {
     match work {
-        Work::Call(request) if request.target.is_none() && !request.routing.streams => Some(request.head.method),
+        Work::Call(request) if !request.routing.streams => Some(request.head.method),
         _ => None,
     }
 }
@@ -332,97 +343,18 @@ impl Server {
             self.tell_stuck();
             return None;
         }
-        self.begin_work(&work);
         Some(work)
     }
 
-    /// The calling worker is about to run a handler. If it holds the lead, and the handler will be slow, it leaves the
-    /// lead to a worker that stands by, or one from the reserve: that would else take it only when the handler has shown how
-    /// slow it is.
-    #[inline]
-    fn begin_work(&self, work: &Work) {
-        if pace_of(work).is_some_and(|method| self.directory.is_slow(method))
-            && (self.shared.crew.standby() > 0 || self.calls_from_reserve())
-        {
-            self.release();
-        } else {
-            self.begin_handler();
-        }
-    }
-
-    /// What is to be learned while the calling worker runs this work, which has just begun.
-    #[inline]
-    fn run_of(&self, work: &Work) -> Option<Run> {
-        let method = pace_of(work)?;
-        let since = self.directory.is_slow(method).then(Instant::now);
-        Some(Run { method, led: self.shared.leadership.is_mine(), since })
-    }
-
-    /// A handler has returned. `leads`: its worker holds the lead still.
-    #[inline]
-    fn learn(&self, run: &Run, leads: bool) {
-        match run.since {
-            // It would have kept the lead even if it had slept all the time: the method is slow no more.
-            Some(since) if since.elapsed() < GLANCE => self.directory.note_pace(run.method, false),
-            None if run.led => self.directory.note_pace(run.method, !leads),
-            // Slow, as expected; or it had no lead to lose.
-            _ => {}
-        }
-    }
-
-    /// Whether no worker stands by to receive in the place of this one, and there may be one more worker.
-    fn lacks_standby(&self) -> bool {
-        let crew = &self.shared.crew;
-        crew.ready() == 0 && self.may_start_worker()
-    }
-
-    /// Whether the worker that stands by now is the only one. Two are better: who takes the lead from a slow handler
-    /// may get a slow one, too.
-    fn lacks_second(&self) -> bool {
-        self.shared.crew.ready() < KEPT_STANDBY && self.may_start_worker()
-    }
-
-    fn may_start_worker(&self) -> bool {
-        // While handlers wait for replies, one worker more may stand by: a worker whose wait has ended is busy again
-        // before the others can know.
-        let crew = &self.shared.crew;
-        let most = self.shared.limits.max_concurrency + if crew.waiting() > 0 { MOST_WAITING } else { 0 };
-        crew.all() <= most
-    }
-
-    fn start_worker(&self, spawn: &dyn Fn() -> bool) {
-        if self.calls_from_reserve() {
-            return;
-        }
-        self.shared.crew.begin_starting();
-        if !spawn() {
-            self.shared.crew.end_starting();
-        }
-    }
-
-    /// Calls a worker from the reserve, if one is there and may be called.
+    /// Starts one more worker, if there may be one more.
     #[cold]
-    fn calls_from_reserve(&self) -> bool {
-        if !self.may_start_worker() {
-            return false;
+    fn start_worker(&self, spawn: &dyn Fn() -> bool) {
+        // While handlers wait for replies, one worker more may be there: a worker whose wait has ended is busy again
+        // before the others can know.
+        let waiting = if self.shared.crew.waiting() > 0 { MOST_WAITING } else { 0 };
+        if self.shared.leadership.begin_starting(self.shared.limits.max_concurrency + waiting) && !spawn() {
+            self.shared.leadership.cancel_starting();
         }
-        self.shared.crew.begin_starting();
-        let calls = self.shared.reserve.call();
-        if !calls {
-            self.shared.crew.end_starting();
-        }
-        calls
-    }
-
-    /// There are enough workers without this one. Whether it was called from the reserve to be one again.
-    fn wait_in_reserve(&self) -> bool {
-        self.shared.crew.leave();
-        let called = self.shared.reserve.wait();
-        self.shared.crew.join();
-        if called {
-            self.shared.crew.end_starting();
-        }
-        called
     }
 
     /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
@@ -437,25 +369,18 @@ impl Server {
         self.shared.crew.queued() > 0 && !self.may_dequeue()
     }
 
-    fn may_stream(&self) -> bool {
-        // Relaxed: only a hint; `take_place` takes the place.
-        self.streams.load(Ordering::Relaxed) < self.shared.limits.most_streams()
-    }
-
     /// Takes a place for work that is a stream, if one is free. Other work needs no place. Whether the work may run.
     fn take_place(&self, work: &mut Work) -> bool {
         let Work::Call(request) = work else { return true };
         if !request.routing.streams {
             return true;
         }
-        request.place = StreamPlace::take(&self.streams, self.shared.limits.most_streams());
-        request.place.is_some()
+        request.has_place = self.shared.crew.begin_stream();
+        request.has_place
     }
 
     fn note_queued_work(&self, queue: &Queue) {
-        // Relaxed: readers read `queued` first.
-        self.queued_streams.store(queue.streams(), Ordering::Relaxed);
-        self.shared.crew.set_queued(queue.len());
+        self.shared.crew.set_queued(queue.len(), queue.streams());
     }
 
     /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
@@ -501,9 +426,10 @@ impl Server {
         if keeps_lead {
             return;
         }
-        // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.
-        self.shared.leadership.set_tick();
-        self.shared.leadership.back();
+        if self.shared.leadership.back() {
+            // Such a handler takes tens of microseconds. So the next client to call need not wait for many of them.
+            self.reactor.lock().ask_poller();
+        }
     }
 
     /// Whether the calling thread is a worker of this server.
@@ -519,9 +445,7 @@ impl Server {
 
     /// Whether a request is queued that a worker should run now.
     pub(in crate::server) fn may_dequeue(&self) -> bool {
-        // Relaxed: the fence in `may_begin` orders the counts of streams, too.
         self.shared.crew.may_begin()
-            && (self.shared.crew.queued() > self.queued_streams.load(Ordering::Relaxed) || self.may_stream())
     }
 
     /// A queued request, if this worker may run it.
@@ -531,9 +455,7 @@ impl Server {
             return None;
         }
         let work = self.take_queued();
-        if let Some(work) = &work {
-            self.begin_work(work);
-        } else {
+        if work.is_none() {
             // Work that came meanwhile found the place taken: the caller looks again before it sleeps.
             self.shared.crew.end();
         }
@@ -562,7 +484,7 @@ impl Server {
     /// Takes out of the queue what is next there.
     fn pop_queued(&self) -> Option<Work> {
         let mut queue = self.queue.lock();
-        let work = queue.pop(self.may_stream());
+        let work = queue.pop(self.shared.crew.may_stream());
         self.note_queued_work(&queue);
         work
     }

@@ -29,7 +29,7 @@ const HOLDER: u32 = 32;
 impl Lead {
     /// The word, if this thread holds the lead.
     #[inline]
-    fn held(&self) -> Option<u64> {
+    pub(super) fn held(&self) -> Option<u64> {
         // Relaxed: only this thread writes its own number, and it sees its own writes.
         let word = self.0.load(Ordering::Relaxed);
         (word >> HOLDER == u64::from(thread_number())).then_some(word)
@@ -83,11 +83,6 @@ impl Lead {
         word & MODE == RECEIVING
     }
 
-    /// Whether the holder runs a handler.
-    pub(in crate::server) fn is_busy(word: u64) -> bool {
-        word & MODE == BUSY
-    }
-
     /// The holder begins to run a handler. Whether this thread still held the lead.
     #[inline]
     pub(in crate::server) fn busy(&self) -> bool {
@@ -124,10 +119,10 @@ impl Lead {
         self.look() & MODE == VACANT
     }
 
-    /// Frees the lead if it has not moved since the watcher saw `word`: the holder still runs the same handler, or the
-    /// event loop has not come for the lead. Whether it did.
+    /// Takes the lead if it has not moved since the watcher saw `word`: the holder still runs the same handler, or whoever
+    /// it was left to has not come for it. Not from a holder that receives. Whether it did.
     pub(in crate::server) fn steal(&self, word: u64) -> bool {
-        matches!(word & MODE, BUSY | OFFERED | LISTENING) && self.swap(word, VACANT)
+        !Self::is_receiving(word) && self.swap(word, RECEIVING)
     }
 }
 
@@ -144,7 +139,7 @@ mod tests {
         assert!(lead.busy());
         let seen = lead.look();
         assert!(
-            std::thread::scope(|scope| scope.spawn(|| lead.steal(seen) && lead.try_take()).join()).expect("no panic")
+            std::thread::scope(|scope| scope.spawn(|| lead.steal(seen) && lead.is_held()).join()).expect("no panic")
         );
         assert!(!lead.back());
         assert!(!lead.is_held());
@@ -165,8 +160,17 @@ mod tests {
         assert!(Lead::is_listening(lead.look()));
         assert!(lead.back());
         lead.listen();
-        assert!(lead.steal(lead.look()));
+        let seen = lead.look();
+        assert!(std::thread::scope(|scope| scope.spawn(|| lead.steal(seen)).join()).expect("no panic"));
         assert!(!lead.back());
+    }
+
+    #[test]
+    fn what_nobody_comes_for_can_be_taken() {
+        let lead = Lead::default();
+        assert!(lead.steal(lead.look()) && lead.is_held());
+        assert!(lead.offer() && lead.steal(lead.look()));
+        assert!(lead.give_up() && lead.steal(lead.look()));
     }
 
     #[test]

@@ -1,76 +1,55 @@
-//! Which thread receives: the thread that holds the lead. The other workers stand by: they sleep until the lead is
-//! free. One of them, the watcher, takes the lead away from a holder that is busy for too long.
+//! Which thread receives: the thread that holds the lead. The workers that neither receive nor run a handler are parked.
+//! One of them is called when the lead is free. The first of them, the watcher, takes the lead from a holder that is busy
+//! for too long.
 
 pub(in crate::server) mod lead;
+mod parked;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_platform::cpu::ThreadClock;
 use nearcall_platform::descriptors::{self, Alarm, EventDescriptor, Poller};
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use lead::Lead;
+use parked::{KEPT, Parked};
 
 /// How long a handler may run, or an event loop be at other work, before another worker receives in its stead.
-const PATIENCE: Duration = Duration::from_millis(1);
-/// The same for a handler that sleeps, where handlers do. Beside one that computes others could seldom run, and would
-/// only get in its way.
-pub(in crate::server) const GLANCE: Duration = Duration::from_micros(250);
+pub(in crate::server) const PATIENCE: Duration = Duration::from_millis(1);
 
-/// The lead, and the workers that wait for it.
+/// So long a worker that nobody calls stays, if there are more than are kept. To start a thread takes the interpreter
+/// several times, and the next slow handlers may need this one.
+const STAY: Duration = Duration::from_secs(1);
+
+/// The watcher sleeps, and the alarm is not set. No state of a lead that was ever taken is 0.
+const ASLEEP: u64 = 0;
+
+/// The lead, and the workers that may be needed to take it.
 #[derive(Debug)]
 pub(in crate::server) struct Leadership {
     lead: Lead,
-    standby: Mutex<Standby>,
-    /// The lead is free.
-    changed: Condvar,
-    /// The watcher sleeps, and the alarm is not set: the thread that moves the lead sets it. To wake the watcher at
-    /// once would cost more than a handler that returns in a microsecond.
-    watcher_sleeps: AtomicBool,
+    parked: Mutex<Parked>,
+    /// What [`Parked::ready`] says, for threads that are about to run a handler.
+    ready: AtomicUsize,
+    /// The lead as it was when the alarm was set, or [`ASLEEP`]: then the thread that moves the lead sets the alarm. To
+    /// wake the watcher at once would cost more than a handler that returns in a microsecond.
+    watched: AtomicU64,
     alarm: Alarm,
-    /// The lead as it was when the alarm was set.
-    alarmed: AtomicU64,
-    /// The processor time that the holder had used then, in nanoseconds.
-    alarmed_used: AtomicU64,
-    /// The clock of the holder's processor time.
-    holder: AtomicU32,
-    /// The holder has a handler to run, and waits for the interpreter.
-    starting: AtomicBool,
-    /// When the watcher last looked, a handler slept: it looks after a `GLANCE`, and not only after its `PATIENCE`.
-    sleepy: AtomicBool,
-    /// The watcher has woken, some time after the holder began to run handlers.
-    tick: AtomicBool,
     /// Wakes the watcher before the alarm rings.
     event: EventDescriptor,
     /// The system's poller of the reactor.
     poller: Arc<Poller>,
 }
 
-/// What the workers that stand by share.
-#[derive(Debug, Default)]
-struct Standby {
-    /// One of the workers is the watcher.
-    watched: bool,
-    /// The watcher sleeps on the alarm and the event descriptor, not on `changed`.
-    at_alarm: bool,
-}
-
 impl Leadership {
     pub(in crate::server) fn new(event: EventDescriptor, alarm: Alarm, poller: Arc<Poller>) -> Self {
         Self {
             lead: Lead::default(),
-            standby: Mutex::default(),
-            changed: Condvar::new(),
-            watcher_sleeps: AtomicBool::new(false),
+            parked: Mutex::default(),
+            ready: AtomicUsize::new(0),
+            watched: AtomicU64::new(ASLEEP),
             alarm,
-            alarmed: AtomicU64::new(0),
-            alarmed_used: AtomicU64::new(0),
-            holder: AtomicU32::new(0),
-            starting: AtomicBool::new(false),
-            sleepy: AtomicBool::new(false),
-            tick: AtomicBool::new(false),
             event,
             poller,
         }
@@ -82,80 +61,28 @@ impl Leadership {
         self.lead.is_held()
     }
 
-    /// Whether the watcher has woken since the last call of this, or a handler asked for this: handlers have then run
-    /// for some time.
-    #[inline]
-    pub(in crate::server) fn take_tick(&self) -> bool {
-        // Relaxed: the flag decides only when the reactor next asks the poller.
-        self.tick.load(Ordering::Relaxed) && self.tick.swap(false, Ordering::Relaxed)
-    }
-
-    /// The reactor is to ask the poller before the next request: this one took longer than most.
-    #[inline]
-    pub(in crate::server) fn set_tick(&self) {
-        // Relaxed: see `take_tick`.
-        self.tick.store(true, Ordering::Relaxed);
-    }
-
     /// Takes the lead if nobody has it.
     pub(in crate::server) fn try_take(&self) -> bool {
-        self.holds(self.lead.try_take())
+        self.lead.try_take()
     }
 
     /// Takes the lead for the event loop, or for a caller that waits for a reply, if a worker has offered it.
     pub(in crate::server) fn take_offered(&self) -> bool {
-        self.holds(self.lead.take_offered())
-    }
-
-    /// Notes whose processor time the watcher is to read.
-    fn holds(&self, taken: bool) -> bool {
-        if taken {
-            // Relaxed: a watcher that reads another thread's clock once takes the lead too early, or later.
-            self.holder.store(ThreadClock::mine().to_bits(), Ordering::Relaxed);
-        }
-        taken
-    }
-
-    /// The calling thread has received a request whose handler needs the interpreter: it waits for that before
-    /// [`Leadership::begun`]. Such a wait is no sleep: who took the lead would wait as well.
-    #[inline]
-    pub(in crate::server) fn starting(&self) {
-        // Relaxed, as in `begun`: a watcher that sees an old value takes the lead too early, or later.
-        self.starting.store(true, Ordering::Relaxed);
-    }
-
-    /// See [`Leadership::starting`].
-    #[inline]
-    pub(in crate::server) fn begun(&self) {
-        self.starting.store(false, Ordering::Relaxed);
-    }
-
-    /// For how long the watcher sleeps when a handler has begun.
-    pub(in crate::server) fn patience(&self) -> Duration {
-        // Relaxed: decides only how soon the watcher looks.
-        if self.sleepy.load(Ordering::Relaxed) { GLANCE } else { PATIENCE }
-    }
-
-    /// Whether the holder, in the state `seen`, has slept for most of `time`, before which it had used so much
-    /// processor time.
-    fn has_slept(&self, seen: u64, used: u64, time: Duration) -> bool {
-        // Relaxed: see `starting`.
-        Lead::is_busy(seen)
-            && !self.starting.load(Ordering::Relaxed)
-            && u128::from(self.used().saturating_sub(used)) < time.as_nanos() / 2
-    }
-
-    /// The processor time that the holder has used, in nanoseconds.
-    fn used(&self) -> u64 {
-        // Relaxed: see `holds`.
-        let used = ThreadClock::from_bits(self.holder.load(Ordering::Relaxed)).time().unwrap_or_default();
-        u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
+        self.lead.take_offered()
     }
 
     /// The thread that holds the lead begins to run a handler. If the handler takes long, the watcher takes the lead.
+    /// What [`Leadership::held`] says from here on, until the lead moves.
     #[inline]
-    pub(in crate::server) fn busy(&self) {
+    pub(in crate::server) fn busy(&self) -> Option<u64> {
         self.let_watch(self.lead.busy());
+        self.held()
+    }
+
+    /// The lead, if this thread has it. It is another one after each move.
+    #[inline]
+    pub(in crate::server) fn held(&self) -> Option<u64> {
+        self.lead.held()
     }
 
     /// The handler has returned. Whether this thread still holds the lead.
@@ -175,134 +102,206 @@ impl Leadership {
         self.let_watch(self.lead.listen());
     }
 
-    /// Frees the lead for another worker: the calling thread is about to wait for something else.
+    /// Frees the lead, and calls a worker that is parked: the calling thread is about to wait for something else.
     pub(in crate::server) fn release(&self) {
         if self.lead.give_up() {
-            self.announce();
+            self.call(self.parked.lock());
         }
     }
 
-    /// Wakes all workers that stand by.
-    pub(in crate::server) fn announce(&self) {
-        let standby = self.standby.lock();
-        self.wake(&standby);
+    /// The same, if a worker is parked that can take the lead at once. Whether it did.
+    pub(in crate::server) fn leave(&self) -> bool {
+        let parked = self.parked.lock();
+        let leaves = parked.len() > 0 && self.lead.give_up();
+        if leaves {
+            self.call(parked);
+        }
+        leaves
+    }
+
+    /// Calls the worker that was parked last.
+    fn call(&self, mut parked: MutexGuard<'_, Parked>) {
+        let Some(one) = parked.pop() else { return };
+        self.note_ready(&parked);
+        let was_watcher = parked.len() == 0;
+        drop(parked);
+        one.notify_all();
+        if was_watcher {
+            descriptors::signal(&self.event);
+        }
+    }
+
+    fn note_ready(&self, parked: &Parked) {
+        // Relaxed: says only whether to start a thread. A wrong answer is corrected when this is asked again.
+        self.ready.store(parked.ready(), Ordering::Relaxed);
+    }
+
+    /// How many workers are parked, or will soon be there.
+    #[inline]
+    pub(in crate::server) fn ready(&self) -> usize {
+        // Relaxed: see `note_ready`.
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Whether a worker that parks would lack another one beside it.
+    pub(in crate::server) fn lacks_second(&self) -> bool {
+        self.ready() + 1 < KEPT
+    }
+
+    /// A thread is to be started that will be a worker, if there are not more than `most`. Whether it may be.
+    pub(in crate::server) fn begin_starting(&self, most: usize) -> bool {
+        let mut parked = self.parked.lock();
+        let may = parked.workers + parked.starting <= most;
+        parked.starting += usize::from(may);
+        self.note_ready(&parked);
+        may
+    }
+
+    /// That thread could not be started.
+    pub(in crate::server) fn cancel_starting(&self) {
+        let mut parked = self.parked.lock();
+        parked.starting = parked.starting.saturating_sub(1);
+        self.note_ready(&parked);
+    }
+
+    /// The calling thread has become a worker, whether it was announced or not.
+    pub(in crate::server) fn join(&self) {
+        let mut parked = self.parked.lock();
+        parked.workers += 1;
+        parked.starting = parked.starting.saturating_sub(1);
+        self.note_ready(&parked);
+    }
+
+    /// The calling thread is no worker any more.
+    pub(in crate::server) fn resign(&self) {
+        self.parked.lock().workers -= 1;
+    }
+
+    /// How many workers there are, and how many of them are parked.
+    pub(in crate::server) fn workers(&self) -> (usize, usize) {
+        let parked = self.parked.lock();
+        (parked.workers, parked.len())
+    }
+
+    /// From here on somebody seems to be parked who does nothing when called.
+    #[cfg(test)]
+    pub(in crate::server) fn park_nobody(&self) {
+        self.parked.lock().push(&Arc::default());
+    }
+
+    /// The server has stopped: all that are parked return, and whoever would park.
+    pub(in crate::server) fn close(&self) {
+        let mut parked = self.parked.lock();
+        parked.is_closed = true;
+        while let Some(one) = parked.pop() {
+            one.notify_all();
+        }
+        self.note_ready(&parked);
+        descriptors::signal(&self.event);
+    }
+
+    /// The calling worker sleeps until it may take the lead. The one that has slept longest watches the holder meanwhile.
+    /// `false`: this worker is one too many, or the server has stopped.
+    pub(in crate::server) fn park(&self) -> bool {
+        let own = Arc::new(Condvar::new());
+        let mut parked = self.parked.lock();
+        // Whoever frees the lead after this look finds this worker in the list.
+        if parked.is_closed || self.lead.is_vacant() {
+            return !parked.is_closed;
+        }
+        parked.push(&own);
+        self.note_ready(&parked);
+        let mut is_called = true;
+        while let Some(place) = parked.place(&own) {
+            let leaves = match place {
+                0 => self.watch(&mut parked, &own),
+                place if place < KEPT => {
+                    own.wait(&mut parked);
+                    false
+                }
+                _ => {
+                    own.wait_for(&mut parked, STAY);
+                    // Nobody has called it, and none that came before has gone.
+                    is_called = parked.place(&own).is_none_or(|place| place < KEPT);
+                    !is_called
+                }
+            };
+            if leaves && let Some(place) = parked.place(&own) {
+                parked.remove(place);
+                self.note_ready(&parked);
+                if let (0, Some(next)) = (place, parked.first()) {
+                    // It is the watcher now.
+                    next.notify_all();
+                }
+            }
+        }
+        is_called && !parked.is_closed
+    }
+
+    /// Sleeps until some time after the lead has moved. If it has not moved since, takes it from its holder. Whether it
+    /// did.
+    fn watch(&self, parked: &mut MutexGuard<'_, Parked>, own: &Arc<Condvar>) -> bool {
+        // Relaxed: `settle` orders this store before its look at the lead.
+        self.watched.store(ASLEEP, Ordering::Relaxed);
+        let seen = self.lead.settle();
+        if Lead::is_listening(seen) {
+            // The event loop may sleep for long. It is to come for what the poller has.
+            self.sleep(parked, Some(&self.poller));
+            if self.lead.look() != seen || parked.place(own).is_none() {
+                return false;
+            }
+        }
+        if !Lead::is_receiving(seen) {
+            // The thread that moved the lead may not have seen `ASLEEP`.
+            self.set_alarm(seen);
+        }
+        self.sleep(parked, None);
+        // Relaxed: see `set_alarm`.
+        let seen = self.watched.load(Ordering::Relaxed);
+        // A loop that has received meanwhile, and sleeps again, has moved the lead.
+        let is_idle = Lead::is_listening(seen) && !descriptors::is_readable(&self.poller);
+        parked.place(own).is_some() && self.lead.look() == seen && !is_idle && self.lead.steal(seen)
+    }
+
+    /// Sleeps until the alarm rings, the watcher is woken, or `poller`, if there is one, has an event.
+    fn sleep(&self, parked: &mut MutexGuard<'_, Parked>, poller: Option<&Poller>) {
+        MutexGuard::unlocked(parked, || descriptors::sleep(poller, &self.alarm, &self.event));
     }
 
     #[inline]
     fn let_watch(&self, moved: bool) {
         // Relaxed: `Lead::settle` orders this load after the lead's move.
-        if moved && self.watcher_sleeps.load(Ordering::Relaxed) {
-            self.wake_watcher_later();
+        if moved && self.watched.load(Ordering::Relaxed) == ASLEEP {
+            self.set_alarm(self.lead.look());
         }
     }
 
-    /// Sets the alarm. The handlers that begin before it rings need not set it again: the watcher sees them when it
-    /// wakes.
+    /// Sets the alarm for the lead as it is. The handlers that begin before it rings need not set it again: the watcher
+    /// sees them when it wakes.
     #[cold]
-    fn wake_watcher_later(&self) {
-        // Relaxed, all: an old word is not equal to the lead's any more, so that the watcher only looks once more.
-        self.watcher_sleeps.store(false, Ordering::Relaxed);
-        self.alarmed_used.store(self.used(), Ordering::Relaxed);
-        self.alarmed.store(self.lead.look(), Ordering::Relaxed);
-        descriptors::set_alarm(&self.alarm, self.patience());
+    fn set_alarm(&self, seen: u64) {
+        // Relaxed: an old word is not equal to the lead's any more, so that the watcher only looks once more.
+        self.watched.store(seen, Ordering::Relaxed);
+        descriptors::set_alarm(&self.alarm, PATIENCE);
     }
 
     /// Stops the alarm, if the calling thread holds the lead: it is about to sleep for long, so there is no handler to
     /// watch. Otherwise, on a server that is called now and then, the watcher would wake after each handler has
     /// returned.
     pub(in crate::server) fn rest(&self) {
-        // Relaxed, all: only a thread that holds the lead, or has just offered it, sets or stops the alarm. A watcher
-        // that wakes at this moment finds that no handler runs, and sets `watcher_sleeps` itself.
-        if self.lead.is_held() && !self.watcher_sleeps.load(Ordering::Relaxed) {
+        // Relaxed, both: a watcher that wakes at this moment finds that no handler runs, and sets `ASLEEP` itself.
+        if self.lead.is_held() && self.watched.load(Ordering::Relaxed) != ASLEEP {
             descriptors::take_back(&self.alarm);
-            self.watcher_sleeps.store(true, Ordering::Relaxed);
+            self.watched.store(ASLEEP, Ordering::Relaxed);
         }
     }
 
-    fn wake(&self, standby: &Standby) {
-        self.changed.notify_all();
-        if standby.at_alarm {
-            descriptors::signal(&self.event);
-        }
-    }
-
-    /// Sleeps until the lead is free, or `over` returns true. One of the sleepers is the watcher.
-    pub(in crate::server) fn stand_by(&self, over: impl Fn() -> bool) {
-        let mut standby = self.standby.lock();
-        let mut watching = false;
-        while !over() && !self.lead.is_vacant() {
-            if !watching && standby.watched {
-                self.changed.wait(&mut standby);
-                continue;
-            }
-            standby.watched = true;
-            watching = true;
-            if self.watch(&mut standby, &over) {
-                break;
-            }
-        }
-        if watching {
-            standby.watched = false;
-            self.watcher_sleeps.store(false, Ordering::Relaxed);
-            self.changed.notify_all();
-        }
-    }
-
-    /// Sleeps until some time after the lead has moved. If the holder still runs the same handler then, frees the lead,
-    /// at once or later. Whether it did.
-    fn watch(&self, standby: &mut MutexGuard<'_, Standby>, over: &impl Fn() -> bool) -> bool {
-        // Relaxed: `settle` orders this store before its look at the lead.
-        self.watcher_sleeps.store(true, Ordering::Relaxed);
-        let seen = self.lead.settle();
-        if Lead::is_listening(seen) {
-            return self.watch_loop(standby, seen, over);
-        }
-        let patience = self.patience();
-        let (seen, used) = if Lead::is_receiving(seen) {
-            self.sleep(standby, None);
-            // Relaxed, both: see `wake_watcher_later`.
-            (self.alarmed.load(Ordering::Relaxed), self.alarmed_used.load(Ordering::Relaxed))
-        } else {
-            // The thread that moved the lead may not have seen `watcher_sleeps`: perhaps no alarm is set.
-            let used = self.used();
-            self.changed.wait_for(standby, patience);
-            (seen, used)
-        };
-        // Relaxed: see `take_tick`.
-        self.tick.store(true, Ordering::Relaxed);
-        let sleepy = self.has_slept(self.lead.look(), used, patience);
-        // Relaxed: see `patience`.
-        self.sleepy.store(sleepy, Ordering::Relaxed);
-        !Lead::is_listening(seen) && self.free(standby, seen, if sleepy { PATIENCE } else { patience })
-    }
-
-    /// Frees the lead if its holder still runs the handler of `seen`, and has done so for its `PATIENCE` or then sleeps.
-    /// Whether it did. The handler has run for `time`.
-    fn free(&self, standby: &mut MutexGuard<'_, Standby>, seen: u64, mut time: Duration) -> bool {
-        while time < PATIENCE && self.lead.look() == seen {
-            let used = self.used();
-            self.changed.wait_for(standby, GLANCE);
-            time = if self.has_slept(seen, used, GLANCE) { PATIENCE } else { time + GLANCE };
-        }
-        self.lead.look() == seen && self.lead.steal(seen)
-    }
-
-    /// The event loop holds the lead, and may sleep for long: the watcher sleeps in the same poller. If the poller has
-    /// an event and the loop has not come for it `PATIENCE` later, frees the lead. Whether it did.
-    fn watch_loop(&self, standby: &mut MutexGuard<'_, Standby>, seen: u64, over: &impl Fn() -> bool) -> bool {
-        self.sleep(standby, Some(&self.poller));
-        if self.lead.look() != seen || over() {
-            return false;
-        }
-        self.changed.wait_for(standby, PATIENCE);
-        // A loop that has received meanwhile, and sleeps again, has changed the word.
-        self.lead.look() == seen && descriptors::is_readable(&self.poller) && self.lead.steal(seen)
-    }
-
-    /// Sleeps until the alarm rings, the watcher is woken, or `poller`, if there is one, has an event.
-    fn sleep(&self, standby: &mut MutexGuard<'_, Standby>, poller: Option<&Poller>) {
-        standby.at_alarm = true;
-        MutexGuard::unlocked(standby, || descriptors::sleep(poller, &self.alarm, &self.event));
-        standby.at_alarm = false;
+    /// Whether the watcher has woken since this was last called with `before`: handlers have then run for some time.
+    #[inline]
+    pub(in crate::server) fn has_watched(&self, before: &mut u64) -> bool {
+        // Relaxed: decides only when the reactor next asks the poller.
+        let now = self.watched.load(Ordering::Relaxed);
+        let before = std::mem::replace(before, now);
+        before != ASLEEP && before != now
     }
 }

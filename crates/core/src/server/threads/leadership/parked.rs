@@ -1,0 +1,57 @@
+//! The workers of a server by number, and those of them that sleep because they neither receive nor run a handler.
+
+use std::sync::Arc;
+
+use nearcall_platform::lock::Condvar;
+
+/// So many stay for as long as the server: who takes the lead from a slow handler may get a slow one, too. Others end
+/// after a while.
+pub(super) const KEPT: usize = 2;
+
+/// The workers that sleep. Each does so on its own, and who came last is called first: so those end that are really too
+/// many.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    sleepers: Vec<Arc<Condvar>>,
+    /// How many workers are alive.
+    pub(super) workers: usize,
+    /// How many threads were started to be workers, and are none yet.
+    pub(super) starting: usize,
+    /// The server has stopped: nobody sleeps here any more.
+    pub(super) is_closed: bool,
+}
+
+impl Parked {
+    pub(super) fn len(&self) -> usize {
+        self.sleepers.len()
+    }
+
+    /// How many are free to receive, now or soon.
+    pub(super) fn ready(&self) -> usize {
+        self.len() + self.starting
+    }
+
+    pub(super) fn push(&mut self, own: &Arc<Condvar>) {
+        self.sleepers.push(Arc::clone(own));
+    }
+
+    /// How many came before this one and sleep still; `None` if it was called.
+    pub(super) fn place(&self, own: &Arc<Condvar>) -> Option<usize> {
+        self.sleepers.iter().position(|other| Arc::ptr_eq(other, own))
+    }
+
+    /// This one need not be called any more.
+    pub(super) fn remove(&mut self, place: usize) {
+        self.sleepers.remove(place);
+    }
+
+    /// Takes out the one to be called next.
+    pub(super) fn pop(&mut self) -> Option<Arc<Condvar>> {
+        self.sleepers.pop()
+    }
+
+    /// The one that has slept longest.
+    pub(super) fn first(&self) -> Option<&Arc<Condvar>> {
+        self.sleepers.first()
+    }
+}
