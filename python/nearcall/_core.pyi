@@ -70,7 +70,6 @@ __all__ = [
     "Unary",
     "View",
     "Watch",
-    "Watched",
     "all_of_kinds",
     "check_keys",
     "confine",
@@ -458,24 +457,6 @@ class ProtobufCodec:
         """The value of some bytes that hold at most ``max_values`` values."""
 
 @final
-class Watched:
-    """One of a client's connections, as an event loop watches it: the present one, or an earlier one."""
-
-    def fileno(self) -> int:
-        """The descriptor that the loop polls for reading."""
-
-    def on_readable(self) -> None:
-        """To be called when the descriptor is readable."""
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the loop is to go on watching: the connection is not lost, and it is a present one or has calls under
-        way.
-        """
-
-    def unwatch(self) -> None:
-        """To be called when the loop has stopped polling the descriptor."""
-
 @disjoint_base
 class Calls:
     """Where calls go: to what a server serves, under one policy, or to one object. Makes the callables of methods."""
@@ -592,8 +573,21 @@ class Connection(Calls):
     def in_flight(self) -> int:
         """Calls under way."""
 
-    def watch(self) -> list[Watched]:
-        """The present connections that the event loop does not watch yet."""
+    def watch(self) -> list[int]:
+        """The descriptors that the event loop is to poll for reading, besides those that it polls already: one for each
+        present connection.
+        """
+
+    def on_readable(self, fileno: int) -> None:
+        """To be called when that descriptor is readable."""
+
+    def goes_on(self, fileno: int) -> bool:
+        """Whether the loop is to go on polling it: the connection is not lost, and it is a present one or has calls under
+        way.
+        """
+
+    def unwatch(self, fileno: int) -> None:
+        """To be called when the loop has stopped polling it."""
 
     def on_idle(self) -> None:
         """The event loop calls it when it has run everything that was ready, and a call waits."""

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{
-    Balancing, CallId, Channel, Connection, Expected, NoEvent, Patience, WakesBy, wait_for_first,
-};
+use nearcall_core::client::{Balancing, CallId, Channel, Connection, Expected, NoEvent, Patience, wait_for_first};
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
     ItemOutcome, MethodRouting, Next, Request, ServedMethods, Server, SessionHooks, Work, WorkLimits, Worker,
@@ -140,12 +138,8 @@ fn begin(connection: &Connection, method: u16, payload: &[u8]) -> CallId {
 
 fn next(connection: &Connection, id: CallId) -> Incoming {
     let mut place = None;
-    while place.is_none() {
-        match connection.next_event_in(id, Some(Instant::now() + PATIENCE), &mut place) {
-            Ok(()) | Err(NoEvent::Interrupted) => {}
-            Err(error) => panic!("{error:?}"),
-        }
-    }
+    let waited = connection.next_event(id, Some(Instant::now() + PATIENCE), &mut place, &mut || true);
+    assert_eq!(waited, Ok(()));
     place.expect("just found")
 }
 
@@ -227,12 +221,7 @@ fn a_deadline_ends_the_wait_and_the_call() {
     let id = connection.begin(&call, Expected::default()).expect("the server is there");
     let deadline = Instant::now() + soon;
     let mut place = None;
-    let ended = loop {
-        match connection.next_event_in(id, Some(deadline), &mut place) {
-            Err(NoEvent::Interrupted) => {}
-            ended => break ended,
-        }
-    };
+    let ended = connection.next_event(id, Some(deadline), &mut place, &mut || true);
     assert_eq!((ended, place.is_some()), (Err(NoEvent::DeadlinePassed), false));
     connection.cancel(id);
     until("the server knows", || served.kept.lock().iter().any(|kept| kept.is_late() && kept.context().is_cancelled()));
@@ -294,7 +283,7 @@ fn is_readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
 fn an_event_loop_polls_a_descriptor_that_the_core_has_made() {
     let served = Served::new();
     let connection = served.connect();
-    assert_eq!(connection.wakes_by().expect("a descriptor"), WakesBy::Link);
+    let fd = connection.poll_fd().expect("a descriptor");
     let expected = Expected { in_loop: true, ..Expected::default() };
     for round in 0..50 {
         let id = connection.begin(&request(ECHO, &[round]), expected).expect("the server is there");
@@ -302,11 +291,8 @@ fn an_event_loop_polls_a_descriptor_that_the_core_has_made() {
         while !connection.pump().contains(&id) {
             assert!(Instant::now() < end, "no reply comes");
             if connection.may_sleep() {
-                assert!(
-                    is_readable(connection.poll_fd(WakesBy::Link), PATIENCE),
-                    "round {round}: nobody wakes the loop"
-                );
-                assert!(connection.on_readable(WakesBy::Link));
+                assert!(is_readable(fd, PATIENCE), "round {round}: nobody wakes the loop");
+                assert!(connection.on_readable());
             }
             connection.stay_awake();
         }
@@ -322,7 +308,7 @@ fn a_thread_sleeps_at_several_connections() {
     for _ in 0..20 {
         let id = begin(&other, ECHO, b"first");
         let calls = [(Arc::clone(&one), silent), (Arc::clone(&other), id)];
-        while let Err(NoEvent::Interrupted) = wait_for_first(&calls, Some(Instant::now() + PATIENCE)) {}
+        assert_eq!(wait_for_first(&calls, Some(Instant::now() + PATIENCE), &mut || true), Ok(()));
         assert_eq!(next(&other, id).payload.to_vec(), b"first");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{
-    Adopter, Balancing, CallDriver, Channel, Connection as Core, NoEvent, Patience, Retries, Rules, may_pass,
+    Adopter, Balancing, CallDriver, Channel, Connection as Core, Patience, Retries, Rules, may_pass,
 };
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Codec, Failure, Url};
@@ -15,7 +15,6 @@ use pyo3::types::{PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::asyncio::waiting::{Schedule, Waiting};
-use crate::asyncio::watched::Watched;
 use crate::calls::callees::Calls;
 use crate::calls::calling::{Calling, Limits, Way, seconds_of};
 use crate::calls::deadline::Surroundings;
@@ -24,7 +23,7 @@ use crate::calls::retry_budget::RetryBudget;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
-use crate::gil::interpreter::{attach, detach};
+use crate::gil::interpreter::{attach, detach, waiting};
 use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, trust};
 use crate::options::peer::peer;
 use crate::options::tls::Tls;
@@ -195,17 +194,30 @@ impl Connection {
         self.channel.current().map_or(0, |core| core.in_flight())
     }
 
-    /// The current connections that the event loop does not watch yet.
-    fn watch(&self) -> PyResult<Vec<Watched>> {
+    /// The descriptors that the event loop is to poll for reading besides those that it polls already: one for each current
+    /// connection.
+    fn watch(&self) -> PyResult<Vec<i32>> {
         let current = if self.channel.is_balanced() {
             self.channel.connections()
         } else {
             self.channel.current().into_iter().collect()
         };
-        let woken = |core: Arc<Core>| core.wakes_by().map(|by| (core, by));
-        let current = current.into_iter().map(woken).collect::<std::io::Result<_>>()?;
-        let new = self.calling.waiting.watch(current);
-        Ok(new.into_iter().map(|(core, by)| Watched::new(core, by, Arc::clone(&self.calling.waiting))).collect())
+        Ok(self.calling.waiting.watch(&current)?)
+    }
+
+    /// To be called when that descriptor is readable.
+    fn on_readable(&self, py: Python<'_>, fileno: i32) -> PyResult<()> {
+        self.calling.waiting.on_readable(py, fileno)
+    }
+
+    /// Whether the loop must go on polling it.
+    fn goes_on(&self, fileno: i32) -> bool {
+        self.calling.waiting.goes_on(fileno)
+    }
+
+    /// To be called when the loop polls it no more.
+    fn unwatch(&self, fileno: i32) {
+        self.calling.waiting.unwatch(fileno);
     }
 
     /// To be called by the event loop when it has run all ready callbacks while a call waits.
@@ -261,14 +273,13 @@ impl Connection {
         let mut core = self.ready(py, until)?;
         let (mut driver, rules) = (CallDriver::new(until), Rules { retries: None, idempotent: true, may_move: true });
         loop {
-            match detach(py, || core.ping(until)) {
+            match waiting(py, |go_on| core.ping(until, go_on))? {
                 Ok(took) => return Ok(took.as_secs_f64()),
                 // Only the ping may have shown that the server is gone: ask the next one.
                 Err(Err(failure)) => match driver.unsent(&rules, &core, failure) {
                     Ok(again) => core = self.calling.usable(py, again.hopeful, until)?,
                     Err(failure) => return Err(raise(py, &failure)),
                 },
-                Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
                 Err(Ok(_)) => return Err(raise(py, &late("ping", core.name()))),
             }
         }

@@ -22,8 +22,6 @@ mod _core {
     #[pymodule_export]
     use super::asyncio::handler_loop::{enter_handler_loop, leave_handler_loop, refuse_in_handler_loop};
     #[pymodule_export]
-    use super::asyncio::watched::Watched;
-    #[pymodule_export]
     use super::calls::aio::{AsyncUnary, PendingCall};
     #[pymodule_export]
     use super::calls::bound::BoundMethod;

@@ -66,7 +66,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         super().__init__(url, None, options, for_loop=True)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._watched: list[_core.Watched] = []
+        self._polled: list[int] = []
         self._connecting: dict[bool, asyncio.Future[bool]] = {}
         self._opening = asyncio.Lock()
         self._sending_again: set[asyncio.Task[None]] = set()
@@ -98,9 +98,9 @@ class Channel(Caller, ChannelBase, ForLoops):
         """
         if self._connection is not None:
             if not self._running().is_closed():
-                for watched in self._watched:
-                    self._running().remove_reader(watched.fileno())
-            self._watched.clear()
+                for fileno in self._polled:
+                    self._running().remove_reader(fileno)
+            self._polled.clear()
             self._connection.close(self._why_closed())
         return Closing()
 
@@ -156,29 +156,28 @@ class Channel(Caller, ChannelBase, ForLoops):
         self._follow()
 
     def _follow(self) -> None:
-        """Lets the loop watch the present connections, and the earlier ones only as long as they have calls."""
-        new = self._opened().watch()
+        """Lets the loop poll the present connections, and the earlier ones only as long as they have calls."""
+        connection = self._opened()
+        new = connection.watch()
         if new:
-            for other in [other for other in self._watched if not other.goes_on]:
+            for other in [other for other in self._polled if not connection.goes_on(other)]:
                 # Its remaining calls learn that they have ended.
                 self._on_readable(other)
-        for watched in new:
-            self._watched.append(watched)
-            self._running().add_reader(watched.fileno(), self._on_readable, watched)
-            self._on_readable(watched)
+        for fileno in new:
+            self._polled.append(fileno)
+            self._running().add_reader(fileno, self._on_readable, fileno)
+            self._on_readable(fileno)
 
-    def _unwatch(self, watched: _core.Watched) -> None:
-        self._watched.remove(watched)
-        watched.unwatch()
-        self._running().remove_reader(watched.fileno())
-
-    def _on_readable(self, watched: _core.Watched) -> None:
+    def _on_readable(self, fileno: int) -> None:
+        connection = self._opened()
         try:
-            watched.on_readable()
+            connection.on_readable(fileno)
             self._room.look()
         finally:
-            if not watched.goes_on:
-                self._unwatch(watched)
+            if not connection.goes_on(fileno):
+                self._polled.remove(fileno)
+                self._running().remove_reader(fileno)
+                connection.unwatch(fileno)
 
     async def _connect(self, connection: _core.Connection, patient_until: float | None, until: float | None) -> None:
         """Makes sure that there is a connection; any number of tasks may wait for it. Both times are in seconds of

@@ -16,13 +16,11 @@ use nearcall_transport::{Body, CallKey, Connected, Link, LinkError, MemoryLink, 
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
 use crate::client::own_event::OwnEvent;
-use crate::client::table::awaited::Sleeper;
+use crate::client::table::awaited::Awaited;
 use crate::client::table::leadership::Leadership;
 use crate::client::table::shared_table::SharedTable;
-use crate::client::table::slots::CallId;
-use crate::client::table::waker::Waker;
+use crate::client::table::{CallId, NO_CALL};
 use crate::exports::{Export, Exports, Identity, Methods, Object};
-use crate::flow::Taken;
 use crate::given::release_payloads;
 
 /// A connection to a server, or the half of a server's connection that calls the client. Any number of threads, or one event
@@ -89,7 +87,7 @@ pub(crate) trait Receiver: Send + Sync {
     /// The calling thread waits for a reply, and counts as none of the server's workers meanwhile. It receives, for all of the
     /// server, until that is over or for `slice`; if another thread does so, it sleeps, out of which it is woken when
     /// something has come for it.
-    fn wait(&self, sleeper: &mut dyn Sleeper, slice: Duration);
+    fn wait(&self, awaited: &mut dyn Awaited, slice: Duration);
 
     /// Whether the calling thread may wait for a reply.
     ///
@@ -126,7 +124,7 @@ pub struct Expected<'a> {
 pub enum NoEvent {
     /// The deadline passed; the call is still under way.
     DeadlinePassed,
-    /// A signal arrived; wait again after it was handled.
+    /// A signal arrived, and the wait is not to go on.
     Interrupted,
     /// The call has ended already.
     Ended,
@@ -355,41 +353,11 @@ impl Connection {
     /// be sent.
     #[must_use]
     pub fn stands(&self) -> bool {
-        let Some(inner) = self.inner().filter(|inner| inner.is_usable()) else { return false };
-        inner.look();
-        if inner.link.signal().fd().is_some_and(sys::hung_up) {
-            // Everything the server sent before it hung up is here now. A thread that waits for more notices the end by
-            // itself.
-            inner.look();
-            if inner.in_flight() == 0 {
-                inner.notice_loss();
-            }
-        }
-        inner.is_usable()
+        self.inner().is_some_and(|inner| inner.is_usable() && inner.look_for_end().is_ok())
     }
 
-    /// Sends an item of the call's stream, with the references that it gives, and waits for credit. Returns `false` if
-    /// the call has ended: take its outcome then.
-    ///
-    /// # Errors
-    /// [`NoEvent::Interrupted`], [`NoEvent::DeadlinePassed`], [`NoEvent::Inherited`], or the failure to send.
-    pub fn send_item(
-        &self,
-        id: CallId,
-        item: &Outgoing<'_>,
-        given: &[NonZeroU64],
-        deadline: Option<Instant>,
-    ) -> Result<bool, Result<NoEvent, Failure>> {
-        let inner = self.inner().ok_or(Ok(NoEvent::Inherited))?;
-        let paid = inner.until(&[id], deadline, None, |table| table.pay(id, item.len(), given));
-        match paid {
-            Ok(true) => inner.send_paid_item(id, item, given, deadline).map(|()| true).map_err(Err),
-            Ok(false) => Ok(false),
-            Err(no_event) => Err(Ok(no_event)),
-        }
-    }
-
-    /// Like [`Connection::send_item`] but does not wait for credit: `None` if there is none now.
+    /// Sends an item of the call's stream, with the references that it gives. `None` if there is no credit for it, `false` if the
+    /// call has ended: take its outcome then.
     ///
     /// # Errors
     /// The failure to send.
@@ -403,10 +371,14 @@ impl Connection {
         let Some(inner) = self.inner() else { return Ok(Some(false)) };
         // Not held while the item is sent.
         let paid = inner.table.lock().pay(id, item.len(), given);
-        if paid != Some(true) {
-            return Ok(paid);
+        if paid == Some(true) {
+            let sent = inner.send_until(id.number(), item, deadline);
+            if sent.is_err() && !given.is_empty() {
+                inner.table.lock().ungive(id, given);
+            }
+            sent?;
         }
-        inner.send_paid_item(id, item, given, deadline).map(|()| Some(true))
+        Ok(paid)
     }
 
     /// Says that the call's stream is complete.
@@ -434,7 +406,7 @@ impl Connection {
             let _ = inner.send_later(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
             if inner.receiving.is_led() {
                 // The receiving thread may be the one that waits for this call: the PONG wakes it.
-                let _ = inner.send_later(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
+                let _ = inner.send_later(NO_CALL, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
             }
         }
     }
@@ -454,16 +426,22 @@ impl Connection {
     ///
     /// # Errors
     /// As for a call.
-    pub fn ping(&self, deadline: Option<Instant>) -> Result<Duration, Result<NoEvent, Failure>> {
+    pub fn ping(
+        &self,
+        deadline: Option<Instant>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Duration, Result<NoEvent, Failure>> {
         let inner = self.inner_or_failure().map_err(Err)?;
         inner.listen_first().map_err(Err)?;
-        let id = inner.table.lock().begin(Waker::None, false, &[]).map_err(Err)?;
+        let id = inner.table.lock().begin(false, false, &[]).map_err(Err)?;
         let begun = Instant::now();
         let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
         let sent = inner.send_until(id.number(), &ping, deadline).map_err(Err);
-        let event = sent.and_then(|()| self.next_event(id, deadline).map_err(Ok));
+        let mut place = None;
+        let waited = sent.and_then(|()| self.next_event(id, deadline, &mut place, go_on).map_err(Ok));
         inner.table.lock().end(id);
-        let event = event?;
+        waited?;
+        let event = place.expect("there is an event");
         match event.head.kind {
             Kind::Pong => Ok(begun.elapsed()),
             Kind::Error => Err(Err(event.failure().unwrap_or_else(Failure::from))),
@@ -517,12 +495,11 @@ impl Inner {
         if !in_loop && let Some(receiver) = self.received.get() {
             receiver.may_wait()?;
         }
-        let waker = if in_loop { Waker::Loop } else { Waker::None };
         if in_loop {
             // Relaxed: the loop's own thread sends next.
             self.in_loop.store(true, Ordering::Relaxed);
         }
-        let id = self.table.lock().begin(waker, references, expected.given)?;
+        let id = self.table.lock().begin(in_loop, references, expected.given)?;
         if let Err(error) = send(self, id.number(), request) {
             self.take_back_call(id, expected.given);
             return Err(error);
@@ -547,14 +524,15 @@ impl Inner {
 
     #[cold]
     fn look_for_end(&self) -> Result<(), Failure> {
-        // Whoever receives now finds out by itself.
-        if let Some(_lead) = self.try_lead() {
-            // Asked first: all that the server sent before it hung up is here then.
-            let hung_up = self.link.signal().fd().is_some_and(sys::hung_up);
-            self.receive(None);
-            if hung_up && (self.in_flight() == 0 || !self.link.may_have_more()) {
-                self.mark_lost(&LinkError::Closed);
-            }
+        // Asked first: all that the server sent before it hung up is here then.
+        let hung_up = self.link.signal().fd().is_some_and(sys::hung_up);
+        let mut leader = self.try_lead();
+        if let Some(leader) = &mut leader {
+            leader.receive(None);
+        }
+        // Calls under way may still get what another thread takes in now, which then finds out by itself.
+        if hung_up && (self.in_flight() == 0 || leader.is_some() && !self.link.may_have_more()) {
+            self.mark_lost(&LinkError::Closed);
         }
         if self.is_usable() {
             return Ok(());
@@ -562,20 +540,6 @@ impl Inner {
         // Nothing was sent, so whatever ended the connection, the call may go to another server.
         let dead = if self.is_going_away() { None } else { self.table.lock().dead.clone() };
         Err(dead.filter(|failure| failure.code == Failure::UNAVAILABLE).unwrap_or_else(|| self.stopped()))
-    }
-
-    fn send_paid_item(
-        &self,
-        id: CallId,
-        item: &Outgoing<'_>,
-        given: &[NonZeroU64],
-        deadline: Option<Instant>,
-    ) -> Result<(), Failure> {
-        let sent = self.send_until(id.number(), item, deadline);
-        if sent.is_err() && !given.is_empty() {
-            self.table.lock().ungive(id, given);
-        }
-        sent
     }
 
     /// Releases references that nobody will ever read.
@@ -601,15 +565,4 @@ impl Inner {
 /// The failure of calls over a connection that this side has closed.
 pub(super) fn closed(name: &dyn Display) -> Failure {
     Failure::new(Failure::CANCELLED, format!("the connection to {name} was closed on this side: connect again"))
-}
-
-/// Counts the items that a stream's receiver has taken, until it grants credit for them.
-#[derive(Debug, Default)]
-pub struct StreamAccount(Taken);
-
-impl StreamAccount {
-    /// Counts an item that the user has taken. Returns the credit to [grant](Connection::grant) now, if any.
-    pub fn count(&mut self, item: usize) -> Option<u64> {
-        self.0.count(item)
-    }
 }

@@ -3,4 +3,3 @@
 pub(crate) mod handler_loop;
 pub(crate) mod reply_future;
 pub(crate) mod waiting;
-pub(crate) mod watched;

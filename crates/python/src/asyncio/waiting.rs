@@ -1,12 +1,14 @@
 //! The futures of an event loop that wait for frames on a connection.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
-use nearcall_core::client::{CallId, Connection as Core, WakesBy};
+use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::lock::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -68,20 +70,14 @@ const MOST_AT_ONCE: u32 = 64;
 /// How often in a row `look` may find frames that wake nothing, before the loop has its turn.
 const MOST_LOOKS: usize = 4;
 
-/// A connection that a loop watches, and how.
+/// A connection that a loop watches.
 #[derive(Clone)]
 struct Watch {
     core: Arc<Core>,
-    by: WakesBy,
+    /// What the loop polls for reading. It stays open as long as the connection is here.
+    fileno: i32,
     /// It is a current connection: new calls use it.
     current: bool,
-}
-
-impl Watch {
-    /// Whether this is that connection, watched in that way.
-    fn is(&self, core: &Arc<Core>, by: WakesBy) -> bool {
-        Arc::ptr_eq(&self.core, core) && self.by == by
-    }
 }
 
 /// A call by its connection and its number there.
@@ -249,17 +245,16 @@ impl Waiting {
         Ok(future)
     }
 
-    /// Sets `future`'s result when a frame of the call has arrived.
-    pub(crate) fn register(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        if core.has_arrived(id) {
-            return wake(future.bind(py));
-        }
-        self.sleep(py, core, id, Sleeper::Future(future))
-    }
-
-    /// Like `register`, for a sender: it waits for room to send, not for items to read.
-    pub(crate) fn register_sender(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        if core.has_room(id) {
+    /// Sets `future`'s result when a frame of the call has arrived; for a `sender`, when there is room to send.
+    pub(crate) fn register(
+        &self,
+        py: Python<'_>,
+        core: &Core,
+        id: CallId,
+        future: Py<PyAny>,
+        sender: bool,
+    ) -> PyResult<()> {
+        if core.is_ready(id, sender) {
             return wake(future.bind(py));
         }
         self.sleep(py, core, id, Sleeper::Future(future))
@@ -311,16 +306,20 @@ impl Waiting {
         sleepers.into_iter().flatten().try_for_each(|sleeper| sleeper.wake(py))
     }
 
-    /// Sets the current connections. Returns those that the loop does not watch yet in that way.
-    pub(crate) fn watch(&self, current: Vec<(Arc<Core>, WakesBy)>) -> Vec<(Arc<Core>, WakesBy)> {
+    /// Sets the current connections. Returns the descriptors that the loop does not poll yet.
+    pub(crate) fn watch(&self, current: &[Arc<Core>]) -> io::Result<Vec<i32>> {
+        let filenos: Vec<i32> =
+            current.iter().map(|core| core.poll_fd().map(|fd| fd.as_raw_fd())).collect::<io::Result<_>>()?;
         let mut watched = self.watched.lock();
-        for watch in watched.iter_mut() {
-            watch.current = current.iter().any(|(core, by)| watch.is(core, *by));
+        watched.iter_mut().for_each(|watch| watch.current = filenos.contains(&watch.fileno));
+        let mut new = Vec::new();
+        for (core, fileno) in current.iter().zip(filenos) {
+            if !watched.iter().any(|watch| watch.fileno == fileno) {
+                watched.push(Watch { core: Arc::clone(core), fileno, current: true });
+                new.push(fileno);
+            }
         }
-        let is_new = |(core, by): &(Arc<Core>, WakesBy)| !watched.iter().any(|watch| watch.is(core, *by));
-        let new: Vec<_> = current.into_iter().filter(is_new).collect();
-        watched.extend(new.iter().map(|(core, by)| Watch { core: Arc::clone(core), by: *by, current: true }));
-        new
+        Ok(new)
     }
 
     /// Makes sure that the loop watches a connection that it is about to call over.
@@ -334,28 +333,36 @@ impl Waiting {
         }
     }
 
-    /// Whether the loop must go on watching the connection: it is a current one, or calls are under way on it.
-    pub(crate) fn goes_on(&self, core: &Arc<Core>, by: WakesBy) -> bool {
-        let watched = self.watched.lock();
-        let current = watched.iter().any(|watch| watch.current && watch.is(core, by));
+    fn watched_by(&self, fileno: i32) -> Option<Watch> {
+        self.watched.lock().iter().find(|watch| watch.fileno == fileno).cloned()
+    }
+
+    /// Whether the loop must go on polling the descriptor: the connection is a current one, or calls are under way on it. That
+    /// of a lost connection stays readable for ever.
+    pub(crate) fn goes_on(&self, fileno: i32) -> bool {
+        let Some(Watch { core, current, .. }) = self.watched_by(fileno) else { return false };
         // The same connection may be watched in another way by now.
-        let otherwise = watched.iter().any(|watch| watch.current && Arc::ptr_eq(&watch.core, core));
+        let otherwise = || self.watched.lock().iter().any(|watch| watch.current && Arc::ptr_eq(&watch.core, &core));
+        !core.is_dead() && (current || core.in_flight() > 0 && !otherwise())
+    }
+
+    /// To be called when the loop polls the descriptor no more.
+    pub(crate) fn unwatch(&self, fileno: i32) {
+        let watched = self.watched_by(fileno);
+        self.watched.lock().retain(|watch| watch.fileno != fileno);
+        // Outside the lock: the connection may end with it.
         drop(watched);
-        !core.is_dead() && (current || !otherwise && core.in_flight() > 0)
     }
 
-    /// To be called when the loop watches the connection no more.
-    pub(crate) fn unwatch(&self, core: &Arc<Core>, by: WakesBy) {
-        self.watched.lock().retain(|watch| !watch.is(core, by));
-    }
-
-    pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core, by: WakesBy) -> PyResult<()> {
-        if !core.on_readable(by) {
+    /// To be called when the descriptor is readable.
+    pub(crate) fn on_readable(&self, py: Python<'_>, fileno: i32) -> PyResult<()> {
+        let Some(Watch { core, .. }) = self.watched_by(fileno) else { return Ok(()) };
+        if !core.on_readable() {
             // The connection is lost. What is in the ring is delivered first; then receiving finds the loss.
-            self.deliver(py, core)?;
+            self.deliver(py, &core)?;
             core.notice_loss();
         }
-        self.deliver(py, core)?;
+        self.deliver(py, &core)?;
         self.call_when_idle(py)
     }
 

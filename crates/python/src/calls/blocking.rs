@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 
 use crate::calls::bound::BoundMethod;
 use crate::calls::driving::{Arguments, Call, Came, Sent};
-use crate::calls::outcome::wait_on;
-use crate::gil::interpreter::{detach, is_alone};
+use crate::calls::outcome::{await_event, awaited};
+use crate::gil::interpreter::{is_alone, waiting};
 
 /// The longest message, in bytes, that a thread sends without giving the interpreter up if nobody else wants it.
 const SHORT: usize = 4 << 10;
@@ -26,30 +26,31 @@ impl BoundMethod {
     ) -> PyResult<Result<Py<PyAny>, Box<Again>>> {
         let until = call.driver.until();
         // The reply is not moved until it is decoded.
-        let (mut place, mut first) = (None, Ok(()));
+        let (mut place, mut waited) = (None, Ok(Ok(())));
         let sent = self.send(py, core, call, arguments, |request, expected| {
             if request.len() <= SHORT
                 && is_alone(py)
                 && let Some(id) = core.call_at_once(request, expected, until, &mut place)
             {
                 if place.is_none() {
-                    first = detach(py, || core.next_event_in(id, until, &mut place));
+                    waited = waiting(py, |go_on| core.next_event(id, until, &mut place, go_on));
                 }
                 return Ok(id);
             }
-            detach(py, || {
-                let id = core.begin(request, expected)?;
-                first = core.next_event_in(id, until, &mut place);
-                Ok(id)
-            })
+            let mut sent = None;
+            waited = waiting(py, |go_on| {
+                let id = *sent.insert(core.begin(request, expected)).as_ref().map_err(|_| NoEvent::Ended)?;
+                core.next_event(id, until, &mut place, go_on)
+            });
+            sent.expect("it was tried")
         })?;
         match sent {
-            Ok(sent) => self.finish(py, core, call, &sent, first, &mut place),
+            Ok(sent) => self.finish(py, core, call, &sent, waited, &mut place),
             Err(again) => Ok(Err(again)),
         }
     }
 
-    /// Goes on from the first event, which is in `place` if there is one, to the attempt's outcome.
+    /// Goes on from the first wait, whose event is in `place` if there is one, to the attempt's outcome.
     #[inline]
     pub(crate) fn finish(
         &self,
@@ -57,21 +58,19 @@ impl BoundMethod {
         core: &Arc<Core>,
         call: &mut Call,
         (id, successor): &Sent,
-        mut first: Result<(), NoEvent>,
+        waited: PyResult<Result<(), NoEvent>>,
         place: &mut Option<Incoming>,
     ) -> PyResult<Result<Py<PyAny>, Box<Again>>> {
-        let until = call.driver.until();
+        let (until, name) = (call.driver.until(), &self.method.get().name);
+        awaited(py, core, *id, waited, name)?;
         loop {
-            let event = match first {
-                Ok(()) => place.as_mut().expect("there is an event"),
-                Err(no_event) => place.insert(wait_on(py, core, *id, until, no_event, &self.method.get().name)?),
-            };
+            let event = place.as_mut().expect("there is an event");
             match self.take(py, core, successor.as_ref(), call, event)? {
                 Came::Result(value) => return Ok(Ok(value)),
                 Came::Again(again) => return Ok(Err(again)),
                 Came::More => {
                     *place = None;
-                    first = detach(py, || core.next_event_in(*id, until, place));
+                    await_event(py, core, *id, until, place, name)?;
                 }
             }
         }

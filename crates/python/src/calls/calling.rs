@@ -16,7 +16,7 @@ use crate::calls::target::Target;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
-use crate::gil::interpreter::{attach, detach};
+use crate::gil::interpreter::{detach, waiting};
 
 /// Converts a number of seconds from Python. The error for a bad number calls it `name`.
 pub(crate) fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
@@ -232,10 +232,6 @@ impl Calling {
     /// Returns a usable connection, and connects if need be. `until` is the deadline of the call; a `hopeful` one waits for
     /// the successor of its server. Handles signals such as Ctrl-C while it waits.
     #[cold]
-    #[expect(
-        clippy::redundant_closure_for_method_calls,
-        reason = "the method has one lifetime, the closure is for any"
-    )]
     pub(crate) fn usable(&self, py: Python<'_>, hopeful: bool, until: Option<Instant>) -> PyResult<Arc<Core>> {
         let patience = Patience::of_call(self.wait_for_ready, hopeful, until);
         let channel = match &self.way {
@@ -247,21 +243,14 @@ impl Calling {
         if !is_past(until) {
             handler_loop::check(py, || format!("connecting to {}", channel.url()))?;
         }
-        let mut stopped = None;
-        let mut go_on = || {
-            stopped = attach(|py| py.check_signals()).err();
-            stopped.is_none()
-        };
-        let connected = detach(py, || channel.usable(patience, until, &mut go_on));
-        match (connected, stopped) {
-            (_, Some(stopped)) => Err(stopped),
-            (Ok(Some(core)), None) => Ok(core),
-            (Ok(None), None) => {
+        match waiting(py, |go_on| channel.usable(patience, until, go_on))? {
+            Ok(Some(core)) => Ok(core),
+            Ok(None) => {
                 let url = channel.url();
                 let what = format!("there was no connection to {url} before the deadline: the server does not answer");
                 Err(raise(py, &Failure::new(Failure::DEADLINE_EXCEEDED, what)))
             }
-            (Err(failure), None) => Err(self.failed(py, &failure)),
+            Err(failure) => Err(self.failed(py, &failure)),
         }
     }
 }

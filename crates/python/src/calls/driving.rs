@@ -2,7 +2,7 @@
 //! is sent once more. What to do next is the [driver](CallDriver)'s to say; threads, tasks and streams differ in how they wait.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearcall_core::client::{Again, CallDriver, CallId, Connection as Core, Expected, Kept, Next, Passed, Rules};
 use nearcall_core::{Compress, Encoding, Failure, Incoming, Kind, Metadata, Outgoing};
@@ -15,7 +15,7 @@ use crate::calls::calling::Calling;
 use crate::calls::crossing::{decoding, encoding};
 use crate::calls::deadline::Surroundings;
 use crate::calls::outcome::{name_failure, outcome};
-use crate::gil::interpreter::{SIGNAL_CHECK, detach};
+use crate::gil::interpreter::sleep_until;
 use crate::values::encoded::Encoded;
 use crate::values::plan::Method;
 
@@ -91,7 +91,7 @@ impl Calling {
         call: &mut Call,
         again: &Again,
     ) -> PyResult<Arc<Core>> {
-        pause(py, again.pause)?;
+        sleep_until(py, Instant::now() + again.pause)?;
         let core = self.usable(py, again.hopeful, call.driver.until()).map_err(|error| {
             let is_signal = !error.is_instance_of::<PyException>(py);
             if again.says_more && !is_signal { method.raise_again(py, again) } else { error }
@@ -222,17 +222,4 @@ type Additions = (Option<Metadata>, (Compress, Option<Encoding>));
 #[cold]
 fn additions(py: Python<'_>, call: &Call) -> PyResult<Additions> {
     Ok((call.driver.metadata(call.surroundings.metadata(py)?), call.surroundings.compression(py)?))
-}
-
-/// Waits before a call is sent once more, and handles signals meanwhile.
-fn pause(py: Python<'_>, pause: Duration) -> PyResult<()> {
-    let end = Instant::now() + pause;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        detach(py, || std::thread::sleep(left.min(SIGNAL_CHECK)));
-        py.check_signals()?;
-    }
 }

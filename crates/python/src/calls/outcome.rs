@@ -7,42 +7,50 @@ use nearcall_core::{Failure, Incoming, Kind};
 use pyo3::prelude::*;
 
 use crate::gil::errors::raise;
-use crate::gil::interpreter::detach;
+use crate::gil::interpreter::waiting;
 use crate::values::plan::Method;
 
-/// Goes on after a wait that ended without an event: handles signals and waits again, or gives the call up.
-#[cold]
-pub(crate) fn wait_on(
+/// Waits for the next event of a call, and puts it into the place. Gives the call up if that takes too long, or a signal's
+/// handler raises.
+pub(crate) fn await_event(
     py: Python<'_>,
     core: &Core,
     id: CallId,
     until: Option<Instant>,
-    mut why: NoEvent,
+    place: &mut Option<Incoming>,
     name: &str,
-) -> PyResult<Incoming> {
-    loop {
-        match why {
-            NoEvent::Interrupted => {
-                if let Err(error) = py.check_signals() {
-                    core.cancel(id);
-                    return Err(error);
-                }
-            }
-            NoEvent::DeadlinePassed => {
-                core.cancel(id);
-                return Err(raise(py, &late(name, core.name())));
-            }
-            NoEvent::Ended => {
-                let failure = Failure::new(Failure::CANCELLED, format!("{name}: the call was given up"));
-                return Err(raise(py, &failure));
-            }
-            NoEvent::Inherited => return Err(raise(py, &inherited(name))),
+) -> PyResult<()> {
+    let waited = waiting(py, |go_on| core.next_event(id, until, place, go_on));
+    awaited(py, core, id, waited, name)
+}
+
+/// What has become of a wait for an event of the call.
+#[inline]
+pub(crate) fn awaited(
+    py: Python<'_>,
+    core: &Core,
+    id: CallId,
+    waited: PyResult<Result<(), NoEvent>>,
+    name: &str,
+) -> PyResult<()> {
+    if matches!(waited, Ok(Ok(()))) { Ok(()) } else { Err(no_event(py, core, id, waited, name)) }
+}
+
+#[cold]
+fn no_event(py: Python<'_>, core: &Core, id: CallId, waited: PyResult<Result<(), NoEvent>>, name: &str) -> PyErr {
+    let failure = match waited {
+        Ok(Err(NoEvent::Ended)) => Failure::new(Failure::CANCELLED, format!("{name}: the call was given up")),
+        Ok(Err(NoEvent::Inherited)) => inherited(name),
+        Ok(_) => {
+            core.cancel(id);
+            late(name, core.name())
         }
-        match detach(py, || core.next_event(id, until)) {
-            Ok(event) => return Ok(event),
-            Err(no_event) => why = no_event,
+        Err(raised) => {
+            core.cancel(id);
+            return raised;
         }
-    }
+    };
+    raise(py, &failure)
 }
 
 /// The failure of a call that the process has which this one was forked from.

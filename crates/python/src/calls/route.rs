@@ -5,10 +5,9 @@
 //! Then all threads use the call's next leg.
 
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, Thread};
 
 use nearcall_core::client::{CallDriver, CallId, Connection as Core, Kept};
-use nearcall_core::lock::Mutex;
+use nearcall_core::lock::{Condvar, Mutex};
 use nearcall_core::{Body, Compress, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 
@@ -39,6 +38,8 @@ pub(crate) struct Route {
     /// sees the last leg.
     settled: OnceLock<()>,
     state: Mutex<State>,
+    /// Notified when a claim is over.
+    unclaimed: Condvar,
 }
 
 #[derive(Default)]
@@ -53,8 +54,6 @@ struct State {
     end: Option<Incoming>,
     /// Why the call could not be sent again, for the readers and senders of an event loop.
     failure: Option<PyErr>,
-    /// Threads that wait until the claim is over.
-    threads: Vec<Thread>,
     futures: Vec<Py<PyAny>>,
 }
 
@@ -90,7 +89,8 @@ impl Route {
         if kept.is_none() {
             settled.get_or_init(|| ());
         }
-        Self { first: Leg::new(core, id), settled, state: Mutex::new(State { kept, driver, ..State::default() }) }
+        let state = Mutex::new(State { kept, driver, ..State::default() });
+        Self { first: Leg::new(core, id), settled, state, unclaimed: Condvar::new() }
     }
 
     /// The latest attempt.
@@ -157,9 +157,9 @@ impl Route {
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);
-        let threads = if state.claimed { Vec::new() } else { std::mem::take(&mut state.threads) };
-        drop(state);
-        threads.iter().for_each(Thread::unpark);
+        if !state.claimed {
+            self.unclaimed.notify_all();
+        }
         result
     }
 
@@ -234,14 +234,12 @@ impl Route {
 
     /// Waits until the claim is over, or for a moment.
     pub(crate) fn sleep(&self, py: Python<'_>) -> PyResult<()> {
-        {
+        detach(py, || {
             let mut state = self.state.lock();
-            if !state.claimed {
-                return Ok(());
+            if state.claimed {
+                self.unclaimed.wait_for(&mut state, SIGNAL_CHECK);
             }
-            state.threads.push(thread::current());
-        }
-        detach(py, || thread::park_timeout(SIGNAL_CHECK));
+        });
         py.check_signals()
     }
 

@@ -16,7 +16,7 @@ use crate::calls::bound::BoundMethod;
 use crate::calls::calling::seconds_of;
 use crate::calls::driving::{Call, Sent};
 use crate::gil::errors::raise;
-use crate::gil::interpreter::{SIGNAL_CHECK, detach};
+use crate::gil::interpreter::{SIGNAL_CHECK, detach, waiting};
 
 /// How long a thread that waits for several calls sleeps, if another thread waits for one of these calls as well.
 const LOOK: Duration = Duration::from_millis(5);
@@ -95,33 +95,31 @@ impl StartedCall {
     /// Waits until the reply has arrived, and does not take it. If another thread waits for the call, waits until that
     /// thread knows the outcome. Returns `false` if `limit` passes first.
     fn wait(&self, py: Python<'_>, limit: Option<Instant>) -> PyResult<bool> {
-        loop {
-            let soon = Instant::now() + SIGNAL_CHECK;
-            let waited = detach(py, || {
-                let mut state = self.state.lock();
-                match (&*state, &self.first) {
-                    (State::Awaited { .. }, _) => {
-                        let left = limit.map_or(soon, |limit| limit.min(soon)) - Instant::now();
-                        self.known.wait_for(&mut state, left);
-                        if matches!(*state, State::Awaited { .. }) { Err(NoEvent::Interrupted) } else { Ok(()) }
-                    }
-                    (State::UnderWay(UnderWay { sent: Ok(_), .. }), Some(first)) => {
-                        drop(state);
-                        let until = [limit, self.until].into_iter().flatten().min();
-                        wait_for_first(std::slice::from_ref(first), until)
-                    }
-                    _ => Ok(()),
+        let until = [limit, self.until].into_iter().flatten().min();
+        let waited = waiting(py, |go_on| {
+            let mut state = self.state.lock();
+            while matches!(*state, State::Awaited { .. }) {
+                if is_past(limit) {
+                    return Err(NoEvent::DeadlinePassed);
                 }
-            });
-            match waited {
-                // Inherited: `result` raises an error that says so.
-                Ok(()) | Err(NoEvent::Inherited) => return Ok(true),
-                // The call's deadline has passed, and `result` raises an error that says so.
-                Err(_) if is_past(self.until) => return Ok(true),
-                Err(_) if is_past(limit) => return Ok(false),
-                Err(_) => py.check_signals()?,
+                let soon = Instant::now() + SIGNAL_CHECK;
+                self.known.wait_for(&mut state, limit.map_or(soon, |limit| limit.min(soon)) - Instant::now());
+                drop(state);
+                if !go_on() {
+                    return Err(NoEvent::Interrupted);
+                }
+                state = self.state.lock();
             }
-        }
+            match (&*state, &self.first) {
+                (State::UnderWay(UnderWay { sent: Ok(_), .. }), Some(first)) => {
+                    drop(state);
+                    wait_for_first(std::slice::from_ref(first), until, go_on)
+                }
+                _ => Ok(()),
+            }
+        })?;
+        // Inherited, or the call's deadline has passed: `result` raises an error that says so.
+        Ok(matches!(waited, Ok(()) | Err(NoEvent::Inherited)) || is_past(self.until))
     }
 
     /// Waits for the outcome of a call under way, and repeats the call if need be.
@@ -130,9 +128,9 @@ impl StartedCall {
         let bound = self.bound.get();
         let attempt = match sent {
             Ok(sent) => {
-                let mut place = None;
-                let first = detach(py, || core.next_event_in(sent.0, call.driver.until(), &mut place));
-                bound.finish(py, &core, &mut call, &sent, first, &mut place)?
+                let (mut place, until) = (None, call.driver.until());
+                let waited = waiting(py, |go_on| core.next_event(sent.0, until, &mut place, go_on));
+                bound.finish(py, &core, &mut call, &sent, waited, &mut place)?
             }
             Err(again) => Err(again),
         };
@@ -342,10 +340,8 @@ pub(crate) fn wait_for_started(
         let look = calls.iter().any(|call| call.get().is_awaited()).then(|| Instant::now() + LOOK);
         let until = calls.iter().filter_map(|call| call.get().until).chain(limit).chain(look).min();
         let pending: Vec<_> = calls.iter().filter_map(|call| call.get().pending()).collect();
-        match detach(py, || wait_for_first(&pending, until)) {
-            Ok(()) | Err(NoEvent::DeadlinePassed) => {}
-            Err(_) => py.check_signals()?,
-        }
+        // Whatever ends the wait, the calls are looked at again.
+        let _ = waiting(py, |go_on| wait_for_first(&pending, until, go_on))?;
         looked = true;
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{CallId, Connection as Core, Kept, NoEvent, StreamAccount};
+use nearcall_core::client::{CallId, Connection as Core, Kept, NoEvent, Taken};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Compress, Failure, Incoming, Kind, Outgoing, is_past, seconds_left};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
@@ -15,10 +15,10 @@ use crate::calls::calling::Calling;
 use crate::calls::crossing::{decoding, encoding};
 use crate::calls::deadline::Surroundings;
 use crate::calls::driving::Call;
-use crate::calls::outcome::{late, name_failure, outcome, wait_on};
+use crate::calls::outcome::{awaited, late, name_failure, outcome};
 use crate::calls::route::{Keeping, Leg, Route};
 use crate::gil::errors::raise;
-use crate::gil::interpreter::detach;
+use crate::gil::interpreter::waiting;
 use crate::values::encoded::Encoded;
 use crate::values::plan::Method;
 
@@ -37,7 +37,7 @@ pub(crate) struct Stream {
 
 #[derive(Default)]
 struct State {
-    account: StreamAccount,
+    taken: Taken,
     /// A sender has waited for room too long.
     late: bool,
     /// The user knows how the call ended, or has given the call up.
@@ -83,7 +83,7 @@ impl Stream {
                 let len = event.payload.len();
                 let item = self.decode(py, event)?;
                 // The credit is sent without the lock: sending may wait, and other threads need the lock meanwhile.
-                let credit = self.state.lock().account.count(len);
+                let credit = self.state.lock().taken.count(len);
                 // After the deadline no credit is given: what has come by then is the caller's, and a server that sends
                 // without end has no room for more.
                 if let Some(credit) = credit
@@ -122,20 +122,17 @@ impl Stream {
             if let Some(event) = Self::here(slf)? {
                 return Ok(event);
             }
-            let leg = this.leg();
-            let event = match detach(py, || leg.core.next_event(leg.id, until)) {
-                Ok(event) => event,
-                Err(no_event) => {
-                    if no_event == NoEvent::Ended {
-                        match this.await_other(py, leg)? {
-                            Ok(true) => continue,
-                            Ok(false) => {}
-                            Err(end) => return Ok(end),
-                        }
-                    }
-                    wait_on(py, &leg.core, leg.id, until, no_event, this.name())?
+            let (leg, mut place) = (this.leg(), None);
+            let waited = waiting(py, |go_on| leg.core.next_event(leg.id, until, &mut place, go_on));
+            if matches!(waited, Ok(Err(NoEvent::Ended))) {
+                match this.await_other(py, leg)? {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(end) => return Ok(end),
                 }
-            };
+            }
+            awaited(py, &leg.core, leg.id, waited, this.name())?;
+            let event = place.expect("there is an event");
             if let Some(event) = Self::arrived(slf, leg, event)? {
                 return Ok(event);
             }
@@ -299,12 +296,21 @@ impl Stream {
         if !this.may_send() {
             return Ok(false);
         }
+        let mut until = None;
         loop {
             let sent = this.try_send_encoded(&mut encoded, compress);
             match sent.map_err(|failure| name_failure(py, &failure, this.name()))? {
                 (Some(false), Some(leg)) if this.route.keeps() => return Self::sends_on(slf, leg),
                 (Some(sent), _) => return Ok(sent),
-                (None, Some(leg)) => return Self::send_when_there_is_room(slf, &mut encoded, compress, leg),
+                (None, Some(leg)) => {
+                    handler_loop::check(py, || this.__repr__())?;
+                    let until = *until.get_or_insert_with(|| this.soon());
+                    if waiting(py, |go_on| leg.core.await_credit(leg.id, until, go_on))?.is_err() {
+                        // The deadline has passed: `wait` finds that.
+                        this.state.lock().late = true;
+                        return Ok(false);
+                    }
+                }
                 (None, None) if this.await_leg(py)? => {}
                 (None, None) => return Ok(false),
             }
@@ -359,10 +365,7 @@ impl Stream {
             return Ok(());
         }
         let Leg { core, id, .. } = self.leg();
-        if sender {
-            return self.calling.waiting.register_sender(py, core, *id, future);
-        }
-        self.calling.waiting.register(py, core, *id, future)
+        self.calling.waiting.register(py, core, *id, future, sender)
     }
 
     /// Seconds that a wait which begins now may take; `None` if there is no limit.
@@ -438,41 +441,6 @@ impl Stream {
 }
 
 impl Stream {
-    /// Waits until the server takes more, with the interpreter released, and sends.
-    fn send_when_there_is_room(
-        slf: &Bound<'_, Self>,
-        encoded: &mut Encoded<'_>,
-        compress: Compress,
-        leg: &Leg,
-    ) -> PyResult<bool> {
-        let (py, this) = (slf.py(), slf.get());
-        handler_loop::check(py, || this.__repr__())?;
-        let until = this.soon();
-        loop {
-            let sent = encoded.with(|body| {
-                let item = Outgoing { compress, ..Outgoing::new(Kind::Item, body) };
-                let given = encoded.given();
-                detach(py, || leg.core.send_item(leg.id, &item, given, until))
-            });
-            match sent {
-                Ok(false) if this.route.keeps() => return Self::sends_on(slf, leg),
-                Ok(sent) => {
-                    if sent {
-                        encoded.sent();
-                    }
-                    return Ok(sent);
-                }
-                Err(Err(failure)) => return Err(name_failure(py, &failure, this.name())),
-                Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
-                // The deadline has passed, or the call has ended: `wait` finds which.
-                Err(Ok(_)) => {
-                    this.state.lock().late = true;
-                    return Ok(false);
-                }
-            }
-        }
-    }
-
     fn finish(&self, py: Python<'_>, event: Incoming) -> PyResult<Py<PyAny>> {
         self.state.lock().over = true;
         match event.head.kind {

@@ -40,6 +40,34 @@ pub(crate) fn detach<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) ->
     })
 }
 
+/// Like [`detach`], for a wait of the core, which asks now and then whether to go on: not if a signal's handler has raised.
+#[inline]
+#[track_caller]
+pub(crate) fn waiting<R: Send>(py: Python<'_>, wait: impl FnOnce(&mut dyn FnMut() -> bool) -> R + Send) -> PyResult<R> {
+    let mut raised = None;
+    let result = detach(py, || {
+        wait(&mut || {
+            raised = attach(|py| py.check_signals()).err();
+            raised.is_none()
+        })
+    });
+    raised.map_or(Ok(result), Err)
+}
+
+/// Sleeps until that time, and handles signals meanwhile.
+#[cold]
+pub(crate) fn sleep_until(py: Python<'_>, end: Instant) -> PyResult<()> {
+    waiting(py, |go_on| {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(SIGNAL_CHECK));
+            if left <= SIGNAL_CHECK || !go_on() {
+                return;
+            }
+        }
+    })
+}
+
 /// Whether no other thread can want the interpreter now: it has no other thread, and the process no other interpreter.
 #[inline]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]

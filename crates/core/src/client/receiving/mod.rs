@@ -1,33 +1,22 @@
 //! Receiving: a thread that waits for a reply receives for all waiting threads, and hands the task on when its own
 //! reply has come.
 
-pub(in crate::client) mod at_once;
-pub(in crate::client) mod first;
+pub(in crate::client) mod event_loop;
 pub(in crate::client) mod received;
-mod signalled;
+pub(in crate::client) mod several;
+pub(in crate::client) mod wait;
 
-use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
-use nearcall_platform::clock::is_past;
 use nearcall_platform::fault::contained;
-use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, Ledger, LinkError, Outgoing, Room, Sent};
+use nearcall_transport::{Body, Incoming, Ledger, LinkError, Outgoing, Room, Sent};
 use nearcall_wire::{Failure, Kind, Malformed, flags, shown};
 
-use super::connection::{Connection, Inner, NoEvent};
-use super::table::{Table, Unbegun};
+use super::connection::{Connection, Inner};
+use super::table::{CallId, NO_CALL, Unbegun};
 use crate::client::table::leadership::Lead;
-use crate::client::table::shared_table::SharedTable;
-use crate::client::table::slots::CallId;
-
-/// How long a thread sleeps before it looks whether a signal wants its attention.
-pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
-
-/// How long a thread may sleep now that waits until `deadline`: no longer than until its next look at signals.
-pub(super) fn slice_until(deadline: Option<Instant>) -> Duration {
-    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK))
-}
+use crate::client::table::woken::Woken;
+use crate::sync::Ordering;
 
 /// Frames taken in before a thread looks at its deadline again, or an event loop at what else it has to do.
 const MOST_FRAMES: usize = 1024;
@@ -36,47 +25,28 @@ const LONGEST_TURN: Duration = Duration::from_millis(1);
 /// Bytes of a payload from which on a frame is much work.
 const LONG: usize = 16 << 10;
 
-/// Held by the receiving thread. Dropping it lets another thread receive, and wakes the threads for which something
-/// came.
-pub(super) struct Leading<'a> {
-    // In this order: fields are dropped as they are declared.
-    _breaks: Breaks<'a>,
-    _lead: Lead<'a>,
-    _wakes: Wakes<'a>,
-    _leaves: Leaves<'a>,
+/// The receiving thread's. When it is dropped another thread may receive, and the threads wake for which something came.
+pub(super) struct Leader<'a> {
+    pub(super) inner: &'a Inner,
+    /// `None` once it has left.
+    lead: Option<Lead<'a>>,
+    /// They sleep on until this thread sleeps itself, or leaves.
+    pub(super) woken: Woken,
 }
 
-/// When dropped by a panic, ends the connection: the leader may have taken out a frame that another thread waits for.
-struct Breaks<'a>(&'a Inner);
-
-impl Drop for Breaks<'_> {
+impl Drop for Leader<'_> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() {
+            // It may have taken out a frame that another thread waits for.
             let fault = LinkError::Fault("a thread that received here has failed, and has said why".into());
-            let _ = contained(|| self.0.mark_lost(&fault));
+            let _ = contained(|| self.inner.mark_lost(&fault));
         }
-    }
-}
-
-/// When dropped, tells the server that is to receive from now on, if there is one.
-struct Leaves<'a>(&'a Inner);
-
-impl Drop for Leaves<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(receiver) = self.0.received.get() {
+        self.lead = None;
+        self.woken.wake();
+        if let Some(receiver) = self.inner.received.get() {
             receiver.take_over();
         }
-    }
-}
-
-struct Wakes<'a>(&'a SharedTable);
-
-impl Drop for Wakes<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.wake();
     }
 }
 
@@ -90,78 +60,14 @@ impl Connection {
     #[must_use]
     pub fn try_event(&self, id: CallId) -> Option<Incoming> {
         let inner = self.inner()?;
-        if let Some(event) = inner.table.lock().take(id) {
-            return Some(event);
-        }
-        let _lead = inner.try_lead()?;
-        inner.receive(Some(id))
+        let event = inner.table.lock().take(id);
+        event.or_else(|| inner.try_lead()?.receive(Some(id)))
     }
 
     /// Receives what is here, for a caller that sends much and would otherwise not learn that its call has ended.
     pub fn look(&self) {
         if let Some(inner) = self.inner() {
             inner.look();
-        }
-    }
-
-    /// Waits for the next event of a call.
-    ///
-    /// # Errors
-    /// [`NoEvent`].
-    pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Incoming, NoEvent> {
-        let mut place = None;
-        self.next_event_in(id, deadline, &mut place)?;
-        Ok(place.expect("there is an event"))
-    }
-
-    /// Waits for the next event of a call, and puts it into an empty place: to move it would be much of the work.
-    ///
-    /// # Errors
-    /// [`NoEvent`]; then the place stays empty.
-    #[inline]
-    pub fn next_event_in(
-        &self,
-        id: CallId,
-        deadline: Option<Instant>,
-        place: &mut Option<Incoming>,
-    ) -> Result<(), NoEvent> {
-        self.inner().ok_or(NoEvent::Inherited)?.next_event(id, deadline, place)
-    }
-
-    /// For an event loop: receives all that is here, and returns the loop's calls for which something came.
-    pub fn pump(&self) -> Vec<CallId> {
-        let Some(inner) = self.inner() else { return Vec::new() };
-        inner.look();
-        if inner.link.queued() > 0 {
-            // The peer has given credit for more than there was room for. A loop sleeps without a look at that.
-            inner.note_queued(Sent::Queued);
-        }
-        inner.table.lock().take_ready()
-    }
-
-    /// For an event loop: the link said that the peer hung up.
-    pub fn notice_loss(&self) {
-        if let Some(inner) = self.inner() {
-            inner.notice_loss();
-        }
-    }
-
-    /// For an event loop: spins for a moment, as a thread would before it sleeps. Returns whether it pays to look
-    /// again.
-    #[must_use]
-    pub fn spin(&self) -> bool {
-        self.inner().is_some_and(|inner| inner.try_lead().is_some_and(|_lead| inner.link.spin()))
-    }
-
-    /// The event of a call that [`Connection::pump`] has already received, if there is one.
-    ///
-    /// # Errors
-    /// [`NoEvent::Ended`] if the call is not under way, [`NoEvent::Inherited`].
-    pub fn arrived(&self, id: CallId) -> Result<Option<Incoming>, NoEvent> {
-        let mut table = self.inner().ok_or(NoEvent::Inherited)?.table.lock();
-        match table.take(id) {
-            None if table.get(id).is_none() => Err(NoEvent::Ended),
-            event => Ok(event),
         }
     }
 
@@ -173,20 +79,6 @@ impl Connection {
             return None;
         }
         table.take(id)
-    }
-
-    /// Whether an event of the call has been received and waits to be taken, or will never come.
-    #[must_use]
-    pub fn has_arrived(&self, id: CallId) -> bool {
-        self.inner().is_none_or(|inner| inner.table.lock().get(id).is_none_or(|call| !call.arrived.is_empty()))
-    }
-
-    /// Whether an item of the call's stream may be sent now, or the call has ended.
-    #[must_use]
-    pub fn has_room(&self, id: CallId) -> bool {
-        let Some(inner) = self.inner() else { return true };
-        let mut table = inner.table.lock();
-        table.get(id).is_none_or(|call| call.credit > 0 || call.ended)
     }
 
     /// Whether all that there will be of the call has been received, or was taken.
@@ -221,54 +113,19 @@ impl Connection {
 impl Inner {
     /// Takes on receiving, if nobody else does.
     #[inline]
-    pub(super) fn try_lead(&self) -> Option<Leading<'_>> {
+    pub(super) fn try_lead(&self) -> Option<Leader<'_>> {
         if self.received.get().is_some() {
             return None;
         }
         let lead = self.receiving.try_lead()?;
-        Some(Leading { _breaks: Breaks(self), _lead: lead, _wakes: Wakes(&self.table), _leaves: Leaves(self) })
+        Some(Leader { inner: self, lead: Some(lead), woken: Woken::default() })
     }
 
     /// Receives what is here, unless somebody receives.
     pub(super) fn look(&self) {
-        if let Some(_lead) = self.try_lead() {
-            self.receive(None);
+        if let Some(mut leader) = self.try_lead() {
+            leader.receive(None);
         }
-    }
-
-    #[inline]
-    fn next_event(&self, id: CallId, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), NoEvent> {
-        // The usual case first: this thread receives, and what comes is for it.
-        if let Some(lead) = self.try_lead() {
-            {
-                let mut table = self.table.lock();
-                let Some(call) = table.get(id) else { return Err(NoEvent::Ended) };
-                if !call.arrived.is_empty() {
-                    *place = table.take(id);
-                    return Ok(());
-                }
-            }
-            let until = deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
-            let received = match self.link.receive(until, place) {
-                Ok(()) if self.deliver(place, Some(id)) => return Ok(()),
-                Ok(()) => Ok(()),
-                Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
-                Err(error) => {
-                    self.mark_lost(&error);
-                    Ok(())
-                }
-            };
-            // What came is not for this call.
-            *place = None;
-            drop(lead);
-            received?;
-        }
-        *place = Some(self.until(&[id], deadline, Some(Ok), |table| match table.take(id) {
-            Some(event) => Some(Ok(event)),
-            None if table.get(id).is_none() => Some(Err(NoEvent::Ended)),
-            None => None,
-        })??);
-        Ok(())
     }
 
     pub(super) fn notice_loss(&self) {
@@ -277,40 +134,11 @@ impl Inner {
         self.mark_lost(&LinkError::Closed);
     }
 
-    /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`. A server that never stops sending
-    /// does not keep the caller for ever.
-    pub(super) fn receive(&self, mine: Option<CallId>) -> Option<Incoming> {
-        let mut begun = None;
-        let mut turn_is_over = || begun.get_or_insert_with(Instant::now).elapsed() >= LONGEST_TURN;
-        for _ in 0..MOST_FRAMES {
-            let mut arrived = None;
-            match self.link.try_receive_part(&mut arrived) {
-                Ok(()) if arrived.is_none() => return None,
-                Ok(()) => {
-                    let is_work = arrived.as_ref().is_some_and(is_work);
-                    if self.deliver(&mut arrived, mine) {
-                        return arrived;
-                    }
-                    if is_work && turn_is_over() {
-                        return None;
-                    }
-                }
-                Err(LinkError::Unfinished) if turn_is_over() => return None,
-                Err(LinkError::Unfinished) => {}
-                Err(error) => {
-                    self.mark_lost(&error);
-                    return mine.and_then(|id| self.table.lock().take(id));
-                }
-            }
-        }
-        None
-    }
-
     /// Delivers a frame. Returns whether `arrived` now holds an event for `mine`. The event is passed by reference,
     /// because moving it would be most of the work.
     #[inline]
-    pub(super) fn deliver(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> bool {
-        match self.deliver_event(arrived, mine) {
+    fn deliver(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>, woken: &mut Woken) -> bool {
+        match self.deliver_event(arrived, mine, woken) {
             Ok(is_mine) => is_mine,
             Err(malformed) => {
                 *arrived = self.broken(malformed, mine);
@@ -321,10 +149,11 @@ impl Inner {
 
     /// Returns whether the event is for `mine`: then it stays in `arrived`. Any other event is taken in or dropped.
     #[inline]
-    pub(super) fn deliver_event(
+    fn deliver_event(
         &self,
         arrived: &mut Option<Incoming>,
         mine: Option<CallId>,
+        woken: &mut Woken,
     ) -> Result<bool, Malformed> {
         let Some(event) = arrived else { return Ok(false) };
         if event.head.flags & flags::BACK != self.side {
@@ -349,12 +178,12 @@ impl Inner {
             kind => {
                 let mut is_mine = false;
                 if event.is_unread() {
-                    is_mine = self.deliver_refusal(arrived, mine)?;
+                    is_mine = self.deliver_refusal(arrived, mine, woken)?;
                 } else if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
-                    is_mine = self.deliver_home(arrived, mine)?;
+                    is_mine = self.deliver_home(arrived, mine, woken)?;
                 } else {
                     // Not returned through the lock: as with a frame, it would be read back before it is written.
-                    self.table.leading(|table| table.deliver(arrived, mine).map(|mine| is_mine = mine))?;
+                    self.table.with(woken, |table| table.deliver(arrived, mine).map(|mine| is_mine = mine))?;
                 }
                 if !is_mine && arrived.is_some() {
                     // The event came after its call had ended here.
@@ -369,32 +198,36 @@ impl Inner {
 
     /// Delivers an event in which own objects may come home: those are kept, and not with the table's lock held.
     #[inline(never)]
-    fn deliver_home(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
+    fn deliver_home(
+        &self,
+        arrived: &mut Option<Incoming>,
+        mine: Option<CallId>,
+        woken: &mut Woken,
+    ) -> Result<bool, Malformed> {
         let Some(event) = arrived else { return Ok(false) };
-        let id = CallId::of(event.head.call);
-        let delivered = self.table.leading(|table| {
-            let brings_home = table.get(id).is_some_and(|call| call.references);
-            (!brings_home).then(|| table.deliver(arrived, mine))
-        });
-        delivered.unwrap_or_else(|| {
-            if let Some(event) = arrived {
-                self.exports.keep_home(event);
-            }
-            self.table.leading(|table| table.deliver(arrived, mine))
-        })
+        let brings_home = self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references);
+        if brings_home {
+            self.exports.keep_home(event);
+        }
+        self.table.with(woken, |table| table.deliver(arrived, mine))
     }
 
     /// Delivers an error with `UNREAD`, and takes back the references given with the call.
     #[cold]
-    fn deliver_refusal(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
-        let (delivered, refused) = self.table.leading(|table| (table.deliver(arrived, mine), table.take_refused()));
+    fn deliver_refusal(
+        &self,
+        arrived: &mut Option<Incoming>,
+        mine: Option<CallId>,
+        woken: &mut Woken,
+    ) -> Result<bool, Malformed> {
+        let (delivered, refused) = self.table.with(woken, |table| (table.deliver(arrived, mine), table.take_refused()));
         self.exports.take_back(&refused);
         delivered
     }
 
     /// The server broke the protocol: the connection is lost. Returns the event with which `mine` ends.
     #[cold]
-    pub(super) fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Incoming> {
+    fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Incoming> {
         self.mark_lost(&LinkError::Broken(malformed.0.to_owned()));
         mine.and_then(|id| self.table.lock().take(id))
     }
@@ -405,7 +238,7 @@ impl Inner {
         if self.link.queued() == 0 {
             let pong = Outgoing::new(Kind::Pong, Body::Whole(ping));
             // If it cannot be sent, the next send finds out why.
-            if let Ok(sent @ (Sent::Queued | Sent::QueuedAnew)) = self.link.send(self.key(u32::MAX), &pong, Room::Later)
+            if let Ok(sent @ (Sent::Queued | Sent::QueuedAnew)) = self.link.send(self.key(NO_CALL), &pong, Room::Later)
             {
                 self.note_queued(sent);
             }
@@ -464,93 +297,42 @@ impl Inner {
             self.tell_loop();
         }
     }
+}
 
-    /// Waits until `check` finds in the table what the caller wants of these calls: receives, or sleeps while another thread
-    /// does. If that is the next event of the one call there is, `of_event` makes it of an event that need not go through
-    /// the table.
-    pub(super) fn until<T>(
-        &self,
-        ids: &[CallId],
-        deadline: Option<Instant>,
-        of_event: Option<fn(Incoming) -> T>,
-        mut check: impl FnMut(&mut Table) -> Option<T>,
-    ) -> Result<T, NoEvent> {
-        loop {
-            if let Some(receiver) = self.received.get() {
-                return self.until_received(&**receiver, ids, deadline, of_event, check);
-            }
-            if let Some(_lead) = self.try_lead() {
-                return self.lead(deadline, &mut check);
-            }
-            if let Some(ended) = self.follow(ids, deadline, &mut check).transpose() {
-                self.receiving.pass_on();
-                return ended;
-            }
-        }
-    }
-
-    fn lead<T>(
-        &self,
-        deadline: Option<Instant>,
-        check: &mut impl FnMut(&mut Table) -> Option<T>,
-    ) -> Result<T, NoEvent> {
-        let begun = Instant::now();
-        loop {
-            self.receive(None);
-            if let Some(found) = self.table.leading(&mut *check) {
-                return Ok(found);
-            }
-            self.table.wake();
-            if self.received.get().is_some() {
-                // A server receives from now on.
-                return Err(NoEvent::Interrupted);
-            }
-            if is_past(deadline) {
-                return Err(NoEvent::DeadlinePassed);
-            }
-            // Without a deadline the link wakes by itself after `LONGEST_SLEEP`.
-            let slice = deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
+impl Leader<'_> {
+    /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`. A server that never stops sending
+    /// does not keep the caller for ever.
+    pub(super) fn receive(&mut self, mine: Option<CallId>) -> Option<Incoming> {
+        let mut begun = None;
+        let mut turn_is_over = || begun.get_or_insert_with(Instant::now).elapsed() >= LONGEST_TURN;
+        for _ in 0..MOST_FRAMES {
             let mut arrived = None;
-            match self.link.receive(slice, &mut arrived) {
-                Ok(()) if arrived.is_some() => {
-                    self.deliver(&mut arrived, None);
+            match self.inner.link.try_receive_part(&mut arrived) {
+                Ok(()) if arrived.is_none() => return None,
+                Ok(()) => {
+                    let is_work = arrived.as_ref().is_some_and(is_work);
+                    if self.deliver(&mut arrived, mine) {
+                        return arrived;
+                    }
+                    if is_work && turn_is_over() {
+                        return None;
+                    }
                 }
-                // A signal that came just before the thread went to sleep has not interrupted the sleep.
-                Ok(()) if begun.elapsed() >= SIGNAL_CHECK => return Err(NoEvent::Interrupted),
-                Ok(()) => {}
-                Err(LinkError::Interrupted) => return Err(NoEvent::Interrupted),
-                Err(error) => self.mark_lost(&error),
+                Err(LinkError::Unfinished) if turn_is_over() => return None,
+                Err(LinkError::Unfinished) => {}
+                Err(error) => {
+                    self.inner.mark_lost(&error);
+                    return mine.and_then(|id| self.inner.table.lock().take(id));
+                }
             }
         }
+        None
     }
 
-    /// Sleeps until something was delivered for one of the calls, or nobody receives any more.
-    fn follow<T>(
-        &self,
-        ids: &[CallId],
-        deadline: Option<Instant>,
-        check: &mut impl FnMut(&mut Table) -> Option<T>,
-    ) -> Result<Option<T>, NoEvent> {
-        let me = std::thread::current();
-        {
-            let mut table = self.table.lock();
-            if let Some(found) = check(&mut table) {
-                return Ok(Some(found));
-            }
-            table.wait(ids, &me);
-        }
-        let woken = self.receiving.follow(slice_until(deadline));
-        let found = {
-            let mut table = self.table.lock();
-            table.stop_waiting(ids, me.id());
-            check(&mut table)
-        };
-        match found {
-            Some(found) => Ok(Some(found)),
-            None if is_past(deadline) => Err(NoEvent::DeadlinePassed),
-            None if woken => Ok(None),
-            None => Err(NoEvent::Interrupted),
-        }
+    /// Delivers a frame. Returns whether `arrived` now holds an event for `mine`.
+    #[inline]
+    pub(super) fn deliver(&mut self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> bool {
+        self.inner.deliver(arrived, mine, &mut self.woken)
     }
 }
 
@@ -572,10 +354,11 @@ mod tests {
         let begin = || connection.begin(&Outgoing::new(Kind::Call, Body::Whole(&[])), Expected::default());
         let (first, second) = (begin().expect("it is sent"), begin().expect("it is sent"));
         *link.faulty.lock() = Faulty::Reading;
-        assert!(contained(|| connection.next_event(first, None)).is_err());
+        let mut place = None;
+        assert!(contained(|| connection.next_event(first, None, &mut place, &mut || true)).is_err());
         *link.faulty.lock() = Faulty::Nothing;
         let soon = Instant::now() + Duration::from_secs(2);
-        let event = connection.next_event(second, Some(soon)).expect("it has ended");
-        assert_eq!(event.head.kind, Kind::Error);
+        assert_eq!(connection.next_event(second, Some(soon), &mut place, &mut || true), Ok(()));
+        assert_eq!(place.expect("its end").head.kind, Kind::Error);
     }
 }

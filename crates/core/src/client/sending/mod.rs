@@ -108,8 +108,8 @@ impl Inner {
     /// connection.
     #[cold]
     fn hear_out(&self) {
-        if let Some(_lead) = self.try_lead() {
-            self.receive(None);
+        if let Some(mut leader) = self.try_lead() {
+            leader.receive(None);
             return;
         }
         // The receiving thread finds the end by itself, if it can run.
@@ -130,12 +130,12 @@ impl Inner {
 
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
         match self.try_lead() {
-            Some(_lead) => {
+            Some(mut leader) => {
                 let mut arrived = None;
                 let waited = match self.link.try_receive_part(&mut arrived) {
                     Ok(()) if arrived.is_some() => {
-                        self.deliver(&mut arrived, None);
-                        self.receive(None);
+                        leader.deliver(&mut arrived, None);
+                        leader.receive(None);
                         Ok(())
                     }
                     Ok(()) => self.link.wait_room(true, slice),

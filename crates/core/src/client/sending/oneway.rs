@@ -4,9 +4,7 @@ use nearcall_transport::{LinkError, Outgoing, Room, Sent};
 use nearcall_wire::Failure;
 
 use crate::client::Connection;
-
-/// Call number of a message without a reply.
-const NO_CALL: u32 = u32::MAX;
+use crate::client::table::NO_CALL;
 
 /// What became of a one-way call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,11 +11,8 @@ pub(crate) trait Awaited {
     /// Takes in a frame of a call that this side has made, from the connection over which the awaited frame is to come.
     /// Whether the thread need not wait any longer.
     fn take_in(&mut self, arrived: &mut Option<Incoming>) -> bool;
-}
 
-/// What a thread waits for that can also sleep.
-pub(crate) trait Sleeper: Awaited {
-    /// Sleeps until something has come for the thread, while another thread receives. Whether the thread need not wait
+    /// Sleeps until something may have come for the thread, while another thread receives. Whether the thread need not wait
     /// any longer.
     fn sleep(&mut self) -> bool;
 }

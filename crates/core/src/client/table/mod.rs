@@ -3,10 +3,9 @@
 pub(in crate::client) mod awaited;
 pub(in crate::client) mod leadership;
 pub(in crate::client) mod shared_table;
-pub(in crate::client) mod slots;
-pub(in crate::client) mod waker;
+pub(in crate::client) mod woken;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::thread::{Thread, ThreadId};
 
@@ -16,18 +15,44 @@ use smallvec::SmallVec;
 
 use crate::flow::{WINDOW, cost, granted};
 use crate::given::given_in;
-use slots::{CallId, Slots};
-use waker::{Waker, Woken};
+use woken::Woken;
 
 /// Frames of initial metadata that a call may have.
 const MOST_HEADS: u8 = 64;
+/// Calls that may be under way on a connection.
+const MOST_CALLS: usize = 1 << 20;
+/// Calls that were given up, and of which it is kept which references were given with them.
+const MOST_LEFT: usize = 2048;
+/// The number of messages that belong to no call, or to one without a reply.
+pub(in crate::client) const NO_CALL: u32 = u32::MAX;
 
-#[derive(Debug)]
+/// A call under way: its number on the wire. Calls are counted, so that a late frame for an old call never reaches a new one: a
+/// number comes again after four billion calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(u32);
+
+impl CallId {
+    /// The call of that number on the wire.
+    pub(in crate::client) fn of(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number on the wire.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Call {
     id: CallId,
     live: bool,
     pub(super) arrived: VecDeque<Incoming>,
-    pub(super) waker: Waker,
+    /// An event loop asks what has come.
+    in_loop: bool,
+    /// Threads that sleep until something comes: one that takes it, and one that sends a stream and waits for credit.
+    sleepers: SmallVec<[Thread; 1]>,
     /// What may still be sent on the call's stream, bytes.
     pub(super) credit: i64,
     /// What the server may still send on its stream, bytes: it may begin an item as long as anything is left.
@@ -40,14 +65,11 @@ pub(super) struct Call {
     pub(super) references: bool,
     /// References given in the arguments and items, until the peer has shown that the call was begun.
     given: Vec<NonZeroU64>,
-    /// The last call of this slot that was given up before its last frame had come, if references are involved.
-    left: Option<Left>,
 }
 
 /// A call that was given up before its last frame had come.
 #[derive(Debug)]
 struct Left {
-    id: CallId,
     /// Frames that still come for the call may hold references.
     references: bool,
     given: Vec<NonZeroU64>,
@@ -55,9 +77,13 @@ struct Left {
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
+    /// Each call is where the last bits of its number say. At least a quarter of the places are free, so that the next number
+    /// soon finds one.
     calls: Vec<Call>,
-    slots: Slots,
+    last: CallId,
     live: usize,
+    /// Calls that were given up, if references are involved.
+    left: BTreeMap<CallId, Left>,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
     /// How many of `ready` the loop was told of, by the server that receives in its place.
@@ -91,57 +117,61 @@ impl Unbegun<'_> {
 }
 
 impl Table {
-    /// Registers a call.
-    pub(super) fn begin(&mut self, waker: Waker, references: bool, given: &[NonZeroU64]) -> Result<CallId, Failure> {
+    /// Registers a call. `in_loop`: an event loop asks for it.
+    pub(super) fn begin(&mut self, in_loop: bool, references: bool, given: &[NonZeroU64]) -> Result<CallId, Failure> {
         if let Some(failure) = &self.dead {
             return Err(failure.clone());
         }
-        self.live += 1;
-        if let Some(slot) = self.slots.reusable() {
-            let call = &mut self.calls[slot as usize];
-            call.live = true;
-            call.waker = waker;
-            call.credit = WINDOW;
-            call.allowance = WINDOW;
-            call.heads = 0;
-            call.ended = false;
-            call.references = references;
-            // `end` has emptied the list of the call before.
-            call.given.extend_from_slice(given);
-            return Ok(call.id);
+        if 4 * self.live >= 3 * self.calls.len() {
+            self.grow()?;
         }
-        let Some(id) = self.slots.unused() else {
-            self.live -= 1;
-            return Err(Failure::new(
-                Failure::RESOURCE_EXHAUSTED,
-                "over a million calls are under way on this connection",
-            ));
+        let call = loop {
+            self.last = CallId(self.last.0.wrapping_add(1));
+            let place = place(&self.calls, self.last);
+            if self.last.0 != NO_CALL && !self.calls[place].live {
+                break &mut self.calls[place];
+            }
         };
-        let call = Call {
-            id,
-            live: true,
-            arrived: VecDeque::new(),
-            waker,
-            credit: WINDOW,
-            allowance: WINDOW,
-            heads: 0,
-            ended: false,
-            references,
-            given: given.to_vec(),
-            left: None,
-        };
-        self.calls.push(call);
-        Ok(id)
+        // `end` has emptied the lists of the call before.
+        (call.id, call.live, call.in_loop) = (self.last, true, in_loop);
+        (call.credit, call.allowance) = (WINDOW, WINDOW);
+        (call.heads, call.ended, call.references) = (0, false, references);
+        call.given.extend_from_slice(given);
+        self.live += 1;
+        Ok(call.id)
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<(), Failure> {
+        if self.live >= MOST_CALLS {
+            let text = "over a million calls are under way on this connection";
+            return Err(Failure::new(Failure::RESOURCE_EXHAUSTED, text));
+        }
+        let mut calls = Vec::new();
+        calls.resize_with((2 * self.calls.len()).max(4), Call::default);
+        for call in self.calls.drain(..).filter(|call| call.live) {
+            let place = place(&calls, call.id);
+            calls[place] = call;
+        }
+        self.calls = calls;
+        Ok(())
     }
 
     /// The call, if it is still under way.
+    #[inline]
     pub(super) fn get(&mut self, id: CallId) -> Option<&mut Call> {
-        self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id)
+        find(&mut self.calls, id)
     }
 
     /// Whether nothing more will come for a call: its last frame is here, or was taken, or nobody wants it.
     pub(super) fn has_ended(&mut self, id: CallId) -> bool {
         self.get(id).is_none_or(|call| call.ended)
+    }
+
+    /// Whether what is waited for is here, or will never come: an event of the call; for a `sender` credit for an item of the call's
+    /// stream.
+    pub(super) fn is_ready(&mut self, id: CallId, sender: bool) -> bool {
+        self.get(id).is_none_or(|call| if sender { call.credit > 0 || call.ended } else { !call.arrived.is_empty() })
     }
 
     /// Whether one of the calls has ended.
@@ -151,36 +181,32 @@ impl Table {
 
     /// Forgets a call.
     pub(super) fn end(&mut self, id: CallId) {
-        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else { return };
+        let Some(call) = find(&mut self.calls, id) else { return };
         call.live = false;
-        let ended = call.ended;
-        let (references, given) = (call.references, std::mem::take(&mut call.given));
-        if references {
+        if call.references {
             for event in &call.arrived {
                 self.unread.extend(given_in(&event.head, &event.payload));
             }
         }
-        if !call.ended && (references || !given.is_empty()) {
-            call.left = Some(Left { id, references, given });
+        if !call.ended && (call.references || !call.given.is_empty()) {
+            let given = std::mem::take(&mut call.given);
+            self.left.insert(id, Left { references: call.references, given });
+            if self.left.len() > MOST_LEFT {
+                self.left.pop_first();
+            }
         }
+        call.given.clear();
         call.arrived.clear();
-        let waker = std::mem::replace(&mut call.waker, Waker::None);
-        call.id = id.next();
-        if let Waker::Threads(threads) = waker {
-            // Nothing will come for these threads.
-            self.woken.0.extend(threads);
-        }
-        self.slots.leave(id.slot() as u32, ended);
+        // Nothing will come for these threads.
+        self.woken.take_in(&mut call.sleepers);
         self.live -= 1;
     }
 
     /// Wakes the thread when something comes for one of the calls.
     pub(super) fn wait(&mut self, ids: &[CallId], thread: &Thread) {
         for id in ids {
-            let Some(call) = self.get(*id) else { continue };
-            match &mut call.waker {
-                Waker::Threads(threads) => threads.push(thread.clone()),
-                waker => *waker = Waker::Threads(SmallVec::from_iter([thread.clone()])),
+            if let Some(call) = self.get(*id) {
+                call.sleepers.push(thread.clone());
             }
         }
     }
@@ -188,8 +214,8 @@ impl Table {
     /// Undoes [`Table::wait`].
     pub(super) fn stop_waiting(&mut self, ids: &[CallId], thread: ThreadId) {
         for id in ids {
-            if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(*id) {
-                threads.retain(|waiting| waiting.id() != thread);
+            if let Some(call) = self.get(*id) {
+                call.sleepers.retain(|sleeper| sleeper.id() != thread);
             }
         }
     }
@@ -222,7 +248,7 @@ impl Table {
         let id = CallId::of(event.head.call);
         let ends = event.ends_call();
         // The call has ended here, which the peer could not know yet.
-        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else {
+        let Some(call) = find(&mut self.calls, id) else {
             self.note_unread(id, event);
             return Ok(false);
         };
@@ -263,13 +289,9 @@ impl Table {
                 call.arrived.extend(arrived.take());
             }
         }
-        match std::mem::replace(&mut call.waker, Waker::None) {
-            Waker::None => {}
-            Waker::Threads(threads) => self.woken.0.extend(threads),
-            Waker::Loop => {
-                call.waker = Waker::Loop;
-                self.ready.push(id);
-            }
+        self.woken.take_in(&mut call.sleepers);
+        if call.in_loop {
+            self.ready.push(id);
         }
         Ok(false)
     }
@@ -277,8 +299,7 @@ impl Table {
     /// Looks for references in what comes for a call that was given up.
     #[cold]
     fn note_unread(&mut self, id: CallId, event: &Incoming) {
-        let Some(slot) = self.calls.get_mut(id.slot()) else { return };
-        let Some(left) = slot.left.as_mut().filter(|left| left.id == id) else { return };
+        let Some(left) = self.left.get_mut(&id) else { return };
         if left.references {
             self.unread.extend(given_in(&event.head, &event.payload));
         }
@@ -286,7 +307,7 @@ impl Table {
             self.refused.append(&mut left.given);
         }
         if event.ends_call() {
-            slot.left = None;
+            self.left.remove(&id);
         }
     }
 
@@ -346,21 +367,32 @@ impl Table {
     }
 }
 
+/// Where a call of that number is, if it is under way.
+#[inline]
+fn place(calls: &[Call], id: CallId) -> usize {
+    // A power of two, or 0: then nothing is found there.
+    id.0 as usize & calls.len().wrapping_sub(1)
+}
+
+#[inline]
+fn find(calls: &mut [Call], id: CallId) -> Option<&mut Call> {
+    let place = place(calls, id);
+    calls.get_mut(place).filter(|call| call.live && call.id == id)
+}
+
 #[cfg(test)]
 mod tests {
     use nearcall_wire::FrameHead;
 
     use super::*;
-    use crate::client::table::slots::RESTING;
-
     #[test]
-    fn a_late_frame_does_not_reach_the_next_call_in_the_slot() {
+    fn a_late_frame_does_not_reach_the_next_call_in_its_place() {
         let mut table = Table::default();
-        let old = table.begin(Waker::None, false, &[]).expect("alive");
+        let old = table.begin(false, false, &[]).expect("alive");
         table.end(old);
         let new = loop {
-            let id = table.begin(Waker::None, false, &[]).expect("alive");
-            if id.slot() == old.slot() {
+            let id = table.begin(false, false, &[]).expect("alive");
+            if place(&table.calls, id) == place(&table.calls, old) {
                 break id;
             }
             table.end(id);
@@ -373,19 +405,53 @@ mod tests {
     #[test]
     fn calls_that_are_given_up_in_a_row_have_numbers_of_their_own() {
         let mut table = Table::default();
-        let mut numbers = std::collections::HashSet::new();
+        let stays = table.begin(false, false, &[]).expect("alive");
+        let mut last = stays.number();
         for _ in 0..100_000 {
-            let id = table.begin(Waker::None, false, &[]).expect("alive");
-            assert!(numbers.insert(id.number()), "the late reply to an earlier call would be that to this one");
+            let id = table.begin(false, false, &[]).expect("alive");
+            assert!(id.number() > last, "the late reply to an earlier call would be that to this one");
+            last = id.number();
             table.end(id);
         }
-        assert!(table.calls.len() <= RESTING + 2, "slots are used again");
+        assert!(last < 150_000, "all but the one place that is taken is used");
+        assert!(table.calls.len() <= 4 && table.get(stays).is_some());
+    }
+
+    #[test]
+    fn numbers_are_counted_on_from_the_beginning_but_for_those_that_are_in_use() {
+        let mut table = Table { last: CallId(NO_CALL - 2), ..Table::default() };
+        let mut begin = || table.begin(false, false, &[]).expect("alive").number();
+        assert_eq!([begin(), begin(), begin()], [NO_CALL - 1, 0, 1]);
+        table.last = CallId(NO_CALL - 2);
+        let fourth = table.begin(false, false, &[]).expect("alive");
+        assert_eq!((fourth.number(), table.live()), (2, 4));
+    }
+
+    #[test]
+    fn many_calls_are_found_and_no_more_than_may_be() {
+        let mut table = Table::default();
+        let calls: Vec<CallId> = (0..5000).map(|_| table.begin(false, false, &[]).expect("alive")).collect();
+        assert!(calls.iter().all(|id| table.get(*id).is_some_and(|call| call.id == *id)));
+        calls.iter().for_each(|id| table.end(*id));
+        assert!(table.begin(false, false, &[]).is_ok() && table.live() == 1);
+        let mut full = Table { live: MOST_CALLS, ..Table::default() };
+        assert_eq!(full.begin(false, false, &[]).expect_err("too many").code, Failure::RESOURCE_EXHAUSTED);
+    }
+
+    #[test]
+    fn what_is_kept_of_calls_that_were_given_up_is_bounded() {
+        let mut table = Table::default();
+        for _ in 0..MOST_LEFT + 10 {
+            let id = table.begin(false, true, &[]).expect("alive");
+            table.end(id);
+        }
+        assert_eq!(table.left.len(), MOST_LEFT);
     }
 
     #[test]
     fn the_death_of_the_connection_reaches_every_call_once() {
         let mut table = Table::default();
-        let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None, false, &[]).expect("alive")).collect();
+        let calls: Vec<CallId> = (0..3).map(|_| table.begin(false, false, &[]).expect("alive")).collect();
         let failure = Failure::new(Failure::UNAVAILABLE, "gone");
         table.die(&failure, Unbegun::These(&[calls[1].number()]));
         table.die(&Failure::new(Failure::UNKNOWN, "again"), Unbegun::All);
@@ -396,13 +462,13 @@ mod tests {
             assert!(table.take(id).is_none());
         }
         assert_eq!(table.live(), 0);
-        assert_eq!(table.begin(Waker::None, false, &[]), Err(failure));
+        assert_eq!(table.begin(false, false, &[]), Err(failure));
     }
 
     #[test]
     fn after_a_last_goodbye_all_calls_are_unbegun_but_those_that_have_shown_otherwise() {
         let mut table = Table::default();
-        let ids: Vec<CallId> = (0..2).map(|_| table.begin(Waker::None, false, &[]).expect("alive")).collect();
+        let ids: Vec<CallId> = (0..2).map(|_| table.begin(false, false, &[]).expect("alive")).collect();
         let head = Incoming::new(FrameHead::new(Kind::Head, ids[0].number()), &[]);
         table.deliver(&mut Some(head), None).expect("may be sent");
         table.die(&Failure::new(Failure::UNAVAILABLE, "stopped"), Unbegun::All);
@@ -421,7 +487,7 @@ mod tests {
         };
         let mut table = Table::default();
         let mut refused_after = |before: &[(Kind, u8)], gives_up: bool, flags: u8| {
-            let id = table.begin(Waker::None, false, &given[..1]).expect("alive");
+            let id = table.begin(false, false, &given[..1]).expect("alive");
             assert_eq!(table.pay(id, 0, &given[1..]), Some(true));
             table.ungive(id, &given[2..]);
             for &(kind, flags) in before {
@@ -446,7 +512,7 @@ mod tests {
         let item =
             |id: CallId, kind: Kind, len: usize| Some(Incoming::new(FrameHead::new(kind, id.number()), &vec![0; len]));
         let mut table = Table::default();
-        let id = table.begin(Waker::None, false, &[]).expect("alive");
+        let id = table.begin(false, false, &[]).expect("alive");
         assert!(table.deliver(&mut item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());
         assert!(
             table.deliver(&mut item(id, Kind::Item, WINDOW as usize), None).is_ok(),

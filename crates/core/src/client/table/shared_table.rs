@@ -5,53 +5,26 @@ use std::ops::{Deref, DerefMut};
 use nearcall_platform::lock::{Mutex, MutexGuard};
 
 use crate::client::table::Table;
-use crate::client::table::waker::Woken;
-use crate::sync::{AtomicBool, Ordering};
+use crate::client::table::woken::Woken;
 
 /// The table and its lock.
 #[derive(Debug, Default)]
-pub(in crate::client) struct SharedTable {
-    table: Mutex<Table>,
-    /// The leader has threads to wake.
-    owes: AtomicBool,
-}
+pub(in crate::client) struct SharedTable(Mutex<Table>);
 
 impl SharedTable {
     #[inline]
     pub(in crate::client) fn lock(&self) -> LockedTable<'_> {
-        LockedTable { table: self.table.lock(), woken: Woken::default() }
+        LockedTable { table: self.0.lock(), woken: Woken::default() }
     }
 
-    /// Runs `look` on the locked table, for the leader. Threads that are to be woken sleep on until the leader calls
-    /// [`wake`](SharedTable::wake): a thread woken in the middle of a batch takes the CPU, finds that somebody leads,
-    /// and sleeps again with its next call.
+    /// Runs `look` on the locked table. Threads that are to be woken sleep until the caller drops `woken`: a thread woken in
+    /// the middle of a batch takes the CPU, finds that somebody leads, and sleeps again with its next call.
     #[inline]
-    pub(in crate::client) fn leading<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.table.lock();
+    pub(in crate::client) fn with<T>(&self, woken: &mut Woken, look: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.0.lock();
         let result = look(&mut table);
-        if !table.woken.0.is_empty() {
-            // Relaxed: read by the leader itself.
-            self.owes.store(true, Ordering::Relaxed);
-        }
+        woken.take_over(&mut table.woken);
         result
-    }
-
-    /// Wakes the threads for which something was delivered. To be called by the leader before it sleeps, and when it has
-    /// left the lead.
-    #[inline]
-    pub(in crate::client) fn wake(&self) {
-        // Relaxed: a later leader finds what an earlier one left, as it took the lock after it.
-        if self.owes() {
-            self.owes.store(false, Ordering::Relaxed);
-            drop(self.lock());
-        }
-    }
-
-    /// Whether there are threads to wake. For the leader.
-    #[inline]
-    pub(in crate::client) fn owes(&self) -> bool {
-        // Relaxed: see `wake`.
-        self.owes.load(Ordering::Relaxed)
     }
 }
 
@@ -81,9 +54,7 @@ impl DerefMut for LockedTable<'_> {
 impl Drop for LockedTable<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.table.woken.0.is_empty() {
-            self.woken = std::mem::take(&mut self.table.woken);
-        }
+        self.woken.take_over(&mut self.table.woken);
     }
 }
 
@@ -93,12 +64,11 @@ mod tests {
     use nearcall_wire::Failure;
 
     use super::*;
-    use crate::client::table::waker::Waker;
 
     #[test]
     fn every_thread_that_waits_for_a_call_is_woken_and_no_earlier_than_the_table_is_free() {
         let table = SharedTable::default();
-        let id = table.lock().begin(Waker::None, false, &[]).expect("alive");
+        let id = table.lock().begin(false, false, &[]).expect("alive");
         let reader = std::thread::current();
         std::thread::scope(|scope| {
             let (waits, waiting) = std::sync::mpsc::channel();
@@ -119,9 +89,9 @@ mod tests {
             locked.wait(&[id], &reader);
             let credit = Incoming::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
             assert_eq!(locked.deliver(&mut Some(credit), None), Ok(false));
-            assert_eq!(locked.table.woken.0.len(), 2);
+            assert!(!locked.table.woken.is_empty());
             drop(locked);
-            assert!(table.lock().table.woken.0.is_empty());
+            assert!(table.lock().table.woken.is_empty());
             sender.join().expect("woken");
         });
         std::thread::park();

@@ -355,6 +355,10 @@ impl Awaited for Caller {
         self.replies.extend(arrived.take().map(|frame| frame.head.call));
         self.is_over()
     }
+
+    fn sleep(&mut self) -> bool {
+        unreachable!("it receives")
+    }
 }
 
 /// The reply to a call that the server has made.

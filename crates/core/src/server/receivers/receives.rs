@@ -10,7 +10,7 @@ use std::time::Duration;
 use nearcall_transport::{LinkError, Sent};
 use nearcall_wire::Failure;
 
-use crate::client::{Awaited, Connection, Receiver, Sleeper};
+use crate::client::{Awaited, Connection, Receiver};
 use crate::server::Server;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::adopted::{Adopted, ReceivedFrom};
@@ -46,17 +46,17 @@ impl ServerReceiver {
 
 /// The reply that a thread waits for, and the token of its connection, once the server has the connection.
 struct Reply<'a> {
-    sleeper: &'a mut dyn Sleeper,
+    awaited: &'a mut dyn Awaited,
     token: Option<u64>,
 }
 
 impl Mine for Reply<'_> {
     fn is_over(&mut self) -> bool {
-        self.sleeper.is_over()
+        self.awaited.is_over()
     }
 
     fn reply(&mut self) -> Option<(u64, &mut dyn Awaited)> {
-        Some((self.token?, &mut *self.sleeper))
+        Some((self.token?, &mut *self.awaited))
     }
 }
 
@@ -102,9 +102,9 @@ impl Drop for Waits<'_> {
 }
 
 impl Receiver for ServerReceiver {
-    fn wait(&self, sleeper: &mut dyn Sleeper, slice: Duration) {
+    fn wait(&self, awaited: &mut dyn Awaited, slice: Duration) {
         let Some(server) = self.server.upgrade() else {
-            sleeper.sleep();
+            awaited.sleep();
             return;
         };
         let mut waits = Waits::new(self, &server);
@@ -115,16 +115,16 @@ impl Receiver for ServerReceiver {
             leads = server.lead_for_caller();
         }
         let token = self.connection.get().map(|connection| connection.token);
-        let mut reply = Reply { sleeper, token };
+        let mut reply = Reply { awaited, token };
         let over = leads && server.receive_for_caller(&mut reply, slice, || waits.count());
         if server.is_stopped()
             && let Some(connection) = self.connection()
         {
             // No thread receives any more, and the server closes its connections only after its handlers have returned.
             connection.lose(&LinkError::Closed);
-            sleeper.is_over();
+            awaited.is_over();
         }
-        waits.woken = !over && sleeper.sleep();
+        waits.woken = !over && awaited.sleep();
     }
 
     fn may_wait(&self) -> Result<(), Failure> {

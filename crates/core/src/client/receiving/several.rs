@@ -8,8 +8,9 @@ use nearcall_platform::clock::is_past;
 use nearcall_platform::descriptors;
 
 use crate::client::connection::{Connection, Inner, NoEvent};
-use crate::client::receiving::{Leading, SIGNAL_CHECK, slice_until};
-use crate::client::table::slots::CallId;
+use crate::client::receiving::Leader;
+use crate::client::receiving::wait::{For, SIGNAL_CHECK};
+use crate::client::table::CallId;
 
 /// How long a thread that waits for several connections sleeps if another thread receives on one of them: then it
 /// cannot sleep at all connections at once.
@@ -22,17 +23,20 @@ struct Place<'a> {
 }
 
 /// Waits until one of the calls, which may be on several connections, [has ended](Connection::has_ended). Takes none of
-/// its frames.
+/// its frames. After a signal, and every 50 ms, it asks `go_on` whether to go on.
 ///
 /// # Errors
 /// [`NoEvent::DeadlinePassed`], [`NoEvent::Interrupted`] or [`NoEvent::Inherited`].
-pub fn wait_for_first(calls: &[(Arc<Connection>, CallId)], deadline: Option<Instant>) -> Result<(), NoEvent> {
+pub fn wait_for_first(
+    calls: &[(Arc<Connection>, CallId)],
+    deadline: Option<Instant>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), NoEvent> {
     let places = by_place(calls).ok_or(NoEvent::Inherited)?;
     if let [place] = &places[..] {
-        place.connection.look();
-        return place.until_ended(deadline);
+        return place.wait(deadline, go_on);
     }
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     loop {
         if places.iter().any(Place::has_ended) {
             return Ok(());
@@ -40,10 +44,14 @@ pub fn wait_for_first(calls: &[(Arc<Connection>, CallId)], deadline: Option<Inst
         if is_past(deadline) {
             return Err(NoEvent::DeadlinePassed);
         }
-        if begun.elapsed() >= SIGNAL_CHECK {
-            return Err(NoEvent::Interrupted);
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let interrupted = sleep(&places, left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)));
+        if interrupted || begun.elapsed() >= SIGNAL_CHECK {
+            if !go_on() {
+                return Err(NoEvent::Interrupted);
+            }
+            begun = Instant::now();
         }
-        sleep(&places, slice_until(deadline))?;
     }
 }
 
@@ -70,28 +78,25 @@ impl Place<'_> {
     }
 
     /// Waits until one of the calls has ended, as a thread waits for a single call.
-    fn until_ended(&self, deadline: Option<Instant>) -> Result<(), NoEvent> {
-        self.connection.until(&self.ids, deadline, None, |table| table.any_has_ended(&self.ids).then_some(()))
+    fn wait(&self, deadline: Option<Instant>, go_on: &mut dyn FnMut() -> bool) -> Result<(), NoEvent> {
+        self.connection.wait(For::End(&self.ids), deadline, go_on)
     }
 }
 
-/// Sleeps until something may have come on one of the connections.
-fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
-    let mut leads: Vec<Leading<'_>> = Vec::with_capacity(places.len());
+/// Sleeps until something may have come on one of the connections. Whether a signal came.
+fn sleep(places: &[Place<'_>], slice: Duration) -> bool {
+    let mut leads: Vec<Leader<'_>> = Vec::with_capacity(places.len());
     for place in places {
         let Some(lead) = place.connection.try_lead() else {
             // Another thread, or a server, receives on this connection.
             drop(leads);
-            return match place.until_ended(Some(Instant::now() + slice.min(LOOK))) {
-                Err(NoEvent::DeadlinePassed) => Ok(()),
-                other => other,
-            };
+            return place.wait(Some(Instant::now() + slice.min(LOOK)), &mut || false) == Err(NoEvent::Interrupted);
         };
         leads.push(lead);
     }
     // The thread that received until now may have taken in what this thread waits for.
     if places.iter().any(Place::knows_of_end) {
-        return Ok(());
+        return false;
     }
     let signals: io::Result<Vec<_>> = places.iter().map(|place| place.connection.signal_fd()).collect();
     // All links are armed, also behind one that is not quiet: then all can be disarmed below.
@@ -105,21 +110,21 @@ fn sleep(places: &[Place<'_>], slice: Duration) -> Result<(), NoEvent> {
     }
     match woken {
         Ok(readable) => {
-            for (place, _) in places.iter().zip(readable).filter(|(_, readable)| *readable) {
-                if let Err(error) = place.connection.signalled() {
+            for (leader, _) in leads.iter_mut().zip(readable).filter(|(_, readable)| *readable) {
+                if let Err(error) = leader.inner.signalled() {
                     // Take in the frames that came before the connection's end.
-                    place.connection.receive(None);
-                    place.connection.mark_lost(&error);
+                    leader.receive(None);
+                    leader.inner.mark_lost(&error);
                 }
             }
-            Ok(())
+            false
         }
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(NoEvent::Interrupted),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
         // Sleep for a moment instead: there is no other way to sleep at all links.
         Err(_) => {
             drop(leads);
             std::thread::sleep(slice.min(LOOK));
-            Ok(())
+            false
         }
     }
 }
