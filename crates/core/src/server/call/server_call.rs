@@ -10,6 +10,7 @@ use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
 
+use crate::exports::MethodRouting;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::given::given_in;
 use crate::server::call::waiting_items::WaitingItems;
@@ -30,8 +31,8 @@ pub struct ServerCall {
     told: Told,
     /// Present if the call is measured.
     measured: Option<Arc<Measured>>,
-    /// The items of the caller's stream may hold references.
-    references: bool,
+    /// The kind of the method.
+    pub(in crate::server) routing: MethodRouting,
     /// What the last item that was taken takes as values, in the client's account.
     values: ValuesCharge,
     /// Sends the call's items once the handler is through.
@@ -126,7 +127,7 @@ impl ServerCall {
         id: u32,
         told: Told,
         measured: Option<Arc<Measured>>,
-        references: bool,
+        routing: MethodRouting,
     ) -> Self {
         let state = State {
             items: WaitingItems::default(),
@@ -142,7 +143,7 @@ impl ServerCall {
             changes: 0,
         };
         let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
-        Self { connection, id, state, changed, told, measured, references, values: ValuesCharge::default(), keeper }
+        Self { connection, id, state, changed, told, measured, routing, values: ValuesCharge::default(), keeper }
     }
 
     /// The client's number of the call.
@@ -153,7 +154,7 @@ impl ServerCall {
 
     /// Whether this side's own objects may come back in its items.
     pub(in crate::server) fn may_bring_home(&self) -> bool {
-        self.references
+        self.routing.item_references
     }
 
     /// Whether the client gave the call up, or is gone.
@@ -194,7 +195,7 @@ impl ServerCall {
         };
         // A thread that the handler has started may read, too.
         self.changed.notify_all();
-        if self.references {
+        if self.routing.item_references {
             for item in items {
                 self.connection.release_given(&given_in(&item.head, &item.payload));
             }

@@ -180,7 +180,7 @@ impl ServerConnection {
     ) -> Arc<Self> {
         let exports = Exports::new();
         exports.open(shared.limits.max_references, Arc::clone(&shared.mailbox) as _);
-        Self::of(shared, token, link, (url, permit), 0, OnceLock::new(), exports)
+        Arc::new(Self { url, ..Self::of(shared, token, link, permit, exports) })
     }
 
     /// A connection that a client of this process has made.
@@ -191,29 +191,22 @@ impl ServerConnection {
         (link, exports): (Arc<dyn Link>, Arc<Exports>),
     ) -> Arc<Self> {
         let caller = OnceLock::from(Caller::Client(Arc::downgrade(client)));
-        Self::of(shared, token, link, ("".into(), None), flags::BACK, caller, exports)
+        Arc::new(Self { side: flags::BACK, caller, ..Self::of(shared, token, link, None, exports) })
     }
 
     fn of(
         shared: &Arc<Shared>,
         token: u64,
         link: Arc<dyn Link>,
-        (url, permit): (Arc<str>, Option<Arc<ConnectionPermit>>),
-        side: u8,
-        caller: OnceLock<Caller>,
+        permit: Option<Arc<ConnectionPermit>>,
         exports: Arc<Exports>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            session: Session::new(
-                token,
-                link.peer().clone(),
-                permit,
-                shared.session_hooks,
-                Arc::clone(&shared.mailbox),
-            ),
+    ) -> Self {
+        let (peer, mailbox) = (link.peer().clone(), Arc::clone(&shared.mailbox));
+        Self {
+            session: Session::new(token, peer, permit, shared.session_hooks, mailbox),
             memory: Arc::clone(&link).memory(),
             link,
-            url,
+            url: "".into(),
             since: Instant::now(),
             shared: Arc::clone(shared),
             told: AtomicBool::new(false),
@@ -224,12 +217,12 @@ impl ServerConnection {
             room_wanted: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
             ended_giving: EndedGiving::default(),
-            side,
-            caller,
+            side: 0,
+            caller: OnceLock::new(),
             exports,
             values: OnceLock::new(),
             items: OnceLock::new(),
-        })
+        }
     }
 
     /// Lets the receiving thread be told of this connection.
