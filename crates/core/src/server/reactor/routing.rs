@@ -283,8 +283,8 @@ impl Inbound<Request> {
         if routing.is_tracked() && !request.is_oneway() {
             let id = request.head.call;
             self.connection.note_begun(id);
-            let (told, measured) = (directory.told(routing.handler), request.measured.clone());
-            let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, told, measured, routing));
+            let (observer, measured) = (directory.observer(routing.handler), request.measured.clone());
+            let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, observer, measured, routing));
             if !self.calls.lock().insert(&call) {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
             }
