@@ -43,7 +43,7 @@ pub struct ServerConnection {
     url: Arc<str>,
     since: Instant,
     /// The log says why the connection ended.
-    told: AtomicBool,
+    told: OnceLock<()>,
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
     /// had arrived by then. A later call with the same number is another one.
     cancelled: Mutex<VecDeque<(u32, u64)>>,
@@ -217,7 +217,7 @@ impl ServerConnection {
             url: "".into(),
             since: Instant::now(),
             shared: Arc::clone(shared),
-            told: AtomicBool::new(false),
+            told: OnceLock::new(),
             cancelled: Mutex::default(),
             watched_calls: WatchedCalls::default(),
             watches: Mutex::default(),
@@ -370,8 +370,7 @@ impl ServerConnection {
 
     /// Tells the log why the connection ends, once, unless the client just hung up.
     pub(in crate::server) fn tell_end(&self, error: &LinkError) {
-        // Relaxed: nothing else hangs on it.
-        if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
+        if *error != LinkError::Closed && self.told.set(()).is_ok() {
             // A lack of descriptors or memory is this server's own trouble, and a fault is ours.
             let serious = matches!(error, LinkError::Exhausted(_) | LinkError::Fault(_));
             self.shared.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
