@@ -232,7 +232,7 @@ impl Server {
     /// This is one of several processes that serve together: its number, and how many there are. Only the first call
     /// counts.
     pub fn set_place(&self, number: usize, count: usize) {
-        let _ = self.shared.place.set((number, count));
+        let _ = self.shared.process.set((number, count));
     }
 
     /// The watch over that event loop.

@@ -7,7 +7,6 @@ mod waiting_items;
 
 pub use context::CallContext;
 pub(in crate::server) use context::Known;
-pub(in crate::server) use server_call::Told;
 pub use server_call::{CallObserver, ItemOutcome, NextItem, ServerCall};
 pub(in crate::server) use under_way::Held;
 pub use under_way::UnderWay;

@@ -10,6 +10,7 @@ use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
 
+use crate::exports::{HandlerKind, MethodRouting};
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::given::given_in;
 use crate::server::call::waiting_items::WaitingItems;
@@ -27,11 +28,13 @@ pub struct ServerCall {
     id: u32,
     state: Mutex<State>,
     changed: Condvar,
-    told: Told,
+    /// Told first of news, besides the threads that wait for the call: the event loop that handles it, or its native
+    /// handler.
+    observer: Option<Arc<dyn CallObserver>>,
     /// Present if the call is measured.
     measured: Option<Arc<Measured>>,
-    /// The items of the caller's stream may hold references.
-    references: bool,
+    /// The kind of the method.
+    pub(in crate::server) routing: MethodRouting,
     /// What the last item that was taken takes as values, in the client's account.
     values: ValuesCharge,
     /// Sends the call's items once the handler is through.
@@ -43,15 +46,6 @@ pub struct ServerCall {
 pub trait CallObserver: Send + Sync {
     /// Something has come.
     fn changed(&self, _call: &Arc<ServerCall>) {}
-}
-
-/// Told first of news for a call, besides the threads that wait for it.
-pub(in crate::server) enum Told {
-    Nobody,
-    /// The event loop that handles the call.
-    Loop(Arc<dyn CallObserver>),
-    /// Its native handler.
-    Native(Arc<dyn CallObserver>),
 }
 
 #[derive(Debug)]
@@ -124,9 +118,9 @@ impl ServerCall {
     pub(in crate::server) fn new(
         connection: Arc<ServerConnection>,
         id: u32,
-        told: Told,
+        observer: Option<Arc<dyn CallObserver>>,
         measured: Option<Arc<Measured>>,
-        references: bool,
+        routing: MethodRouting,
     ) -> Self {
         let state = State {
             items: WaitingItems::default(),
@@ -142,7 +136,7 @@ impl ServerCall {
             changes: 0,
         };
         let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
-        Self { connection, id, state, changed, told, measured, references, values: ValuesCharge::default(), keeper }
+        Self { connection, id, state, changed, observer, measured, routing, values: ValuesCharge::default(), keeper }
     }
 
     /// The client's number of the call.
@@ -153,7 +147,7 @@ impl ServerCall {
 
     /// Whether this side's own objects may come back in its items.
     pub(in crate::server) fn may_bring_home(&self) -> bool {
-        self.references
+        self.routing.item_references
     }
 
     /// Whether the client gave the call up, or is gone.
@@ -194,7 +188,7 @@ impl ServerCall {
         };
         // A thread that the handler has started may read, too.
         self.changed.notify_all();
-        if self.references {
+        if self.routing.item_references {
             for item in items {
                 self.connection.release_given(&given_in(&item.head, &item.payload));
             }
@@ -236,10 +230,9 @@ impl ServerCall {
     fn tell(self: &Arc<Self>) {
         self.changed.notify_all();
         // The one who tells has other calls to tell of news, too.
-        let told = contained(|| match (self.keeper.get(), &self.told) {
-            (Some(keeper), _) => _ = keeper.upgrade().inspect(|keeper| keeper.changed(self)),
-            (None, Told::Nobody) => {}
-            (None, Told::Loop(observer) | Told::Native(observer)) => observer.changed(self),
+        let told = contained(|| match self.keeper.get() {
+            Some(keeper) => _ = keeper.upgrade().inspect(|keeper| keeper.changed(self)),
+            None => _ = self.observer.as_ref().inspect(|observer| observer.changed(self)),
         });
         if let Err(fault) = told {
             self.connection.tell_end(&fault.into());
@@ -303,7 +296,7 @@ impl ServerCall {
 
     /// Whether an event loop handles the call.
     pub(in crate::server) fn is_in_loop(&self) -> bool {
-        matches!(self.told, Told::Loop(_))
+        self.routing.handler == HandlerKind::EventLoop
     }
 
     fn next(&self, state: &mut State) -> Option<NextItem> {

@@ -3,7 +3,6 @@
 //! What comes from the client is the business of [`super::inbound`].
 
 pub(in crate::server) mod adopted;
-mod ended_giving;
 pub(in crate::server) mod values;
 mod write_interest;
 
@@ -24,7 +23,6 @@ use rustix::event::epoll::EventFlags;
 use crate::client;
 use crate::exports::Exports;
 use crate::given::{given_in, release_payloads};
-use crate::server::connection::ended_giving::EndedGiving;
 use crate::server::connection::write_interest::{Sends, WriteInterest};
 use crate::server::shared::Shared;
 use crate::server::shared::early_ends::WatchedCalls;
@@ -45,7 +43,7 @@ pub struct ServerConnection {
     url: Arc<str>,
     since: Instant,
     /// The log says why the connection ended.
-    told: AtomicBool,
+    told: OnceLock<()>,
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
     /// had arrived by then. A later call with the same number is another one.
     cancelled: Mutex<VecDeque<(u32, u64)>>,
@@ -59,7 +57,9 @@ pub struct ServerConnection {
     room_wanted: AtomicBool,
     /// Items are kept back, and the receiving thread will be told.
     keeps: AtomicBool,
-    ended_giving: EndedGiving,
+    /// Ended calls whose late items may still give references, by the client's numbers; made with the first such call. In an
+    /// item of any other call, bytes that look like a reference may be the user's own.
+    ended_giving: OnceLock<Mutex<VecDeque<u32>>>,
     /// The flag that says, in the frames of calls handled here, which side began the call: [`flags::BACK`] if this side
     /// did not accept the connection.
     side: u8,
@@ -104,8 +104,16 @@ const FULL: usize = 1 << 20;
 /// it has kept for this time.
 const SOON: Duration = Duration::from_micros(100);
 
-/// Cancellations remembered for handlers that may ask; older ones are forgotten.
-const MOST_CANCELLED: usize = 1024;
+/// How many calls are remembered that were cancelled, for handlers that may ask, and how many that have ended and may still
+/// give references. Older ones are forgotten; references given in their items count until the connection ends.
+const MOST_REMEMBERED: usize = 1024;
+
+fn remember<T>(calls: &mut VecDeque<T>, call: T) {
+    if calls.len() >= MOST_REMEMBERED {
+        calls.pop_front();
+    }
+    calls.push_back(call);
+}
 
 /// The connection as the flag for its waiting frames sees it.
 impl Sends for ServerConnection {
@@ -180,7 +188,7 @@ impl ServerConnection {
     ) -> Arc<Self> {
         let exports = Exports::new();
         exports.open(shared.limits.max_references, Arc::clone(&shared.mailbox) as _);
-        Self::of(shared, token, link, (url, permit), 0, OnceLock::new(), exports)
+        Arc::new(Self { url, ..Self::of(shared, token, link, permit, exports) })
     }
 
     /// A connection that a client of this process has made.
@@ -191,45 +199,38 @@ impl ServerConnection {
         (link, exports): (Arc<dyn Link>, Arc<Exports>),
     ) -> Arc<Self> {
         let caller = OnceLock::from(Caller::Client(Arc::downgrade(client)));
-        Self::of(shared, token, link, ("".into(), None), flags::BACK, caller, exports)
+        Arc::new(Self { side: flags::BACK, caller, ..Self::of(shared, token, link, None, exports) })
     }
 
     fn of(
         shared: &Arc<Shared>,
         token: u64,
         link: Arc<dyn Link>,
-        (url, permit): (Arc<str>, Option<Arc<ConnectionPermit>>),
-        side: u8,
-        caller: OnceLock<Caller>,
+        permit: Option<Arc<ConnectionPermit>>,
         exports: Arc<Exports>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            session: Session::new(
-                token,
-                link.peer().clone(),
-                permit,
-                shared.session_hooks,
-                Arc::clone(&shared.mailbox),
-            ),
+    ) -> Self {
+        let (peer, mailbox) = (link.peer().clone(), Arc::clone(&shared.mailbox));
+        Self {
+            session: Session::new(token, peer, permit, shared.session_hooks, mailbox),
             memory: Arc::clone(&link).memory(),
             link,
-            url,
+            url: "".into(),
             since: Instant::now(),
             shared: Arc::clone(shared),
-            told: AtomicBool::new(false),
+            told: OnceLock::new(),
             cancelled: Mutex::default(),
             watched_calls: WatchedCalls::default(),
             watches: Mutex::default(),
             write_interest: WriteInterest::default(),
             room_wanted: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
-            ended_giving: EndedGiving::default(),
-            side,
-            caller,
+            ended_giving: OnceLock::new(),
+            side: 0,
+            caller: OnceLock::new(),
             exports,
             values: OnceLock::new(),
             items: OnceLock::new(),
-        })
+        }
     }
 
     /// Lets the receiving thread be told of this connection.
@@ -369,8 +370,7 @@ impl ServerConnection {
 
     /// Tells the log why the connection ends, once, unless the client just hung up.
     pub(in crate::server) fn tell_end(&self, error: &LinkError) {
-        // Relaxed: nothing else hangs on it.
-        if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
+        if *error != LinkError::Closed && self.told.set(()).is_ok() {
             // A lack of descriptors or memory is this server's own trouble, and a fault is ours.
             let serious = matches!(error, LinkError::Exhausted(_) | LinkError::Fault(_));
             self.shared.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
@@ -432,11 +432,7 @@ impl ServerConnection {
 
     /// Notes the cancellation of a call without a registered `ServerCall`.
     pub(in crate::server) fn note_cancelled(&self, call: u32) {
-        let mut cancelled = self.cancelled.lock();
-        if cancelled.len() >= MOST_CANCELLED {
-            cancelled.pop_front();
-        }
-        cancelled.push_back((call, self.session.arrived()));
+        remember(&mut self.cancelled.lock(), (call, self.session.arrived()));
     }
 
     /// Whether the call with this number and this ordinal was cancelled.
@@ -584,21 +580,23 @@ impl ServerConnection {
         }
     }
 
-    /// A call begins for which more frames may come.
+    /// A call begins: items with its number are its own from now on.
     #[inline]
     pub(in crate::server) fn note_begun(&self, call: u32) {
-        self.ended_giving.begin(call);
+        if let Some(calls) = self.ended_giving.get() {
+            calls.lock().retain(|&ended| ended != call);
+        }
     }
 
     /// A call has ended here whose late items may still give references.
     pub(in crate::server) fn note_ended(&self, call: u32) {
-        self.ended_giving.end(call);
+        remember(&mut self.ended_giving.get_or_init(Mutex::default).lock(), call);
     }
 
     /// An item came for a call that is not under way. If it may belong to a call that has ended here, nobody will read
     /// it: the references given in it are released.
     pub(in crate::server) fn let_go_of_item(&self, item: &Incoming) {
-        if self.ended_giving.is_of(item.head.call) {
+        if self.ended_giving.get().is_some_and(|calls| calls.lock().contains(&item.head.call)) {
             self.release_given(&given_in(&item.head, &item.payload));
         }
     }

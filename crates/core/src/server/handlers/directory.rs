@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use nearcall_transport::Paths;
 
 use crate::exports::{HandlerKind, MethodRouting};
-use crate::server::call::Told;
+use crate::server::call::CallObserver;
 use crate::server::handlers::native::NativeHandler;
 use crate::server::handlers::pace::Paces;
 use crate::server::receivers::event_loop::AsyncQueue;
@@ -84,15 +84,12 @@ impl Directory {
         Ok(Arc::clone(self.event_loop.get_or_init(|| queue)))
     }
 
-    /// The observer that is told of news of a call with this kind of handler.
-    pub(in crate::server) fn told(&self, handler: HandlerKind) -> Told {
+    /// Who is told of news of a call with this kind of handler.
+    pub(in crate::server) fn observer(&self, handler: HandlerKind) -> Option<Arc<dyn CallObserver>> {
         match handler {
-            HandlerKind::Thread => Told::Nobody,
-            HandlerKind::EventLoop => match self.event_loop.get() {
-                Some(queue) => Told::Loop(Arc::clone(queue) as _),
-                None => Told::Nobody,
-            },
-            HandlerKind::Native(index) => Told::Native(Arc::clone(self.native(index)) as _),
+            HandlerKind::Thread => None,
+            HandlerKind::EventLoop => self.event_loop.get().map(|queue| Arc::clone(queue) as _),
+            HandlerKind::Native(index) => Some(Arc::clone(self.native(index)) as _),
         }
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::fault::contained;
-use nearcall_transport::{Arrived, Awaits, ConnectionPermit, Link, Listener, Options, is_end_of_clients};
+use nearcall_transport::{Arrived, Awaits, Listener, Options, is_end_of_clients};
 use nearcall_wire::Welcome;
 use rustix::event::epoll::EventFlags;
 
+use crate::server::connection::ServerConnection;
 use crate::server::shared::Shared;
 use crate::server::shared::mailbox::News;
 
@@ -45,16 +46,6 @@ struct Pending {
     url: Arc<str>,
     /// What the poller watches for.
     polled: EventFlags,
-}
-
-/// A client whose handshake is complete.
-pub(in crate::server) struct NewClient {
-    /// The poller's token for the client, the same as during the handshake.
-    pub(in crate::server) token: u64,
-    pub(in crate::server) link: Arc<dyn Link>,
-    pub(in crate::server) permit: Option<Arc<ConnectionPermit>>,
-    /// The URL that the client has connected to.
-    pub(in crate::server) url: Arc<str>,
 }
 
 impl Handshakes {
@@ -113,7 +104,7 @@ impl Handshakes {
     }
 
     /// Handles an event of the poller. Returns the clients whose handshakes are complete now.
-    pub(in crate::server) fn handle(&mut self, token: u64) -> Vec<NewClient> {
+    pub(in crate::server) fn handle(&mut self, token: u64) -> Vec<Arc<ServerConnection>> {
         let mut new_clients = Vec::new();
         if self.listeners.contains_key(&token) {
             self.accept(token, &mut new_clients);
@@ -123,7 +114,7 @@ impl Handshakes {
         new_clients
     }
 
-    fn accept(&mut self, listener: u64, new_clients: &mut Vec<NewClient>) {
+    fn accept(&mut self, listener: u64, new_clients: &mut Vec<Arc<ServerConnection>>) {
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
                 Ok(Some(client)) => {
@@ -167,7 +158,7 @@ impl Handshakes {
     }
 
     /// Goes on with a handshake. A panic there ends it: the clients accepted before are not lost with it.
-    fn greet(&mut self, token: u64) -> Option<NewClient> {
+    fn greet(&mut self, token: u64) -> Option<Arc<ServerConnection>> {
         contained(|| self.advance(token)).unwrap_or_else(|fault| {
             self.shared.notify(true, format!("dropped a client in its handshake: {fault}"));
             self.take_out(token);
@@ -180,7 +171,7 @@ impl Handshakes {
         self.pending.remove(&token)
     }
 
-    fn advance(&mut self, token: u64) -> Option<NewClient> {
+    fn advance(&mut self, token: u64) -> Option<Arc<ServerConnection>> {
         let Pending { client, polled, .. } = self.pending.get_mut(&token)?;
         let greeted = client.opening.advance(&self.welcome, &self.options);
         if let Ok(false) = greeted {
@@ -201,7 +192,8 @@ impl Handshakes {
         match greeted {
             Ok(_) => {
                 self.shared.unwatch(opening.signal());
-                return opening.into_link(&self.options).map(|link| NewClient { token, link, permit, url });
+                let link = opening.into_link(&self.options)?;
+                return Some(ServerConnection::new(&self.shared, token, link, permit, url));
             }
             Err(Some(why)) => {
                 opening.reject(&why, false);

@@ -28,7 +28,7 @@ use crate::server::handlers::work::Work;
 use crate::server::inbound::Inbound;
 use crate::server::inbound::marks::{HUNG_UP, LISTED};
 use crate::server::inbound::request::Request;
-use crate::server::reactor::handshakes::{Handshakes, NewClient};
+use crate::server::reactor::handshakes::Handshakes;
 use crate::server::reactor::readable::Readable;
 use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
@@ -391,9 +391,9 @@ impl Reactor {
         self.held_up = held_up;
     }
 
-    fn add_client(&mut self, client: NewClient) {
-        let NewClient { token, link, permit, url } = client;
-        let connection = ServerConnection::new(&self.shared, token, link, permit, url);
+    /// A client's handshake is complete.
+    fn add_client(&mut self, connection: Arc<ServerConnection>) {
+        let token = connection.token();
         if let Err(error) = connection.begin_watch() {
             self.shared.notify(true, format!("cannot take in a client: {error}"));
             return;

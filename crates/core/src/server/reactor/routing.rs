@@ -281,11 +281,11 @@ impl Inbound<Request> {
     fn enter(&self, directory: &Directory, mut request: Box<Request>) -> Result<Routed, LinkError> {
         let routing = request.routing;
         if routing.is_tracked() && !request.is_oneway() {
-            let (id, brings) = (request.head.call, routing.item_references);
+            let id = request.head.call;
             self.connection.note_begun(id);
-            let (told, measured) = (directory.told(routing.handler), request.measured.clone());
-            let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, told, measured, brings));
-            if !self.calls.lock().insert(id, &call, routing.streams) {
+            let (observer, measured) = (directory.observer(routing.handler), request.measured.clone());
+            let call = Arc::new(ServerCall::new(Arc::clone(&self.connection), id, observer, measured, routing));
+            if !self.calls.lock().insert(&call) {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
             }
             request.call = Some(call);

@@ -42,6 +42,11 @@ struct Scene {
     said: Arc<Mutex<Vec<Notice>>>,
 }
 
+/// A client whose handshake is complete.
+fn newcomer(shared: &Arc<Shared>, token: u64, link: &Arc<Chosen>) -> Arc<ServerConnection> {
+    ServerConnection::new(shared, token, Arc::clone(link) as Arc<dyn Link>, None, "shm://here".into())
+}
+
 impl Scene {
     fn new(calls: u32) -> Self {
         Self::spinning(calls, Duration::ZERO)
@@ -93,12 +98,7 @@ impl Scene {
             Box::new(move |notice| log.lock().push(notice)),
         );
         let server = server.expect("descriptors");
-        let newcomer = NewClient {
-            token: TOKEN,
-            link: Arc::clone(&link) as Arc<dyn Link>,
-            permit: None,
-            url: "shm://here".into(),
-        };
+        let newcomer = newcomer(&server.shared, TOKEN, &link);
         let client = {
             let mut reactor = server.reactor.lock();
             reactor.add_client(newcomer);
@@ -123,9 +123,7 @@ impl Scene {
     /// Another client of the same server: its link, and its token.
     fn other(&self) -> (Arc<Chosen>, u64) {
         let (link, token) = (Chosen::new(VecDeque::new()), TOKEN + 1);
-        let newcomer =
-            NewClient { token, link: Arc::clone(&link) as Arc<dyn Link>, permit: None, url: "shm://here".into() };
-        self.server.reactor.lock().add_client(newcomer);
+        self.server.reactor.lock().add_client(newcomer(&self.server.shared, token, &link));
         (link, token)
     }
 
@@ -232,8 +230,7 @@ fn calls_that_waited_do_not_keep_others_waiting() {
     let other = Scene::new(0);
     other.read();
     other.link.frames.lock().extend((10..13).map(call));
-    let (token, link) = (TOKEN + 1, Arc::clone(&other.link) as Arc<dyn Link>);
-    reactor.add_client(NewClient { token, link, permit: None, url: "shm://here".into() });
+    reactor.add_client(newcomer(&scene.server.shared, TOKEN + 1, &other.link));
     let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll())).collect();
     assert_eq!(begun, [10, 0, 11, 1, 12, 2]);
 }
@@ -245,8 +242,8 @@ fn busy_others(reactor: &mut Reactor, clients: usize, calls: usize) -> Vec<Scene
     for (token, other) in (TOKEN + 1..).zip(&others) {
         other.read();
         other.link.frames.lock().extend((0..calls).map(|_| call(1)));
-        let link = Arc::clone(&other.link) as Arc<dyn Link>;
-        reactor.add_client(NewClient { token, link, permit: None, url: "shm://here".into() });
+        let newcomer = newcomer(&reactor.shared, token, &other.link);
+        reactor.add_client(newcomer);
     }
     others
 }
@@ -604,12 +601,7 @@ fn who_looks_for_a_moment_does_so_only_where_it_pays() {
     let mut reactor = scene.server.reactor.lock();
     reactor.poll_events(Some(Duration::ZERO));
     assert!(number(reactor.poll()).is_none() && reactor.arm(), "nothing is to be done");
-    reactor.add_client(NewClient {
-        token,
-        link: Arc::clone(&link) as Arc<dyn Link>,
-        permit: None,
-        url: "shm://here".into(),
-    });
+    reactor.add_client(newcomer(&scene.server.shared, token, &link));
     assert!(matches!(reactor.look_soon(), Look::Nothing), "it comes to an end");
     link.frames.lock().push_back(call(1));
     *link.pays.lock() = false;

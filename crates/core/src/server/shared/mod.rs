@@ -44,7 +44,7 @@ pub(in crate::server) struct Shared {
     stage: AtomicU8,
     pub(in crate::server) loop_watch: LoopWatch,
     /// Which of the processes that serve together this is, and how many there are.
-    pub(in crate::server) place: OnceLock<(usize, usize)>,
+    pub(in crate::server) process: OnceLock<(usize, usize)>,
     /// How many requests were received and are not finished.
     pub(in crate::server) in_flight: AtomicUsize,
     pub(in crate::server) crew: Crew,
@@ -89,7 +89,7 @@ impl Shared {
             session_hooks,
             stage: AtomicU8::new(0),
             loop_watch: LoopWatch::default(),
-            place: OnceLock::new(),
+            process: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             came_too_late: AtomicUsize::new(0),
             roster: Roster::default(),
@@ -156,8 +156,8 @@ impl Shared {
             in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
-            worker: self.place.get().map(|(number, _)| *number),
-            workers: self.place.get().map_or(1, |(_, count)| *count),
+            worker: self.process.get().map(|(number, _)| *number),
+            workers: self.process.get().map_or(1, |(_, count)| *count),
             loop_held_up: self.loop_watch.held().map_or(0.0, |time| time.as_secs_f64()),
             ..self.statistics.snapshot()
         }
@@ -165,7 +165,7 @@ impl Shared {
 
     /// The first connections whose numbers are greater than `after`, at most `limit`.
     pub(in crate::server) fn connection_rows(&self, after: u64, limit: usize) -> Vec<ConnectionRow> {
-        self.roster.page(after, limit, self.place.get().copied())
+        self.roster.page(after, limit, self.process.get().copied())
     }
 
     pub(in crate::server) fn notify(&self, serious: bool, text: String) {

@@ -108,9 +108,9 @@ impl Roster {
         &self,
         after: u64,
         limit: usize,
-        place: Option<(usize, usize)>,
+        process: Option<(usize, usize)>,
     ) -> Vec<ConnectionRow> {
-        let (worker, count) = place.map_or((0, 1), |(worker, count)| (worker as u64, count.max(1) as u64));
+        let (worker, count) = process.map_or((0, 1), |(worker, count)| (worker as u64, count.max(1) as u64));
         let first = after.checked_sub(worker).map_or(Bound::Unbounded, |over| Bound::Excluded(over / count));
         let found: Vec<_> = {
             let open = self.open.lock();
@@ -120,7 +120,7 @@ impl Roster {
         let rows = found.iter().filter_map(Weak::upgrade).map(|one| one.look());
         rows.map(|row| ConnectionRow {
             number: row.number * count + worker,
-            worker: place.map(|(worker, _)| worker),
+            worker: process.map(|(worker, _)| worker),
             ..row
         })
         .collect()
@@ -151,8 +151,8 @@ mod tests {
         }
     }
 
-    fn numbers(roster: &Roster, after: u64, limit: usize, place: Option<(usize, usize)>) -> Vec<u64> {
-        roster.page(after, limit, place).iter().map(|row| row.number).collect()
+    fn numbers(roster: &Roster, after: u64, limit: usize, process: Option<(usize, usize)>) -> Vec<u64> {
+        roster.page(after, limit, process).iter().map(|row| row.number).collect()
     }
 
     #[test]

@@ -3,18 +3,15 @@
 //! While no client watches, a call costs one look at a flag when it arrives, and one at its own empty slot when it
 //! ends.
 
-use crate::sync::{AtomicBool, AtomicU8, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use nearcall_platform::clock;
 use nearcall_platform::lock::{Mutex, MutexGuard};
 use nearcall_wire::{CODE_NAMES, Failure};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-
-/// Stands for the status code of a call that has not ended.
-const NOT_ENDED: u8 = u8::MAX;
 
 /// The statistics of a server: whether calls are measured, and what was measured so far.
 #[derive(Debug, Default)]
@@ -23,7 +20,7 @@ pub(in crate::server) struct Statistics {
     /// For each method number of the server: the index of its counts, if the method is measured. If a service is both
     /// served and passed as objects, or is served in several codecs, its methods have several numbers each, and one
     /// name.
-    places: Vec<Option<usize>>,
+    counted_as: Vec<Option<usize>>,
     methods: Arc<[MeasuredMethod]>,
     watch: Mutex<Watch>,
 }
@@ -130,15 +127,15 @@ pub struct Snapshot {
 impl Statistics {
     /// Statistics of a server's methods, by their numbers; methods that are `None` are not measured.
     pub(in crate::server) fn new(methods: Vec<Option<MeasuredMethod>>) -> Self {
-        let (mut places, mut known) = (HashMap::new(), Vec::new());
-        let mut place_of = |method: MeasuredMethod| {
-            *places.entry(method.clone()).or_insert_with(|| {
+        let (mut counted_as, mut known) = (HashMap::new(), Vec::new());
+        let mut index_of = |method: MeasuredMethod| {
+            *counted_as.entry(method.clone()).or_insert_with(|| {
                 known.push(method);
                 known.len() - 1
             })
         };
-        let places = methods.into_iter().map(|method| method.map(&mut place_of)).collect();
-        Self { places, methods: known.into(), ..Self::default() }
+        let counted_as = methods.into_iter().map(|method| method.map(&mut index_of)).collect();
+        Self { counted_as, methods: known.into(), ..Self::default() }
     }
 
     /// One more connection watches. The first switches measuring on.
@@ -172,13 +169,13 @@ impl Statistics {
 
     #[cold]
     fn begin_measured(&self, method: usize, bytes: usize) -> Option<Arc<Measured>> {
-        let method = (*self.places.get(method)?)?;
+        let method = (*self.counted_as.get(method)?)?;
         let measurement = self.watch.lock().measurement.clone()?;
         let mut counts = measurement.methods[method].lock();
         counts.started += 1;
         counts.bytes_in += bytes as u64;
         drop(counts);
-        Some(Arc::new(Measured { measurement, method, begun: clock::monotonic_ns(), code: AtomicU8::new(NOT_ENDED) }))
+        Some(Arc::new(Measured { measurement, method, begun: clock::monotonic_ns(), code: OnceLock::new() }))
     }
 
     /// What was counted so far. The caller fills in what only the server knows.
@@ -210,7 +207,8 @@ pub(in crate::server) struct Measured {
     measurement: Arc<Measurement>,
     method: usize,
     begun: u64,
-    code: AtomicU8,
+    /// The status code, once the call has ended. The first one counts.
+    code: OnceLock<u8>,
 }
 
 impl Measured {
@@ -234,9 +232,7 @@ impl Measured {
 
     /// The call ends with this status code; its last frame has so many bytes.
     pub(in crate::server) fn end(&self, code: u8, bytes: usize) {
-        // Relaxed: read by the thread that finishes the request. If that is another one, the hand-over of the request
-        // orders the two.
-        self.code.store(code, Ordering::Relaxed);
+        let _ = self.code.set(code);
         if bytes > 0 {
             self.counts().bytes_out += bytes as u64;
         }
@@ -245,10 +241,10 @@ impl Measured {
     /// The call is over. A call without an [`end`](Self::end) was given up, or its client is gone: it counts as
     /// cancelled.
     pub(in crate::server) fn finish(&self) {
-        let code = match self.code.load(Ordering::Relaxed) {
-            NOT_ENDED => Failure::CANCELLED,
-            code if usize::from(code) < CODE_NAMES.len() => code,
-            _ => Failure::UNKNOWN,
+        let code = match self.code.get() {
+            None => Failure::CANCELLED,
+            Some(&code) if usize::from(code) < CODE_NAMES.len() => code,
+            Some(_) => Failure::UNKNOWN,
         };
         let took = clock::monotonic_ns().saturating_sub(self.begun);
         let mut counts = self.counts();
