@@ -72,7 +72,7 @@ macro_rules! atomic {
 atomic!(AtomicBool, bool);
 atomic!(AtomicU32, u32, fetch_add, fetch_sub);
 atomic!(AtomicUsize, usize, fetch_add, fetch_sub, fetch_or, fetch_and);
-atomic!(AtomicU64, u64, fetch_add, fetch_or);
+atomic!(AtomicU64, u64, fetch_add, fetch_sub, fetch_or);
 
 loom::lazy_static! {
     static ref LAST_NUMBER: Mutex<u32> = Mutex::new(0);

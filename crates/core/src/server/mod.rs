@@ -23,7 +23,7 @@ mod receivers;
 mod shared;
 mod threads;
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Ordering};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,6 +55,7 @@ pub use threads::loop_watch::{LoopWatch, Watchable};
 
 use handlers::directory::Directory;
 use reactor::Reactor;
+use receivers::trend::Trend;
 use receivers::worker::Queue;
 use shared::Shared;
 
@@ -66,12 +67,7 @@ pub struct Server {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
     reactor: OuterMutex<Reactor>,
-    /// How many requests for the event loop have come since the last one for a worker.
-    loop_run: AtomicUsize,
-    /// The receiving thread has woken a thread that waited for such a reply, and may leave receiving to it.
-    woke_caller: AtomicBool,
-    /// Requests were handed out since the receiving thread last asked whether to leave receiving to such a thread.
-    served: AtomicBool,
+    trend: Trend,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
 }
@@ -120,9 +116,7 @@ impl Server {
             shared,
             directory,
             reactor: OuterMutex::new(reactor),
-            loop_run: AtomicUsize::new(0),
-            woke_caller: AtomicBool::new(false),
-            served: AtomicBool::new(false),
+            trend: Trend::default(),
             queue: Mutex::default(),
         })
     }

@@ -336,16 +336,38 @@ fn all_that_are_parked_hear_of_the_end() {
     });
 }
 
+/// The same for one that was called, and sleeps still when another one is parked and watches.
+#[test]
+fn who_was_called_and_who_watches_now_hear_of_the_end() {
+    check(Some(2), || {
+        let leadership = taken();
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let leadership = Arc::clone(&leadership);
+                // Who takes the lead keeps it.
+                thread::spawn(move || parks(&leadership))
+            })
+            .collect();
+        leadership.release();
+        leadership.close();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+}
+
 // What each weakening broke, tried by hand, one at a time.
 //
 // | weakened                                             | fails                                               |
 // |------------------------------------------------------|-----------------------------------------------------|
 // | `Lead::swap` only `Acquire`, or only `Release`      | one receives at a time, an offer brings             |
-// | `Lead::settle` with `Relaxed`, or as a load         | all in which a handler, an offer or a loop is stuck |
-// | `stand_by` does not look again after it says that    | the same                                            |
-// |   the watcher sleeps                                 |                                                     |
-// | `watch_loop` looks without `settle`                  | a loop that came once                               |
+// | `Lead::settle` as a load                             | a handler after a rest                              |
 // | `busy` does not set the alarm                        | stuck handlers, a loop that came once               |
+// | the watcher does not set it for who is busy already  | models end in a deadlock                            |
 // | `rest` takes the alarm back and says no more         | a handler after a rest                              |
 // | `offer` does not set the alarm                       | an offer that nobody takes                          |
 // | `listen` does not set the alarm                      | a loop that is blocked                              |
+// | `park` does not look whether the lead is vacant      | models end in a deadlock                            |
+// | `call` does not wake the watcher                     | a free lead, a lead that is left                    |
+// | who leaves the list does not wake the next watcher   | the second stuck handler                            |
+// | the next one watches before the last has come back   | who was called and who watches now                  |

@@ -2,4 +2,5 @@
 
 pub(in crate::server) mod event_loop;
 pub(in crate::server) mod receives;
+pub(in crate::server) mod trend;
 pub(in crate::server) mod worker;

@@ -148,8 +148,7 @@ impl Receiver for ServerReceiver {
 
     fn note_woken(&self) {
         if let Some(server) = self.server.upgrade() {
-            // Relaxed: only the receiving thread reads the flag, and that is this thread.
-            server.woke_caller.store(true, Ordering::Relaxed);
+            server.trend.note_reply();
         }
     }
 

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 
-use crate::sync::{AtomicBool, AtomicU64, Instant, Ordering};
+use crate::sync::{AtomicU64, Instant, Ordering};
+
+const ASLEEP: u64 = 1;
+const TURN: u64 = 2;
 
 /// The watch over one event loop.
 #[derive(Debug, Default)]
 pub struct LoopWatch {
-    /// The watching thread sleeps until the loop, or a worker that has something for it, tells of a call.
-    sleeps: AtomicBool,
-    /// How often the loop has come for its news.
+    /// How often the loop has come for its news, in steps of [`TURN`]; [`ASLEEP`] while the watching thread sleeps until
+    /// the loop, or a worker that has something for it, tells of a call.
     turns: AtomicU64,
     state: Mutex<State>,
     /// There is a call, or the watch is over.
@@ -40,7 +42,7 @@ impl LoopWatch {
     #[inline]
     pub fn note_call(&self) {
         // Relaxed: see `sleep`.
-        if self.sleeps.load(Ordering::Relaxed) {
+        if self.sleeps() {
             self.wake();
         }
     }
@@ -49,14 +51,14 @@ impl LoopWatch {
     fn wake(&self) {
         // Under the lock: the watching thread may be about to sleep.
         let _state = self.state.lock();
-        self.sleeps.store(false, Ordering::Relaxed);
+        self.stay_awake();
         self.changed.notify_all();
     }
 
     /// The loop has come for its news.
     pub fn note_turn(&self) {
         // Relaxed, as all below: a count that says only that there was a turn.
-        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.turns.fetch_add(TURN, Ordering::Relaxed);
     }
 
     /// Ends the watch: [`LoopWatch::watch`] returns.
@@ -110,18 +112,27 @@ impl LoopWatch {
     }
 
     fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed)
+        self.turns.load(Ordering::Relaxed) / TURN
+    }
+
+    #[inline]
+    fn sleeps(&self) -> bool {
+        self.turns.load(Ordering::Relaxed) & ASLEEP != 0
+    }
+
+    fn stay_awake(&self) {
+        self.turns.fetch_and(!ASLEEP, Ordering::Relaxed);
     }
 
     /// Sleeps while no call is under way.
     fn sleep(&self, state: &mut MutexGuard<'_, State>, of: &dyn Watchable) {
         // Relaxed: a call that begins at this very moment may not see the flag, nor be seen here. Then the next one wakes
         // this thread: if the first holds the loop up, a worker gets the next one, and tells of it.
-        self.sleeps.store(true, Ordering::Relaxed);
+        self.turns.fetch_or(ASLEEP, Ordering::Relaxed);
         if MutexGuard::unlocked(state, || of.is_busy()) {
-            self.sleeps.store(false, Ordering::Relaxed);
+            self.stay_awake();
         }
-        while self.sleeps.load(Ordering::Relaxed) && !state.over {
+        while self.sleeps() && !state.over {
             self.changed.wait(state);
         }
     }

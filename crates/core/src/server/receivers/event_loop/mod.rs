@@ -7,7 +7,6 @@
 
 pub use crate::server::handlers::loop_queue::AsyncQueue;
 
-use crate::sync::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nearcall_platform::fault::contained;
@@ -17,10 +16,6 @@ use crate::server::Server;
 use crate::server::handlers::work::Work;
 use crate::server::inbound::request::Request;
 use crate::server::reactor::Look;
-
-/// The loop is offered the lead after so many requests for it in a row. So if both kinds of handlers are called in
-/// turn, a worker goes on receiving.
-const RUN: usize = 8;
 
 /// What an event loop is to do next.
 #[derive(Debug)]
@@ -49,8 +44,7 @@ impl Server {
             // The loop was woken for an earlier request that it has not taken yet. It is not asked to do more.
             return;
         }
-        // Relaxed: a hint whether requests are for workers or for the loop.
-        if self.loop_run.fetch_add(1, Ordering::Relaxed) >= RUN {
+        if self.trend.note_for_loop() {
             // Before the loop is woken, or it might look for the offer too early.
             self.shared.leadership.offer();
         } else if let Some(mut reactor) = self.reactor.try_lock() {
@@ -167,8 +161,7 @@ impl Server {
             }
             other => other,
         };
-        // Relaxed: as in `hand_to_loop`.
-        self.loop_run.store(0, Ordering::Relaxed);
+        self.trend.note_request();
         self.reactor.lock().keep(work);
         self.release();
         ForLoop::Elsewhere

@@ -8,7 +8,6 @@ use crate::server::handlers::queue::STUCK;
 pub(in crate::server) use crate::server::handlers::queue::Queue;
 pub(in crate::server) use in_handler::Mine;
 
-use crate::sync::Ordering;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -201,7 +200,7 @@ impl Worker {
                 server.release();
                 return Next::End;
             }
-            if server.shared.leadership.is_mine() && server.leaves_to_caller() {
+            if server.shared.leadership.is_mine() && server.trend.take_replies() {
                 // This worker has just received a reply, and nothing else.
                 server.shared.leadership.offer();
             }
@@ -284,11 +283,11 @@ impl Server {
     fn wait_for(&self, more: &mut bool) -> Option<Work> {
         // While calls wait for a worker, wake in time to tell the operator, even if no frame comes.
         let patience = self.lacks_workers().then_some(STUCK);
-        // Relaxed: see `leaves_to_caller`. The flag may be that of a thread that received before.
-        self.woke_caller.store(false, Ordering::Relaxed);
+        // They may be those of a thread that received before.
+        self.trend.take_replies();
         let work = self.reactor.lock().wait_for(patience);
         self.tell_stuck();
-        if work.is_none() && self.leaves_to_caller() {
+        if work.is_none() && self.trend.take_replies() {
             self.shared.leadership.offer();
         }
         let work = work?;
@@ -314,17 +313,12 @@ impl Server {
                     return None;
                 }
             }
-            // Relaxed: a hint whether requests are for workers or for the loop.
-            self.loop_run.store(0, Ordering::Relaxed);
             if request.is_oneway() {
                 request = Request::begin_oneway(request)?;
             }
             work = Work::Call(request);
         }
-        // Relaxed: see `leaves_to_caller`.
-        if !self.served.load(Ordering::Relaxed) {
-            self.served.store(true, Ordering::Relaxed);
-        }
+        self.trend.note_request();
         let begins = self.shared.crew.begin();
         if !begins || !self.take_place(&mut work) {
             if begins {
@@ -355,13 +349,6 @@ impl Server {
         if self.shared.leadership.begin_starting(self.shared.limits.max_concurrency + waiting) && !spawn() {
             self.shared.leadership.cancel_starting();
         }
-    }
-
-    /// Whether the thread that has just got its reply is to receive from now on: then it gets its next reply without
-    /// being woken. Not if requests come as well, because the thread would have to leave them to a worker.
-    fn leaves_to_caller(&self) -> bool {
-        // Relaxed, all: only the receiving thread changes the flags, one thread at a time.
-        self.woke_caller.load(Ordering::Relaxed) && !self.served.swap(false, Ordering::Relaxed)
     }
 
     /// Whether calls wait for a worker, and as many handlers run as may.

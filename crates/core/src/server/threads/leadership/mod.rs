@@ -214,7 +214,12 @@ impl Leadership {
         let mut is_called = true;
         while let Some(place) = parked.place(&own) {
             let leaves = match place {
-                0 => self.watch(&mut parked, &own),
+                0 if !parked.is_watched => {
+                    parked.is_watched = true;
+                    let takes = self.watch(&mut parked, &own);
+                    parked.is_watched = false;
+                    takes
+                }
                 place if place < KEPT => {
                     own.wait(&mut parked);
                     false
@@ -229,11 +234,11 @@ impl Leadership {
             if leaves && let Some(place) = parked.place(&own) {
                 parked.remove(place);
                 self.note_ready(&parked);
-                if let (0, Some(next)) = (place, parked.first()) {
-                    // It is the watcher now.
-                    next.notify_all();
-                }
             }
+        }
+        if let Some(next) = parked.first().filter(|_| !parked.is_watched) {
+            // It is the watcher now.
+            next.notify_all();
         }
         is_called && !parked.is_closed
     }

@@ -17,6 +17,8 @@ pub(super) struct Parked {
     pub(super) workers: usize,
     /// How many threads were started to be workers, and are none yet.
     pub(super) starting: usize,
+    /// A worker sleeps as the watcher, or has not come back from that since it was called: two could not be woken apart.
+    pub(super) is_watched: bool,
     /// The server has stopped: nobody sleeps here any more.
     pub(super) is_closed: bool,
 }
