@@ -28,7 +28,7 @@ pub use nearcall_transport::{
     Path, Paths, Payload, Peer, Pem, Proxy, Url, dev_certs, named_servers,
 };
 pub use nearcall_wire::{
-    Effort, Failure, FrameHead, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind,
+    Effort, Failure, FrameHead, Hashed, KeyType, Keys, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind,
     TooMuch, Watch, Weights, holds_more_than, json, protobuf, shown, sizes, weigh,
 };
 

@@ -92,7 +92,7 @@ mod _core {
     #[pymodule_export]
     use super::values::encoder::FittingEncoder;
     #[pymodule_export]
-    use super::values::hashed::{check_keys, key_hash};
+    use super::values::hashed::check_keys;
     #[pymodule_export]
     use super::values::kinds::{Attributes, all_of_kinds};
     #[pymodule_export]
