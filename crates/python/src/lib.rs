@@ -70,7 +70,7 @@ mod _core {
     #[pymodule_export]
     use super::serving::context::{Call, EarlyEnds, LeftToDo, current_call, on_end};
     #[pymodule_export]
-    use super::serving::handler_turn::{Begun, HandlerTurn};
+    use super::serving::handler_turn::HandlerTurn;
     #[pymodule_export]
     use super::serving::health::{Health, HealthMethod};
     #[pymodule_export]
