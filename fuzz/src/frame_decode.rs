@@ -30,15 +30,7 @@ pub(crate) fn run(bytes: &[u8]) {
 
 fn keys(bytes: &[u8]) {
     let _ = holds_more_than(bytes, 100);
-    let pair = KeyType::Tuple(vec![KeyType::Float, KeyType::AsSent]);
-    let types = [
-        KeyType::AsSent,
-        KeyType::Float,
-        KeyType::Uuid,
-        pair,
-        KeyType::Tuples(Box::new(KeyType::Uuid)),
-        KeyType::Other,
-    ];
+    let types = [KeyType::AsSent, KeyType::Converted];
     for (number, key_type) in types.iter().enumerate() {
         let _ = key_type.hash(bytes);
         let _ = key_type.same(bytes, bytes.get(number..).unwrap_or(bytes));

@@ -25,7 +25,6 @@ __all__ = [
     "VERSION",
     "AsyncUnary",
     "Attributes",
-    "Begun",
     "BoundMethod",
     "Buffer",
     "Call",
@@ -81,7 +80,6 @@ __all__ = [
     "enter_handler_loop",
     "install",
     "is_native",
-    "key_hash",
     "leave_handler_loop",
     "memory_of",
     "named_servers",
@@ -226,9 +224,6 @@ def check_keys(body: bytes, hashed: HashedKeys) -> None:
         RecursionError: the message is nested too deeply.
         MemoryError: there is no memory for the check.
     """
-
-def key_hash(key: bytes, hashed: HashedKeys) -> int | None:
-    """Python's hash of an encoded key of the first type, if it can be told from the bytes; for tests."""
 
 def memory_of(kind: Literal["number", "list", "set", "dict"], items: int = 0) -> int:
     """Bytes that a value of that kind takes at most: a set or a dict with room for so many items, which are not counted
@@ -624,8 +619,8 @@ class Connection(Calls):
     def renew(self) -> None:
         """Renews a lost connection, as a call does; for threads."""
 
-    def try_connect(self, patient: bool, seconds: float) -> bool:
-        """Goes on connecting for at most ``seconds`` seconds. Returns whether there is a connection.
+    def try_connect(self, patient: bool, slice: float) -> bool:
+        """Goes on connecting for at most ``slice`` seconds. Returns whether there is a connection.
 
         Raises if the server cannot be reached; if ``patient``, only if that cannot change. With 0 seconds it never
         waits.
@@ -1026,9 +1021,9 @@ class Server:
         """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
 
     def watch_loop(
-        self, seconds: float, held_up: Callable[[float, bool], object], turned: Callable[[float], object]
+        self, limit: float, held_up: Callable[[float, bool], object], turned: Callable[[float], object]
     ) -> None:
-        """Watches that loop until ``end_watch``. Calls ``held_up`` when it has not turned for ``seconds``, with for how
+        """Watches that loop until ``end_watch``. Calls ``held_up`` when it has not turned for ``limit`` seconds, with for how
         long and whether it still does not; then ``turned`` when it turns again, with for how long it had not.
         """
 
@@ -1093,7 +1088,7 @@ class _Runner(Protocol):
         ``next_for_loop``, if that found no further request; ``None``: there may be one, for another turn.
         """
 
-    def go_on(self, request: LoopRequest, begun: Begun) -> Coroutine[Any, Any, None]:
+    def go_on(self, request: LoopRequest, begun: Awaitable[object]) -> Coroutine[Any, Any, None]:
         """What ends the call of a handler without streams that waits."""
 
     def run_stream(self, request: LoopRequest) -> Coroutine[Any, Any, None]:
@@ -1101,6 +1096,12 @@ class _Runner(Protocol):
 
     def awaited(self, work: Awaitable[object]) -> Coroutine[Any, Any, object]:
         """A coroutine of something else that can be awaited."""
+
+    def rest(self, handling: Coroutine[Any, Any, object], awaited: object) -> Awaitable[object]:
+        """What is awaited for the rest of a coroutine that has made its first step, and waits for ``awaited``."""
+
+    def ended(self, result: object, error: BaseException | None = None) -> Awaitable[object]:
+        """The same if it has ended."""
 
 @final
 class Watch:
@@ -1141,17 +1142,6 @@ class HandlerTurn(Coroutine[Any, Any, None]):
     def cr_frame(self) -> FrameType | None: ...
     def __await__(self) -> Any: ...
     def __iter__(self) -> HandlerTurn: ...
-    def __next__(self) -> Any: ...
-    def send(self, value: Any) -> Any: ...
-    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any: ...
-    def close(self) -> None: ...
-
-@final
-class Begun(Coroutine[Any, Any, Any]):
-    """A handler that has made its first step: awaited, it goes on from there."""
-
-    def __await__(self) -> Any: ...
-    def __iter__(self) -> Begun: ...
     def __next__(self) -> Any: ...
     def send(self, value: Any) -> Any: ...
     def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any: ...
@@ -1234,9 +1224,6 @@ class Topic:
     def publish(self, item: Any) -> int:
         """Sends an item to all subscribers. Returns how many there are. Waits for none of them."""
 
-    def subscribe(self) -> Subscription:
-        """The subscription that a handler returns."""
-
     def close(self) -> None:
         """Ends all streams without an error. Harmless when repeated."""
 
@@ -1248,15 +1235,11 @@ class Topic:
     def subscribers(self) -> int:
         """How many subscribers there are."""
 
-@final
+@disjoint_base
 class Subscription:
-    """What a method returns to stream a topic's items to its caller. To iterate over it raises ``TypeError``."""
+    """What a method returns to stream a topic's items to its caller."""
 
-    def __iter__(self) -> Subscription: ...
-    def __next__(self) -> Any: ...
-    def __aiter__(self) -> Subscription: ...
-    def __anext__(self) -> Any: ...
-    def __await__(self) -> Generator[Any, None, Subscription]: ...
+    def __new__(cls, topic: Topic) -> Self: ...
 
 @final
 class View:
@@ -1461,26 +1444,15 @@ class RouteNode:
         trace: bytes | None = None,
         to: str | None = None,
         timeout: float | None = None,
-    ) -> None:
-        """Sends a message to the node at ``to``, or else where the table says. Waits for room for at most ``timeout``
-        seconds.
-        """
-    def begin(
-        self,
-        type: Any,
-        payload: Any = None,
-        *,
-        subscription: int = ...,
-        transaction: bytes | None = None,
-        entity: str = "",
-        trace: bytes | None = None,
-        to: str | None = None,
+        for_loop: bool = False,
     ) -> RoutePending | None:
-        """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
-    def reply(self, message: RouteMessage[Any], type: Any, payload: Any, timeout: float) -> None:
-        """Sends a reply to the sender of a message. Waits for room for at most ``timeout`` seconds."""
-    def begin_reply(self, message: RouteMessage[Any], type: Any, payload: Any) -> RoutePending | None:
-        """For an event loop: the same without waiting. What is left to be done if there is no room, or ``None``."""
+        """Sends a message to the node at ``to``, or else where the table says. Waits for room for at most ``timeout``
+        seconds; for an event loop not at all, and returns what is left to be done if there is no room.
+        """
+    def reply(
+        self, message: RouteMessage[Any], type: Any, payload: Any, *, timeout: float | None = None, for_loop: bool = False
+    ) -> RoutePending | None:
+        """Sends a reply to the sender of a message, in the same way."""
     def expect(self, transaction: bytes | None = None, *, for_loop: bool = False) -> RouteWaiter:
         """Begins to wait for the reply to a message with this transaction number, or a new one."""
     def bell_fileno(self) -> int:

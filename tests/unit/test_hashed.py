@@ -235,6 +235,9 @@ def test_keys_that_are_there_twice_hide_nothing() -> None:
     both = [each for key in ints(BITS) for each in (msgpack.encode(key), b"\xcf" + key.to_bytes(8, "big"))]
     refused(packed_map(both), dict[int, None])
     refused(packed_map(both), Any)
+    for text in ([b"\xa1a"] * 100_000, [b"\xc0"] * 100_000):
+        refused(packed_map([*encoded(ints(BITS)), *text]), dict[int | str | None, None])
+        refused(packed_map([*text, *encoded(ints(BITS))]), Any)
     digits = [text for key in ints(BITS) for text in (f"{key}", f"{key}.0")]
     refused(packed_map(encoded(digits)), dict[decimal.Decimal, None])
 

@@ -28,15 +28,9 @@ pub use nearcall_transport::{
     Path, Paths, Payload, Peer, Pem, Proxy, Url, dev_certs, named_servers,
 };
 pub use nearcall_wire::{
-    Effort, Failure, FrameHead, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind,
-    TooMuch, Watch, Weights, holds_more_than, json, protobuf, shown, sizes, weigh,
+    Effort, Failure, FrameHead, Hashed, KeyType, Keys, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch,
+    Watch, Weights, holds_more_than, json, protobuf, shown, sizes, weigh,
 };
-
-/// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).
-#[must_use]
-pub fn is_ring_size(bytes: usize) -> bool {
-    nearcall_ring::Segment::is_ring_size(bytes)
-}
 
 /// Seconds on the system's monotonic clock.
 #[must_use]

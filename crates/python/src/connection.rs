@@ -16,7 +16,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::asyncio::waiting::{Schedule, Waiting};
 use crate::calls::callees::Calls;
-use crate::calls::calling::{Calling, Limits, Way, seconds_of};
+use crate::calls::calling::{Calling, Limits, Way};
 use crate::calls::deadline::Surroundings;
 use crate::calls::outcome::late;
 use crate::calls::retry_budget::RetryBudget;
@@ -24,7 +24,7 @@ use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
 use crate::gil::interpreter::{attach, detach, waiting};
-use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, trust};
+use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, seconds, trust};
 use crate::options::peer::peer;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;
@@ -85,11 +85,11 @@ impl Connection {
         if let Some(shown) = shown {
             url = url.shown_as(shown);
         }
-        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
+        let mut options = options(spin, ring_size, max_message_size, handshake_timeout, compression);
         trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
         options.codec = if codec == "json" { Codec::Json } else { Codec::Proto };
         options.by_get = use_get;
-        let timeout = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;
+        let timeout = timeout.map(seconds);
         let agree = move |description: &str| attach(|py| agree(py, &on_change, description));
         let handshake = options.handshake;
         options.proxy = proxy.map(|proxy| Arc::new(proxy_of(proxy)));
@@ -125,10 +125,10 @@ impl Connection {
         self.calling.usable(py, false, until).map(|_| ())
     }
 
-    /// Goes on connecting for at most `seconds`. Returns whether it has connected. Raises if the server cannot be
+    /// Goes on connecting for at most `slice` seconds. Returns whether it has connected. Raises if the server cannot be
     /// reached, unless that may change and the caller is `patient`. With 0 seconds it never waits.
-    fn try_connect(&self, py: Python<'_>, patient: bool, seconds: f64) -> PyResult<bool> {
-        let slice = Duration::try_from_secs_f64(seconds).map_err(|error| invalid(py, error.to_string()))?;
+    fn try_connect(&self, py: Python<'_>, patient: bool, slice: f64) -> PyResult<bool> {
+        let slice = seconds(slice);
         let patience = if patient { Patience::Until(None) } else { Patience::FailFast };
         let connected = detach(py, || self.channel.usable(patience, Some(Instant::now() + slice), &mut || true));
         match connected {
@@ -300,17 +300,15 @@ impl Connection {
     #[pyo3(signature = (*, timeout, wait_for_ready, retry, budget))]
     fn calls(
         &self,
-        py: Python<'_>,
         timeout: Option<f64>,
         wait_for_ready: bool,
         retry: Option<Retried>,
         budget: Option<&Bound<'_, RetryBudget>>,
-    ) -> PyResult<Calls> {
-        let own = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;
-        let policy = retry.map(|retry| retry_policy(py, retry)).transpose()?;
-        let retries = policy.map(|policy| Arc::new(Retries::new(policy, budget.map(|budget| budget.get().budget()))));
-        let limits = Limits { own, ..self.calling.limits };
-        Ok(Calls { calling: Calling { limits, wait_for_ready, retries, ..self.calling.clone() } })
+    ) -> Calls {
+        let budget = budget.map(|budget| budget.get().budget());
+        let retries = retry.map(|retry| Arc::new(Retries::new(retry_policy(retry), budget)));
+        let limits = Limits { own: timeout.map(seconds), ..self.calling.limits };
+        Calls { calling: Calling { limits, wait_for_ready, retries, ..self.calling.clone() } }
     }
 }
 

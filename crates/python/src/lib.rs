@@ -68,7 +68,7 @@ mod _core {
     #[pymodule_export]
     use super::serving::context::{Call, EarlyEnds, LeftToDo, current_call, on_end};
     #[pymodule_export]
-    use super::serving::handler_turn::{Begun, HandlerTurn};
+    use super::serving::handler_turn::HandlerTurn;
     #[pymodule_export]
     use super::serving::health::{Health, HealthMethod};
     #[pymodule_export]
@@ -90,7 +90,7 @@ mod _core {
     #[pymodule_export]
     use super::values::encoder::FittingEncoder;
     #[pymodule_export]
-    use super::values::hashed::{check_keys, key_hash};
+    use super::values::hashed::check_keys;
     #[pymodule_export]
     use super::values::kinds::{Attributes, all_of_kinds};
     #[pymodule_export]

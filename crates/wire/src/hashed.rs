@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::hashes::{KeyHash, KeyType, scattered};
+use crate::hashes::KeyType;
 use crate::msgpack::{Shape, step};
-use crate::probing::{Effort, Kind, TooMuch};
+use crate::probing::{Effort, Keys, Kind, TooMuch};
 
 /// With so few keys, no table of Python's is slow, whatever the keys are.
 const FEW: u64 = 16;
@@ -25,7 +25,7 @@ pub struct Watch {
 pub struct Hashed {
     /// The kind of table that Python makes.
     pub kind: Kind,
-    /// How many further keys there are, with hashes that cannot be predicted.
+    /// How many further keys there are, with hashes that nobody can foresee.
     pub random: usize,
     /// Where the other keys are in the message, in order.
     pub keys: Vec<Range<usize>>,
@@ -65,22 +65,25 @@ impl Hashed {
         let (mut seen, mut found) = (Vec::new(), Vec::new());
         for (number, key_type) in types.iter().enumerate() {
             found.clear();
-            found.try_reserve(self.random + self.keys.len()).map_err(|_| TooMuch::Memory)?;
-            found.extend((0..self.random as u64).map(|number| scattered(number).cast_signed()));
+            found.try_reserve(self.keys.len()).map_err(|_| TooMuch::Memory)?;
             let asked = hashes(number, &mut found)?;
-            if seen == found && !asked {
+            if number > 0 && seen == found && !asked {
                 continue;
             }
-            let key = |at: usize| at.checked_sub(self.random).map_or(&[][..], |at| &bytes[self.keys[at].clone()]);
-            let mut most = before;
-            most.add(self.kind, &found, key, |one, other| key_type.same(key(one), key(other)))?;
-            if asked {
-                // One key may be encoded in two ways that only Python knows to be equal. Then the table is smaller.
-                let mut least = before;
-                least.add(self.kind, &found, key, |_, _| true)?;
-                most = most.max(least);
-            }
-            *effort = most.max(*effort);
+            let key = |at: usize| &bytes[self.keys[at].clone()];
+            let mut added = before;
+            added.add(
+                self.kind,
+                &Keys {
+                    random: self.random,
+                    hashes: &found,
+                    bytes: key,
+                    same: |one, other| key_type.same(key(one), key(other)),
+                    // One key may be encoded in two ways that only Python knows to be equal.
+                    exact: !asked,
+                },
+            )?;
+            *effort = added.max(*effort);
             std::mem::swap(&mut seen, &mut found);
         }
         Ok(())
@@ -94,12 +97,8 @@ impl Hashed {
         }
         let before = *effort;
         let added = self.add(bytes, types, effort, |number, hashes| {
-            for (at, key) in self.keys.iter().enumerate() {
-                match types[number].hash(&bytes[key.clone()]) {
-                    KeyHash::Is(hash) => hashes.push(hash),
-                    KeyHash::Secret => hashes.push(scattered((self.random + at) as u64).cast_signed()),
-                    KeyHash::Unknown => return Err(Stop::AskPython),
-                }
+            for key in &self.keys {
+                hashes.push(types[number].hash(&bytes[key.clone()]).ok_or(Stop::AskPython)?);
             }
             Ok(false)
         });
@@ -229,8 +228,7 @@ mod tests {
         assert_eq!(tables[0].keys[1], 12..18);
         assert!(look(ANY, false, &map((0..100).map(|n| vec![0xa1, n]))).expect("cheap").is_empty());
         assert!(look(ANY, false, &map((0..100).map(|n| vec![n]))).expect("cheap").is_empty());
-        assert!(look(ANY, false, &map((0..100).map(|n| vec![0x92, n, 0x90]))).expect("cheap").is_empty());
-        for types in [&[KeyType::Other][..], &[KeyType::AsSent, KeyType::Other]] {
+        for types in [&[KeyType::Converted][..], &[KeyType::AsSent, KeyType::Converted]] {
             assert_eq!(look(types, false, &map((0..100).map(|n| vec![n]))).expect("cheap").len(), 1);
         }
     }

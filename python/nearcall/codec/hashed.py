@@ -30,8 +30,6 @@ _FEW = (shapes.NoneType, shapes.BoolType, shapes.LiteralType, shapes.EnumType)
 """Types with few values, so that few keys can collide."""
 _AS_SENT = (shapes.AnyType, shapes.IntType, *_SECRET, shapes.NoneType, shapes.BoolType, shapes.LiteralType)
 """Types that keep the kind of msgpack's value: an int stays an int, and text becomes something with a secret hash."""
-_DEEPEST = 8
-"""How deep tuples may lie in each other for the compiled core to hash them."""
 _SIMPLE: dict[type, Any] = {
     shapes.IntType: int,
     shapes.FloatType: float,
@@ -58,14 +56,12 @@ class HashedKeys(msgspec.Struct, frozen=True, eq=False):
     """Lists may become sets."""
     types: tuple[Any, ...]
     """The types of keys."""
-    keys: tuple[Any, ...]
-    """For each type, what a key becomes when it is decoded: ``"as sent"``, ``"float"``, ``"uuid"``, ``("tuple", (item,
-    ...))``, ``("tuples", item)`` of any length, or ``"other"``, which only Python can hash.
-    """
+    as_sent: tuple[bool, ...]
+    """For each type, whether a key keeps the kind that it has in msgpack. If not, only Python can hash it."""
 
     @property
     def hashers(self) -> tuple[Hasher, ...]:
-        """For each type, a function that takes an encoded list of dicts of one key each, and returns the keys' hashes.
+        """For each type, a function that takes an encoded list of dicts, and returns the hashes of their keys.
 
         It returns ``None`` if one of them cannot be decoded or hashed.
         """
@@ -86,8 +82,8 @@ def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
             types.append(key)
     if not types:
         return None
-    keys = {_annotation(key): _becomes(key) for key in types}
-    return HashedKeys(lists, tuple(keys), tuple(keys.values()))
+    as_sent = {_annotation(key): _as_sent(key) for key in types}
+    return HashedKeys(lists, tuple(as_sent), tuple(as_sent.values()))
 
 
 def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
@@ -95,11 +91,11 @@ def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
     found = [each for each in several if each is not None]
     if len(found) < 2:
         return found[0] if found else None
-    keys = {kind: key for each in found for kind, key in zip(each.types, each.keys, strict=True)}
-    return HashedKeys(any(each.lists for each in found), tuple(keys), tuple(keys.values()))
+    as_sent = {kind: key for each in found for kind, key in zip(each.types, each.as_sent, strict=True)}
+    return HashedKeys(any(each.lists for each in found), tuple(as_sent), tuple(as_sent.values()))
 
 
-ANYTHING = HashedKeys(lists=False, types=(Any,), keys=("as sent",))
+ANYTHING = HashedKeys(lists=False, types=(Any,), as_sent=(True,))
 """For values of type ``Any``."""
 
 
@@ -117,37 +113,14 @@ def _secret(key: shapes.Type) -> bool:
     return isinstance(key, _SECRET)
 
 
-def _becomes(key: Any, depth: int = 0) -> Any:
-    """What a key becomes when it is decoded, as :attr:`HashedKeys.keys` writes it."""
-    if depth > _DEEPEST:  # a named tuple may hold others of its type
-        return "other"
-    if isinstance(key, _AS_SENT):
-        return "as sent"
-    if isinstance(key, shapes.FloatType):
-        return "float"
-    if isinstance(key, shapes.UUIDType):
-        return "uuid"
+def _as_sent(key: shapes.Type) -> bool:
     if isinstance(key, shapes.UnionType):
-        return _one_becomes(key, depth)
-    if isinstance(key, shapes.TupleType):
-        return ("tuple", tuple(_becomes(item, depth + 1) for item in key.item_types))
-    if isinstance(key, shapes.NamedTupleType) and getattr(key.cls, "__hash__", None) == cast("Any", tuple).__hash__:
-        return ("tuple", tuple(_becomes(field.type, depth + 1) for field in key.fields))
-    if isinstance(key, shapes.VarTupleType):
-        return ("tuples", _becomes(key.item_type, depth + 1))
-    return "other"
-
-
-def _one_becomes(union: shapes.UnionType, depth: int) -> Any:
-    """What a key becomes that may be of several types. If one of them makes ints of msgpack's ints, ints become
-    ints.
-    """
-    kinds = {_becomes(each, depth) for each in union.types if not isinstance(each, shapes.NoneType)}
-    if len(kinds) == 1:
-        return kinds.pop()
-    if kinds == {"as sent", "float"}:
-        return "as sent" if any(isinstance(each, (shapes.IntType, shapes.AnyType)) for each in union.types) else "float"
-    return "other"
+        # Beside int, float takes no ints.
+        types = [each for each in key.types if not isinstance(each, shapes.FloatType)]
+        return all(map(_as_sent, types)) and (
+            len(types) == len(key.types) or any(isinstance(each, (shapes.IntType, shapes.AnyType)) for each in types)
+        )
+    return isinstance(key, _AS_SENT)
 
 
 def _annotation(key: Any) -> Any:

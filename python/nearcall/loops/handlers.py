@@ -7,7 +7,8 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -65,6 +66,38 @@ class _Running:
 
 async def _awaited(work: Awaitable[object]) -> object:
     return await work
+
+
+@types.coroutine
+def _rest(handling: Coroutine[Any, Any, object], awaited: object) -> Generator[Any, Any, object]:
+    """The rest of a coroutine that has made its first step, and waits for ``awaited``."""
+    while True:
+        error, sent = None, None
+        try:
+            sent = yield awaited
+        except GeneratorExit:
+            handling.close()
+            raise
+        except BaseException as thrown:
+            error = thrown
+        try:
+            awaited = handling.send(sent) if error is None else handling.throw(error)
+        except StopIteration as end:
+            return end.value
+        finally:
+            error = None  # whose traceback holds this frame
+
+
+@types.coroutine
+def _ended(result: object, error: BaseException | None = None) -> Generator[Any, Any, object]:
+    """The same of one that has ended."""
+    yield from ()
+    try:
+        if error is not None:
+            raise error
+        return result
+    finally:
+        error = None
 
 
 class LoopThread:
@@ -301,6 +334,8 @@ class LoopThread:
         return self._handle(request, plan, handler, None)
 
     awaited = staticmethod(_awaited)
+    rest = staticmethod(_rest)
+    ended = staticmethod(_ended)
 
     def _task(self) -> asyncio.Task[None]:
         # The loop is given because asyncio makes a system call each time that it has to find it, up to Python 3.13.

@@ -136,7 +136,7 @@ class Node(NodeBase):
             InvalidArgument: a part of the message is too long, or the URL is none.
             FailedPrecondition: the node is closed.
         """
-        pending = self._core.begin(
+        pending = self._core.send(
             type,
             payload,
             subscription=subscription,
@@ -144,6 +144,7 @@ class Node(NodeBase):
             entity=entity,
             trace=trace,
             to=to,
+            for_loop=True,
         )
         if pending is not None:
             await self._until_sent(pending, timeout)
@@ -202,7 +203,7 @@ class Node(NodeBase):
     async def _reply(
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
     ) -> None:
-        pending = self._core.begin_reply(message, *reply_of(message, payload, type))
+        pending = self._core.reply(message, *reply_of(message, payload, type), for_loop=True)
         if pending is not None:
             await self._until_sent(pending, REPLY_TIMEOUT if timeout is None else timeout)
 

@@ -167,7 +167,7 @@ class NodeBase(Sending):
             return False
         if message.address:
             try:
-                self._core.reply(message, HEALTH_REPLY, b"OK\n", 0.0)
+                self._core.reply(message, HEALTH_REPLY, b"OK\n", timeout=0.0)
             except Exception as error:
                 log(WARNING, "cannot answer the health message of %s: %s", message.source, str(error))
         return True

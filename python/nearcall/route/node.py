@@ -174,7 +174,7 @@ class Node(NodeBase):
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
     ) -> None:
         timeout = REPLY_TIMEOUT if timeout is None else check_seconds("timeout", timeout, endless=True)
-        self._core.reply(message, *reply_of(message, payload, type), timeout)
+        self._core.reply(message, *reply_of(message, payload, type), timeout=timeout)
 
     # --- receiving ---
 

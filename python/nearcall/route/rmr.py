@@ -125,6 +125,6 @@ class PushedTables:
     def _tell(self, received: _core.RouteMessage[Any], answer: str) -> None:
         if received.address:
             try:
-                self._core.reply(received, STATE, f"{answer}\0".encode(), 0.0)
+                self._core.reply(received, STATE, f"{answer}\0".encode(), timeout=0.0)
             except RpcError as error:
                 log(WARNING, "cannot tell %s what became of its table: %s", received.source, str(error))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from .. import _core
 from ..options.checked import check_whole
@@ -15,15 +15,29 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Subscription(Iterator[T_co], AsyncIterator[T_co]):
+class Subscription(_core.Subscription, Iterator[T_co], AsyncIterator[T_co]):
     """What a method returns to stream the items of a :class:`Topic` to its caller.
 
     It fits ``-> Iterator[T]`` and ``-> AsyncIterator[T]`` alike. To iterate over it in the server raises
     :class:`TypeError`: the items are for the method's caller.
     """
 
+    def __next__(self) -> T_co:
+        raise TypeError(_FOR_A_CALLER)
 
-cast(Any, Subscription).register(_core.Subscription)
+    def __anext__(self) -> Awaitable[T_co]:
+        raise TypeError(_FOR_A_CALLER)
+
+    def __await__(self) -> Generator[Any, None, Subscription[T_co]]:
+        """The subscription itself, at once: for interceptors that await whatever a call returns."""
+        yield from ()
+        return self
+
+
+_FOR_A_CALLER = (
+    "a subscription is for a caller: return it from a method of a service, without yielding from it; interceptors must "
+    "return it as it is, too"
+)
 
 
 class Topic(Generic[T]):
@@ -100,7 +114,7 @@ class Topic(Generic[T]):
         The method must stream to its caller, with items of the topic's type that hold no references. If the topic is
         closed, the stream ends at once.
         """
-        return cast("Subscription[T]", self._core.subscribe())
+        return Subscription(self._core)
 
     def close(self) -> None:
         """Ends all streams without an error; slow clients first get the items that are kept for them. Harmless when

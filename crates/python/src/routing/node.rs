@@ -214,8 +214,9 @@ impl RouteNode {
         self.node.with_table(|table| (table.id().to_owned(), table.to_text()))
     }
 
-    /// Sends a message to the node at `to`, or else where the table says. Waits for room for at most `timeout` seconds.
-    #[pyo3(signature = (r#type, payload=None, *, subscription=-1, transaction=None, entity="", trace=None, to=None, timeout=None))]
+    /// Sends a message to the node at `to`, or else where the table says. Waits for room for at most `timeout` seconds; for an
+    /// event loop not at all, and returns what is left to be done if there is no room.
+    #[pyo3(signature = (r#type, payload=None, *, subscription=-1, transaction=None, entity="", trace=None, to=None, timeout=None, for_loop=false))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn send(
         &self,
@@ -228,63 +229,36 @@ impl RouteNode {
         trace: Option<&[u8]>,
         to: Option<&str>,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
-        let (kind, payload) = self.prepared(py, r#type, payload)?;
-        let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
-        let subscription = number(py, subscription)?;
-        let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
-        finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
-    }
-
-    /// For an event loop: the same without waiting. What is left to be done if there is no room, or `None`.
-    #[pyo3(signature = (r#type, payload=None, *, subscription=-1, transaction=None, entity="", trace=None, to=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    fn begin(
-        &self,
-        py: Python<'_>,
-        r#type: &Bound<'_, PyAny>,
-        payload: Option<Bound<'_, PyAny>>,
-        subscription: i64,
-        transaction: Option<&[u8]>,
-        entity: &str,
-        trace: Option<&[u8]>,
-        to: Option<&str>,
+        for_loop: bool,
     ) -> PyResult<Option<RoutePending>> {
         let (kind, payload) = self.prepared(py, r#type, payload)?;
         let (transaction, trace) = (transaction.unwrap_or_default(), trace.unwrap_or_default());
         let subscription = number(py, subscription)?;
         let envelope = Envelope { kind, subscription, transaction, entity, trace, call: 0 };
-        let begun = self.node.begin(to, &envelope, payload.as_slice());
-        pending(py, begun)
+        if for_loop {
+            return pending(py, self.node.begin(to, &envelope, payload.as_slice()));
+        }
+        finish(py, |go_on| self.node.send(to, &envelope, payload.as_slice(), until(timeout), go_on))
     }
 
-    /// Sends a reply to the sender of a message. Waits for room for at most `timeout` seconds.
+    /// Sends a reply to the sender of a message, in the same way.
+    #[pyo3(signature = (message, r#type, payload, *, timeout=None, for_loop=false))]
     fn reply(
         &self,
         py: Python<'_>,
         message: &RouteMessage,
         r#type: &Bound<'_, PyAny>,
         payload: Bound<'_, PyAny>,
-        timeout: f64,
-    ) -> PyResult<()> {
-        let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
-        let (address, envelope) = (message.address(), Envelope { kind, ..message.envelope() });
-        let until = until(Some(timeout)).unwrap_or_else(|| Instant::now() + LONGEST);
-        finish(py, |go_on| self.node.reply(address, &envelope, payload.as_slice(), until, go_on))
-    }
-
-    /// For an event loop: the same without waiting. What is left to be done if there is no room, or `None`.
-    fn begin_reply(
-        &self,
-        py: Python<'_>,
-        message: &RouteMessage,
-        r#type: &Bound<'_, PyAny>,
-        payload: Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        for_loop: bool,
     ) -> PyResult<Option<RoutePending>> {
         let (kind, payload) = self.prepared(py, r#type, Some(payload))?;
         let (address, envelope) = (message.address(), Envelope { kind, ..message.envelope() });
-        let begun = self.node.begin_reply(address, &envelope, payload.as_slice());
-        pending(py, begun)
+        if for_loop {
+            return pending(py, self.node.begin_reply(address, &envelope, payload.as_slice()));
+        }
+        let until = until(timeout).unwrap_or_else(|| Instant::now() + LONGEST);
+        finish(py, |go_on| self.node.reply(address, &envelope, payload.as_slice(), until, go_on))
     }
 
     /// Begins to wait for the reply to a message with this transaction number, or a new one.
@@ -519,7 +493,10 @@ fn message(py: Python<'_>, owner: &Arc<Owner>, arrived: Arrived) -> RouteMessage
 }
 
 /// Sends, and runs the handlers of signals while it waits.
-fn finish(py: Python<'_>, send: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<(), SendError>) -> PyResult<()> {
+fn finish(
+    py: Python<'_>,
+    send: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<(), SendError>,
+) -> PyResult<Option<RoutePending>> {
     let mut stopped = None;
     let sent = send(&mut || match py.check_signals() {
         Ok(()) => true,
@@ -530,7 +507,7 @@ fn finish(py: Python<'_>, send: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<
     });
     match (stopped, sent) {
         (Some(error), _) => Err(error),
-        (None, sent) => sent.map_err(|error| failed(py, &error)),
+        (None, sent) => sent.map(|()| None).map_err(|error| failed(py, &error)),
     }
 }
 

@@ -243,7 +243,7 @@ impl HandlerTurn {
                 Ok(None) => return Ok(None),
                 Ok(Some(begun)) => begun,
                 Err(error) if error.matches(py, imported(&CANCELLED, py, "asyncio", "CancelledError")?)? => {
-                    Begun::new(Stage::Raised(error))
+                    self.raised(py, &error)?
                 }
                 Err(error) => {
                     call.fail_with(py, &error);
@@ -251,8 +251,7 @@ impl HandlerTurn {
                     return Ok(None);
                 }
             };
-            let begun = Bound::new(py, begun)?;
-            runner.run_method(intern!(py, "go_on"), [request.as_any(), begun.as_any()])?
+            runner.run_method(intern!(py, "go_on"), [request.as_any(), &begun])?
         } else {
             runner.run_method(intern!(py, "run_stream"), [request.as_any()])?
         };
@@ -266,26 +265,33 @@ impl HandlerTurn {
         }
     }
 
-    /// Runs the first step of a handler without streams, and replies if the handler has ended. Returns what is left to
-    /// do.
-    fn attempt(&self, py: Python<'_>, call: &LoopCall) -> PyResult<Option<Begun>> {
+    /// Runs the first step of a handler without streams, and replies if the handler has ended. Returns what is to be
+    /// awaited if there is something left to do.
+    fn attempt<'py>(&self, py: Python<'py>, call: &LoopCall) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let runner = self.runner.bind(py);
         let handling = call.call_handler(py)?;
         // SAFETY: attached; a live object.
         let handling = if unsafe { ffi::PyCoro_CheckExact(handling.as_ptr()) } == 1 {
             handling
         } else {
-            self.runner.bind(py).run_method(intern!(py, "awaited"), [&handling])?
+            runner.run_method(intern!(py, "awaited"), [&handling])?
         };
         match handling.advance(py.None().bind(py))? {
-            Step::Yields(awaited) => Ok(Some(Begun::new(Stage::Waits(handling.unbind(), Some(awaited.unbind()))))),
+            Step::Yields(awaited) => runner.run_method(intern!(py, "rest"), [&handling, &awaited]).map(Some),
             Step::Returns(result) => {
                 if !call.reply(py, result.clone())? {
-                    return Ok(Some(Begun::new(Stage::Returned(result.unbind()))));
+                    return runner.run_method(intern!(py, "ended"), [&result]).map(Some);
                 }
                 call.forget(py);
                 Ok(None)
             }
         }
+    }
+
+    /// What raises an exception when it is awaited.
+    fn raised<'py>(&self, py: Python<'py>, error: &PyErr) -> PyResult<Bound<'py, PyAny>> {
+        let error = error.clone_ref(py).into_value(py).into_bound(py);
+        self.runner.bind(py).run_method(intern!(py, "ended"), [py.None().bind(py), error.as_any()])
     }
 
     /// A later step, of the handler that waits.
@@ -331,12 +337,12 @@ impl Coroutine for HandlerTurn {
             State::New(call) => {
                 let error = PyErr::from_value(exception);
                 // The caller is told, as if the handler had raised the exception.
-                let raised = Bound::new(py, Begun::new(Stage::Raised(error.clone_ref(py))))?;
+                let raised = self.raised(py, &error)?;
                 let request = Bound::new(py, LoopRequest::new(call))?;
                 let ended = self
                     .runner
                     .bind(py)
-                    .run_method(intern!(py, "go_on"), [request.as_any(), raised.as_any()])
+                    .run_method(intern!(py, "go_on"), [request.as_any(), &raised])
                     .and_then(|coroutine| coroutine.advance(py.None().bind(py)));
                 drop(self.replace(State::Over));
                 self.tell(py, None, false)?;
@@ -425,86 +431,6 @@ impl HandlerTurn {
 
     fn __clear__(&self) {
         drop(self.replace(State::Over));
-    }
-}
-}
-
-/// A handler that has made its first step. Awaiting this runs the rest of the handler.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct Begun(Mutex<Stage>);
-
-enum Stage {
-    /// The handler's coroutine, and what it waits for, until this is awaited.
-    Waits(Py<PyAny>, Option<Py<PyAny>>),
-    Returned(Py<PyAny>),
-    Raised(PyErr),
-    Over,
-}
-
-impl Begun {
-    fn new(stage: Stage) -> Self {
-        Self(Mutex::new(stage))
-    }
-
-    fn take(&self) -> Stage {
-        std::mem::replace(&mut *self.0.lock(), Stage::Over)
-    }
-
-    fn keep<'py>(&self, coroutine: Py<PyAny>, step: PyResult<Step<'py>>) -> PyResult<Step<'py>> {
-        if matches!(step, Ok(Step::Yields(_))) {
-            *self.0.lock() = Stage::Waits(coroutine, None);
-        }
-        step
-    }
-}
-
-impl Coroutine for Begun {
-    fn step<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Step<'py>> {
-        let (coroutine, step) = match self.take() {
-            Stage::Waits(coroutine, Some(awaited)) => (coroutine, Ok(Step::Yields(awaited.into_bound(py)))),
-            Stage::Waits(coroutine, None) => {
-                let step = coroutine.bind(py).advance(value);
-                (coroutine, step)
-            }
-            Stage::Returned(result) => return Ok(Step::Returns(result.into_bound(py))),
-            Stage::Raised(error) => return Err(error),
-            Stage::Over => return Err(PyRuntimeError::new_err("cannot await a handler twice")),
-        };
-        self.keep(coroutine, step)
-    }
-
-    fn raise<'py>(&self, py: Python<'py>, exception: Bound<'py, PyAny>) -> PyResult<Step<'py>> {
-        let Stage::Waits(coroutine, _) = self.take() else { return Err(PyErr::from_value(exception)) };
-        let step = coroutine.bind(py).throw(&exception);
-        self.keep(coroutine, step)
-    }
-
-    fn end(&self, py: Python<'_>) -> PyResult<()> {
-        if let Stage::Waits(coroutine, _) = self.take() {
-            coroutine.bind(py).run_method(intern!(py, "close"), [])?;
-        }
-        Ok(())
-    }
-}
-
-coroutine_methods! {
-impl Begun {
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(stage) = self.0.try_lock() {
-            match &*stage {
-                Stage::Waits(coroutine, awaited) => {
-                    visit.call(coroutine)?;
-                    visit.call(awaited)?;
-                }
-                Stage::Returned(result) => visit.call(result)?,
-                Stage::Raised(_) | Stage::Over => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn __clear__(&self) {
-        drop(self.take());
     }
 }
 }

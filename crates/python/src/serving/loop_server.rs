@@ -4,28 +4,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::server::{ForLoop, ItemOutcome, NextItem, Request, Server as Core};
+use nearcall_core::server::{ForLoop, ItemOutcome, NextItem, Request};
 use nearcall_core::{Failure, Incoming, given_in, seconds_left};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::calls::calling::Calling;
 use crate::gil::interpreter::detach;
 use crate::references::objects::{Given, Served, ServedObject};
 use crate::serving::context::{Call, OK, tell_all};
-use crate::serving::served::{
-    arguments, call_over, decode_item, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
-};
+use crate::serving::served::{Serving, call_over, describe_for, end_stream, late, too_long, tracked};
 use crate::serving::topic::{Owner, Subscription};
 use crate::values::plan::Method;
 
-/// What is served, as an event loop sees it.
-pub(crate) struct InLoop {
-    pub(crate) core: Arc<Core>,
-    pub(crate) methods: Arc<Vec<Served>>,
-    /// How objects of clients are called.
-    pub(crate) calling: Calling,
+/// What is served, as an event loop sees it. Each call in the loop refers to this one.
+pub(crate) struct InLoop(pub(crate) Arc<Serving>);
+
+impl std::ops::Deref for InLoop {
+    type Target = Serving;
+
+    fn deref(&self) -> &Serving {
+        &self.0
+    }
 }
 
 /// Where the event loop hears of the next request.
@@ -81,7 +81,7 @@ impl LoopCall {
 
     /// What serves it, and the called object if no service is called.
     fn found(&self) -> (&Served, Option<&Given>) {
-        served(&self.of.methods, self.request.target.as_ref(), self.request.head.method)
+        self.of.find(self.request.target.as_ref(), self.request.head.method)
     }
 
     pub(crate) fn served(&self) -> &Method {
@@ -99,7 +99,7 @@ impl LoopCall {
         // The lock is free again before Python runs, which may let others have the interpreter.
         let event = self.event.lock().take();
         let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
-        arguments(py, &self.of.core, &self.of.calling, self.served(), &self.request, event)
+        self.of.arguments(py, self.served(), &self.request, event)
     }
 
     /// Whether the client gave the call up, or is gone.
@@ -115,7 +115,7 @@ impl LoopCall {
     /// Ends the call with a result. Returns `false` if the client must read earlier messages first.
     pub(crate) fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let observed = self.is_observed();
-        let code = reply(py, &self.of.core, &self.of.calling, self.served(), &self.request, result, observed)?;
+        let code = self.of.reply(py, self.served(), &self.request, result, observed)?;
         Ok(self.tell_end(py, code))
     }
 
@@ -280,8 +280,10 @@ impl LoopRequest {
         let call = tracked(&this.request)?;
         match call.try_next_item() {
             NextItem::Pending => Ok(default),
-            next => decode_item(py, &this.of.core, &this.of.calling, this.served(), &call, next)?
-                .ok_or_else(|| PyStopAsyncIteration::new_err(())),
+            next => {
+                let item = this.of.decode_item(py, this.served(), &call, next)?;
+                item.ok_or_else(|| PyStopAsyncIteration::new_err(()))
+            }
         }
     }
 
@@ -290,8 +292,7 @@ impl LoopRequest {
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let this = self.under_way(py)?;
         let call = tracked(&this.request)?;
-        let mut encoded =
-            encode_reply(&this.of.core, &this.of.calling, this.served(), this.request.connection(), item)?;
+        let mut encoded = this.of.encode_reply(this.served(), this.request.connection(), item)?;
         let sent = encoded.send(py, |body| call.try_send_item(&this.request.item(body)));
         Ok(match sent.map_err(|error| too_long(py, &this.served().name, &error))? {
             ItemOutcome::Sent => {

@@ -3,18 +3,16 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use nearcall_core::server::{Request, Server as Core, ServerCall};
+use nearcall_core::server::{Request, ServerCall};
 use pyo3::prelude::*;
 
-use crate::calls::calling::Calling;
-use crate::serving::served::{call_over, decode_item};
+use crate::serving::served::{Serving, call_over};
 use crate::values::plan::Method;
 
 /// The client's stream, as the handler sees it: an iterator.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RequestStream {
-    core: Arc<Core>,
-    calling: Calling,
+    of: Arc<Serving>,
     /// Weak: whoever keeps the iterator keeps nothing of a call that is over.
     call: Weak<ServerCall>,
     method: Py<Method>,
@@ -22,14 +20,8 @@ pub(crate) struct RequestStream {
 }
 
 impl RequestStream {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        calling: Calling,
-        method: Py<Method>,
-        request: &Request,
-        call: &Arc<ServerCall>,
-    ) -> Self {
-        Self { core, calling, call: Arc::downgrade(call), method, until: request.deadline }
+    pub(crate) fn new(of: Arc<Serving>, method: Py<Method>, request: &Request, call: &Arc<ServerCall>) -> Self {
+        Self { of, call: Arc::downgrade(call), method, until: request.deadline }
     }
 }
 
@@ -42,7 +34,7 @@ impl RequestStream {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let method = self.method.get();
         let call = self.call.upgrade().ok_or_else(|| call_over(py, &method.name))?;
-        let next = self.core.next_item(&call, self.until);
-        decode_item(py, &self.core, &self.calling, method, &call, next)
+        let next = self.of.core.next_item(&call, self.until);
+        self.of.decode_item(py, method, &call, next)
     }
 }

@@ -1,20 +1,19 @@
 //! A message that a node has taken in.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
 use nearcall_core::Payload;
 use nearcall_route::{Arrived, Envelope, Head};
-use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
-use pyo3::{PyRef, ffi};
 
 use crate::gil::callback::Callback;
 use crate::serving::route_codec::RouteCodec;
 use crate::serving::route_owner::Owner;
 use crate::values::payload::bytes;
+use crate::values::view::fill;
 
 /// A message that has arrived.
 #[pyclass(frozen, subclass, module = "nearcall._core")]
@@ -161,25 +160,11 @@ impl RouteMessage {
         cls.py().import("types")?.getattr("GenericAlias")?.run([cls.as_any(), item])
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "the signature PyO3 asks for")]
-    unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err(
-                "a received message is read-only; copy it with bytearray(...) to change it",
-            ));
-        }
+    unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let this = slf.get();
         // A Python object does not move, nor does the payload in it.
-        let start = slf.call.address(slf.head.begin);
-        let len = slf.__len__() as isize;
-        // SAFETY: Python passes a valid view to fill; the memory stays alive as long as `slf`, which the view will own.
-        let filled =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast_mut().cast::<c_void>(), len, 1, flags) };
-        if filled == -1 { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
-    }
-
-    #[expect(clippy::unused_self, reason = "the signature PyO3 asks for")]
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: Python passes the view that `__getbuffer__` filled; nothing in it needs freeing.
-        unsafe { (*view).internal = ptr::null_mut() };
+        let start = this.call.address(this.head.begin).cast_mut();
+        // SAFETY: Python passes a valid view to fill; the memory lives as long as `slf`.
+        unsafe { fill(slf.as_any(), view, start, this.__len__(), true, flags) }
     }
 }

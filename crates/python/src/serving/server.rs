@@ -17,14 +17,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::asyncio::waiting::Waiting;
-use crate::calls::calling::{Calling, Limits, Way, seconds_of};
+use crate::calls::calling::{Calling, Limits, Way};
 use crate::calls::deadline::Inherited;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{no_stream, raise};
 use crate::gil::interpreter::{Turns, attach, detach};
 use crate::gil::rest::{Others, rest};
-use crate::options::common::options;
+use crate::options::common::{options, seconds};
 use crate::options::listeners::Listeners;
 use crate::references::objects::{Given, Served};
 use crate::serving::context::{Call, Current, OK, is_observed, tell_end};
@@ -35,16 +35,11 @@ use crate::serving::loop_server::{InLoop, Next as NextForLoop};
 use crate::serving::notices::Notices;
 use crate::serving::request_stream::RequestStream;
 use crate::serving::route_handlers::{RouteDispatch, RouteInbox};
-use crate::serving::served::{
-    arguments, describe_for, encode_reply, end_stream, late, reply, served, too_long, tracked,
-};
+use crate::serving::served::{Serving, describe_for, end_stream, late, too_long, tracked};
 use crate::serving::session::Sessions;
 use crate::serving::topic::Subscription;
 use crate::values::payload::buffer;
 use crate::values::plan::Method;
-
-/// Longer than a connection lasts; the clock can be set so far ahead.
-const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 /// The method of a path: `nearcall.server.entries.PathEntry`.
 #[derive(FromPyObject)]
@@ -80,14 +75,10 @@ fn codec_of(name: &str) -> PyResult<Codec> {
 /// A server of some methods, at any number of URLs.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Server {
-    core: Arc<Core>,
-    methods: Arc<Vec<Served>>,
+    of: Arc<Serving>,
+    in_loop: Arc<InLoop>,
     notices: Arc<Notices>,
     sessions: Sessions,
-    /// How objects of clients are called.
-    calling: Calling,
-    /// The core, the methods and `calling`, as the requests of coroutine handlers keep them.
-    in_loop: Arc<InLoop>,
     /// Called with each object that no client holds any more.
     on_release: Option<Py<PyAny>>,
 }
@@ -134,7 +125,7 @@ impl Server {
         max_connection_age: Option<f64>,
         max_connection_age_grace: f64,
     ) -> PyResult<Self> {
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
+        let options = options(spin, ring_size, max_message_size, handshake_timeout, compression);
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let (routings, native_handlers) = routings(py, &methods)?;
         let measure = |measured: Option<_>| measured.map(|(name, kind)| MeasuredMethod { name, kind });
@@ -150,8 +141,6 @@ impl Server {
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
-        // Longer than anybody waits: as good as no limit.
-        let seconds = |value: f64| Duration::try_from_secs_f64(value).unwrap_or(FOREVER).min(FOREVER);
         let grace = seconds(max_connection_age_grace);
         let age = max_connection_age.map(|limit| Age { limit: seconds(limit), grace });
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references, age };
@@ -170,15 +159,14 @@ impl Server {
             retries: None,
             copies: None,
         };
-        let methods = Arc::new(methods);
-        let in_loop = InLoop { core: Arc::clone(&core), methods: Arc::clone(&methods), calling: calling.clone() };
-        Ok(Self { core, methods, notices, sessions, calling, in_loop: Arc::new(in_loop), on_release })
+        let of = Arc::new(Serving { core, methods, calling });
+        Ok(Self { in_loop: Arc::new(InLoop(Arc::clone(&of))), of, notices, sessions, on_release })
     }
 
     /// Takes in the clients of these listeners, which belong to the server from now on.
     fn listen(&self, py: Python<'_>, listeners: &Bound<'_, Listeners>) -> PyResult<()> {
         let listeners = listeners.get();
-        detach(py, || listeners.take().into_iter().try_for_each(|listener| self.core.listen(listener)))?;
+        detach(py, || listeners.take().into_iter().try_for_each(|listener| self.of.core.listen(listener)))?;
         Ok(())
     }
 
@@ -192,7 +180,7 @@ impl Server {
         log: &Bound<'_, PyAny>,
         deserted: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let mut worker = Worker::new(Arc::clone(&self.core));
+        let mut worker = Worker::new(Arc::clone(&self.of.core));
         let spawn: &Py<PyAny> = spawn.as_unbound();
         let failed = Mutex::new(None);
         let spawn = || {
@@ -230,7 +218,7 @@ impl Server {
                 log.run_with((true, format!("cannot start another worker thread: {error}")))?;
             }
             if !goes_on {
-                if self.core.is_stopped() {
+                if self.of.core.is_stopped() {
                     // For clients whose last handler was cut off by the end of the server, and has returned only now.
                     while self.end_departure(py) {}
                     self.notices.finish();
@@ -244,19 +232,19 @@ impl Server {
     /// `in_hook`, a hook of a session or `on_release` calls this, and is not waited for.
     fn stop(&self, py: Python<'_>, grace: f64, in_hook: bool) -> bool {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        detach(py, || self.core.stop(grace, in_hook))
+        detach(py, || self.of.core.stop(grace, in_hook))
     }
 
     /// Closes all connections, after the workers have returned. The hooks for departed clients and released objects
     /// remain to be run.
     fn close(&self, py: Python<'_>) {
-        detach(py, || self.core.close());
+        detach(py, || self.of.core.close());
     }
 
     /// Runs the hook for one departed client, or for one object that clients have released, if no worker has done that.
     /// Returns whether there was one.
     fn end_departure(&self, py: Python<'_>) -> bool {
-        match self.core.take_hook() {
+        match self.of.core.take_hook() {
             Some(Work::Session(event)) => self.sessions.run_hook(py, *event),
             Some(Work::Release(release)) => self.release(py, *release),
             Some(Work::Call(_)) | None => return false,
@@ -266,47 +254,47 @@ impl Server {
 
     /// Whether all these hooks have run and none runs now, not counting the hook that stops the server.
     fn departures_ended(&self) -> bool {
-        self.core.has_no_hooks()
+        self.of.core.has_no_hooks()
     }
 
     /// The descriptor that the event loop of the coroutine handlers polls for reading.
     fn loop_fileno(&self) -> PyResult<i32> {
-        Ok(self.core.use_event_loop()?.fd().as_raw_fd())
+        Ok(self.of.core.use_event_loop()?.fd().as_raw_fd())
     }
 
     /// Sets that event loop: its handlers may call objects of clients.
     fn use_loop(&self, py: Python<'_>, running: Py<PyAny>) {
-        self.calling.waiting.use_loop_of_server(py, running);
+        self.of.calling.waiting.use_loop_of_server(py, running);
     }
 
     /// The descriptor that the event loop polls while `next_for_loop` says so.
     fn poll_fileno(&self) -> i32 {
-        self.core.poll_fd().as_raw_fd()
+        self.of.core.poll_fd().as_raw_fd()
     }
 
     /// For that event loop, when the descriptor of `loop_fileno` is readable: the keys of the requests for which
     /// something has changed.
     fn changed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
-        let queue = self.core.use_event_loop()?;
-        self.core.loop_watch().note_turn();
+        let queue = self.of.core.use_event_loop()?;
+        self.of.core.loop_watch().note_turn();
         let changed = queue.take_changed();
         for caller in queue.take_callers() {
-            self.calling.waiting.deliver(py, &caller)?;
+            self.of.calling.waiting.deliver(py, &caller)?;
         }
         Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
     }
 
-    /// Watches that event loop until it has not turned for `seconds`: then calls `held_up` with for how long it has not and
+    /// Watches that event loop until it has not turned for `limit` seconds: then calls `held_up` with for how long it has not and
     /// whether it still does not, and, when it turns again, `turned` with for how long it had not; and so on, until `end_watch`. Neither the loop nor its calls wait for this.
     fn watch_loop(
         &self,
         py: Python<'_>,
-        seconds: f64,
+        limit: f64,
         held_up: &Bound<'_, PyAny>,
         turned: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let limit = seconds_of(py, "blocked_loop_after", seconds)?;
-        let (watch, queue) = (self.core.loop_watch(), self.core.use_event_loop()?);
+        let limit = seconds(limit);
+        let (watch, queue) = (self.of.core.loop_watch(), self.of.core.use_event_loop()?);
         let watched = WatchedLoop { queue, calls: Arc::clone(&self.in_loop) };
         while let Some(since) = rest(py, |_| watch.watch(limit, &watched)) {
             // What holds the loop up may have kept the interpreter as well, until now.
@@ -320,35 +308,35 @@ impl Server {
 
     /// What `nearcall.introspection.Statistics` is made of, for another process that serves together with this one.
     fn statistics(&self) -> PyResult<Vec<u8>> {
-        rmp_serde::to_vec_named(&self.core.snapshot()).map_err(|error| PyValueError::new_err(error.to_string()))
+        rmp_serde::to_vec_named(&self.of.core.snapshot()).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// What lists of `nearcall.introspection.ConnectionStatistics` are made of: those of the first connections whose
     /// numbers are greater than `after`, as many as are shown at once.
     fn connections(&self, py: Python<'_>, after: u64) -> PyResult<Vec<u8>> {
-        let rows = detach(py, || self.core.connection_rows(after, MOST_SHOWN));
+        let rows = detach(py, || self.of.core.connection_rows(after, MOST_SHOWN));
         rmp_serde::to_vec_named(&rows).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Such a process begins to watch, or ends.
     fn watch_statistics(&self, begins: bool) {
-        self.core.watch_statistics(begins);
+        self.of.core.watch_statistics(begins);
     }
 
     /// This process is one of several that serve together: its number, and how many there are.
     fn set_place(&self, number: usize, count: usize) {
-        self.core.set_place(number, count);
+        self.of.core.set_place(number, count);
     }
 
     /// Ends `watch_loop`.
     fn end_watch(&self) {
-        self.core.loop_watch().end();
+        self.of.core.loop_watch().end();
     }
 
     /// What the loop does for a call of a thread counts as a call in the loop until the result is dropped.
     fn work_in_loop(&self) -> LoopWork {
         let work = LoopWork { _calls: Arc::clone(&self.in_loop) };
-        self.core.loop_watch().note_call();
+        self.of.core.loop_watch().note_call();
         work
     }
 
@@ -403,11 +391,11 @@ impl Server {
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
             Work::Session(event) => {
-                self.core.contain(|| self.sessions.run_hook(py, *event));
+                self.of.core.contain(|| self.sessions.run_hook(py, *event));
                 worker.finish(None);
             }
             Work::Release(release) => {
-                self.core.contain(|| self.release(py, *release));
+                self.of.core.contain(|| self.release(py, *release));
                 worker.finish(None);
             }
         }
@@ -425,12 +413,12 @@ impl Server {
 
     /// The futures of the event loop that runs the coroutine handlers.
     pub(crate) fn waiting(&self) -> Arc<Waiting> {
-        Arc::clone(&self.calling.waiting)
+        Arc::clone(&self.of.calling.waiting)
     }
 
     /// The core's server, which may also receive for clients of this process whose servers may call them.
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
+        &self.of.core
     }
 
     /// Passes messages for the operator to Python.
@@ -450,7 +438,7 @@ impl Server {
         let turn = request.oneway_turn();
         let mut next = Some(request);
         while let Some(request) = next {
-            self.core.contain(|| self.handle(py, request));
+            self.of.core.contain(|| self.handle(py, request));
             next = worker.finish(turn.as_ref());
         }
     }
@@ -459,7 +447,7 @@ impl Server {
     fn handle(&self, py: Python<'_>, mut request: Box<Request>) {
         // Apart from the request, which is taken apart below.
         let target = request.target.take();
-        let (served, given) = served(&self.methods, target.as_ref(), request.head.method);
+        let (served, given) = self.of.find(target.as_ref(), request.head.method);
         let method = served.method.get();
         if request.is_late() {
             // Nobody waits for the result any more.
@@ -499,7 +487,7 @@ impl Server {
             return self.send_items(py, method, request, &result).map(Ran::Ended);
         }
         // `None` is only for event loops: a worker waits for room.
-        let ended = reply(py, &self.core, &self.calling, method, request, result, is_observed())?;
+        let ended = self.of.reply(py, method, request, result, is_observed())?;
         Ok(Ran::Ended(ended.unwrap_or(OK)))
     }
 
@@ -533,14 +521,13 @@ impl Server {
             };
         }
         let event = request.take_event();
-        let arguments = arguments(py, &self.core, &self.calling, method, request, event)?;
+        let arguments = self.of.arguments(py, method, request, event)?;
         let _current = Current::enter(request, method);
         if !method.kind.client_streams() {
             return served.call(py, given, arguments);
         }
         let call = tracked(request)?;
-        let of = served.method.clone_ref(py);
-        let stream = RequestStream::new(Arc::clone(&self.core), self.calling.clone(), of, request, &call);
+        let stream = RequestStream::new(Arc::clone(&self.of), served.method.clone_ref(py), request, &call);
         let stream = Bound::new(py, stream)?.into_any();
         let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
         values.insert(method.stream_position.min(values.len()), stream);
@@ -552,8 +539,8 @@ impl Server {
         let mut turns = Turns::new();
         for item in items.items().map_err(|error| no_stream(&method.name, items, error))? {
             turns.give(py);
-            let mut encoded = encode_reply(&self.core, &self.calling, method, request.connection(), item?)?;
-            let sent = encoded.send(py, |body| self.core.send_item(&call, &request.item(body), request.deadline));
+            let mut encoded = self.of.encode_reply(method, request.connection(), item?)?;
+            let sent = encoded.send(py, |body| self.of.core.send_item(&call, &request.item(body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
                 ItemOutcome::Sent => encoded.sent(),
                 outcome => {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use nearcall_core::lock::{Mutex, around_sleep};
 use nearcall_core::server::{CallObserver, ItemOutcome, Request, ServerCall};
 use nearcall_core::{Body, Charge, Failure, Kind, LinkError, Outgoing};
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
@@ -419,11 +419,6 @@ impl Topic {
         }
     }
 
-    /// The subscription that a handler returns.
-    fn subscribe(&self) -> Subscription {
-        Subscription { state: Arc::clone(&self.state) }
-    }
-
     /// Ends all streams successfully; those of slow subscribers after the items that they have still to get. Harmless
     /// when repeated.
     fn close(&self, py: Python<'_>) {
@@ -511,7 +506,7 @@ impl Shared {
 }
 
 /// What a method returns if its caller is to get a topic's items.
-#[pyclass(frozen, module = "nearcall._core")]
+#[pyclass(frozen, subclass, module = "nearcall._core")]
 pub(crate) struct Subscription {
     state: Arc<State>,
 }
@@ -540,48 +535,8 @@ impl Subscription {
 
 #[pymethods]
 impl Subscription {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(_slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
-        Err(Self::nothing_to_iterate())
-    }
-
-    fn __aiter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __anext__(_slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
-        Err(Self::nothing_to_iterate())
-    }
-
-    /// Returns the subscription at once: for interceptors that await whatever a call returns.
-    fn __await__(slf: Py<Self>) -> Awaited {
-        Awaited(slf)
-    }
-}
-
-/// The iterator of an awaited subscription. It ends at once, and returns the subscription.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct Awaited(Py<Subscription>);
-
-#[pymethods]
-impl Awaited {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        Err(PyStopIteration::new_err((self.0.clone_ref(py),)))
-    }
-}
-
-impl Subscription {
-    fn nothing_to_iterate() -> PyErr {
-        PyTypeError::new_err(
-            "a subscription is for a caller: return it from a method of a service, without yielding from it; interceptors must \
-             return it as it is, too",
-        )
+    #[new]
+    fn new(topic: &Topic) -> Self {
+        Self { state: Arc::clone(&topic.state) }
     }
 }

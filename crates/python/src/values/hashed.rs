@@ -1,9 +1,11 @@
 //! Refuses messages whose dicts and sets would take Python much longer to build than their bytes suggest.
 
-use nearcall_core::{Effort, Hashed, KeyHash, KeyType, TooMuch, Watch};
+use std::ops::Range;
+
+use nearcall_core::{Effort, Hashed, KeyType, TooMuch, Watch};
 use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::gil::callback::Callback;
 use crate::gil::interpreter::{attach, detach};
@@ -15,6 +17,8 @@ const LONG: usize = 8 * 1024;
 /// How many keys are hashed at a time. If Python hashes them, each key takes some microseconds, during which the
 /// interpreter runs no other line of Python and no other thread has it.
 const BATCH: usize = 256;
+/// How many of them are decoded as the keys of one dict, which is quicker than a dict for each, and cannot take long.
+const IN_A_DICT: usize = 32;
 /// All hashed keys of a message together may be this many times as long as the message: keys may lie in keys.
 const MOST_NESTED: usize = 4;
 
@@ -32,19 +36,10 @@ pub(crate) fn check_keys(body: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -
     HashedKeys::read(hashed)?.check(body)
 }
 
-/// The hash of one encoded key of the first type, if it can be computed from the bytes alone.
-#[pyfunction]
-pub(crate) fn key_hash(key: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-    match HashedKeys::read(hashed)?.watch.keys.first().map(|key_type| key_type.hash(key.as_bytes())) {
-        Some(KeyHash::Is(hash)) => Ok(Some(hash)),
-        _ => Ok(None),
-    }
-}
-
 impl HashedKeys {
     pub(crate) fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let keys = plan.getattr("keys")?;
-        let keys = keys.cast::<PyTuple>()?.iter().map(|key| key_type(&key)).collect::<PyResult<_>>()?;
+        let as_sent: Vec<bool> = plan.getattr("as_sent")?.extract()?;
+        let keys = as_sent.iter().map(|&as_sent| if as_sent { KeyType::AsSent } else { KeyType::Converted }).collect();
         let hashers = plan.getattr("hashers")?.cast::<PyTuple>()?.iter().map(Bound::unbind).collect();
         Ok(Self { watch: Watch { lists: plan.getattr("lists")?.extract()?, keys }, hashers })
     }
@@ -61,37 +56,20 @@ impl HashedKeys {
         let tables = if bytes.len() < LONG { look() } else { detach(py, look) }.map_err(refusal)?;
         let mut hashed = 0;
         for table in tables {
-            hashed += table.keys.iter().map(std::ops::Range::len).sum::<usize>();
+            hashed += table.keys.iter().map(Range::len).sum::<usize>();
             if hashed > MOST_NESTED * bytes.len() {
                 return Err(PyRecursionError::new_err("keys are nested too deeply in keys"));
             }
             // The core asks for each type in turn. The keys' real type is one of these; keys that are not of a type
             // cost nothing.
             let mut ask = |number: usize, into: &mut Vec<i64>| {
-                attach(|py| hashes(&self.watch.keys[number], self.hashers[number].bind(py), bytes, &table, into))
+                attach(|py| hashes(self.watch.keys[number], self.hashers[number].bind(py), bytes, &table, into))
             };
             // Without the interpreter: the steps of the tables take long, and need no Python.
             detach(py, || table.add(bytes, &self.watch.keys, &mut effort, &mut ask)).map_err(|Refusal(why)| why)?;
         }
         Ok(())
     }
-}
-
-/// Reads the form in which `nearcall.codec.hashed` describes what becomes of a key.
-fn key_type(described: &Bound<'_, PyAny>) -> PyResult<KeyType> {
-    let Ok(composed) = described.cast::<PyTuple>() else {
-        return match described.cast::<PyString>()?.to_str()? {
-            "as sent" => Ok(KeyType::AsSent),
-            "float" => Ok(KeyType::Float),
-            "uuid" => Ok(KeyType::Uuid),
-            _ => Ok(KeyType::Other),
-        };
-    };
-    let (name, inner): (String, Bound<'_, PyAny>) = composed.extract()?;
-    if name == "tuples" {
-        return Ok(KeyType::Tuples(Box::new(key_type(&inner)?)));
-    }
-    Ok(KeyType::Tuple(inner.cast::<PyTuple>()?.iter().map(|item| key_type(&item)).collect::<PyResult<_>>()?))
 }
 
 /// A Python exception that says why a message is refused.
@@ -122,7 +100,7 @@ fn refusal(why: TooMuch) -> PyErr {
 /// Adds the hashes of a table's keys, up to the first key that cannot be decoded or hashed: a decoder ends there, too.
 /// Returns whether Python was asked.
 fn hashes(
-    key_type: &KeyType,
+    key_type: KeyType,
     hasher: &Bound<'_, PyAny>,
     bytes: &[u8],
     table: &Hashed,
@@ -131,21 +109,22 @@ fn hashes(
     let mut asked = false;
     for batch in table.keys.chunks(BATCH) {
         let before = into.len();
-        into.extend(batch.iter().map_while(|key| match key_type.hash(&bytes[key.clone()]) {
-            KeyHash::Is(hash) => Some(hash),
-            _ => None,
-        }));
+        into.extend(batch.iter().map_while(|key| key_type.hash(&bytes[key.clone()])));
         if into.len() - before == batch.len() {
             continue;
         }
         into.truncate(before);
         asked = true;
-        if let Some(hashes) = ask(hasher, bytes, batch.iter())? {
+        let found = match ask(hasher, bytes, batch, IN_A_DICT)? {
+            None => ask(hasher, bytes, batch, 1)?,
+            found => found,
+        };
+        if let Some(hashes) = found {
             into.extend(hashes);
             continue;
         }
         for key in batch {
-            match ask(hasher, bytes, std::iter::once(key))? {
+            match ask(hasher, bytes, std::slice::from_ref(key), 1)? {
                 Some(hashes) => into.extend(hashes),
                 None => return Ok(asked),
             }
@@ -154,19 +133,19 @@ fn hashes(
     Ok(asked)
 }
 
-/// Asks Python for the hashes of some keys. `None` if one of them cannot be decoded or hashed.
-fn ask<'a>(
-    hasher: &Bound<'_, PyAny>,
-    bytes: &[u8],
-    keys: impl ExactSizeIterator<Item = &'a std::ops::Range<usize>>,
-) -> PyResult<Option<Vec<i64>>> {
-    // A list of dicts of one key each: keys are decoded in another way than values.
+/// Asks Python for the hashes of some keys. `None` if one of them cannot be decoded or hashed, or equals another of its
+/// dict.
+fn ask(hasher: &Bound<'_, PyAny>, bytes: &[u8], keys: &[Range<usize>], in_a_dict: usize) -> PyResult<Option<Vec<i64>>> {
+    // A list of dicts: keys are decoded in another way than values.
     let mut encoded = vec![0xdd];
-    encoded.extend(u32::try_from(keys.len()).unwrap_or(u32::MAX).to_be_bytes());
-    for key in keys {
-        encoded.push(0x81);
-        encoded.extend(&bytes[key.clone()]);
-        encoded.push(0xc0);
+    encoded.extend((keys.len().div_ceil(in_a_dict) as u32).to_be_bytes());
+    for dict in keys.chunks(in_a_dict) {
+        encoded.extend([0xde, 0, dict.len() as u8]);
+        for key in dict {
+            encoded.extend(&bytes[key.clone()]);
+            encoded.push(0xc0);
+        }
     }
-    hasher.run([PyBytes::new(hasher.py(), &encoded).as_any()])?.extract()
+    let hashes: Option<Vec<i64>> = hasher.run([PyBytes::new(hasher.py(), &encoded).as_any()])?.extract()?;
+    Ok(hashes.filter(|hashes| hashes.len() == keys.len()))
 }

@@ -1,14 +1,13 @@
 //! A received payload, or a part of it, that Python reads in place.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::sync::Arc;
 
 use nearcall_core::Payload;
 use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
-use pyo3::{PyRef, ffi};
 
 /// Exports a received buffer, read-only, for as long as a `memoryview` of it lives; a long payload on shared memory is not
 /// copied, and its memory goes back to the sender when the last view is gone.
@@ -35,25 +34,36 @@ impl View {
 
 #[pymethods]
 impl View {
-    #[expect(clippy::needless_pass_by_value, reason = "the signature PyO3 asks for")]
-    unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err(
-                "a received message is read-only; copy it with bytearray(...) to change it",
-            ));
-        }
+    unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let this = slf.get();
         // The payload does not move, for it lies behind an Arc.
-        let start = slf.payload.address(slf.offset);
-        // SAFETY: Python passes a valid view to fill; the memory stays alive as long as `slf`, which the view will own.
-        let filled = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast_mut().cast::<c_void>(), slf.len as isize, 1, flags)
-        };
-        if filled == -1 { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
+        let start = this.payload.address(this.offset).cast_mut();
+        // SAFETY: Python passes a valid view to fill; the memory lives as long as `slf`.
+        unsafe { fill(slf.as_any(), view, start, this.len, true, flags) }
     }
+}
 
-    #[expect(clippy::unused_self, reason = "the signature PyO3 asks for")]
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: Python passes the view that `__getbuffer__` filled; nothing in it needs freeing.
-        unsafe { (*view).internal = ptr::null_mut() };
+/// Fills a view of memory that an object has.
+///
+/// # Safety
+///
+/// `view` is to be filled, and the memory stays where it is for as long as the object lives, which the view will own.
+pub(crate) unsafe fn fill(
+    owner: &Bound<'_, PyAny>,
+    view: *mut ffi::Py_buffer,
+    start: *mut u8,
+    len: usize,
+    readonly: bool,
+    flags: c_int,
+) -> PyResult<()> {
+    if readonly && flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+        return Err(PyBufferError::new_err(
+            "a received message is read-only; copy it with bytearray(...) to change it",
+        ));
     }
+    // SAFETY: as the caller promises.
+    let filled = unsafe {
+        ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start.cast::<c_void>(), len as isize, readonly.into(), flags)
+    };
+    if filled == -1 { Err(PyErr::fetch(owner.py())) } else { Ok(()) }
 }

@@ -14,40 +14,51 @@ use super::trouble::{Result, Trouble, raised};
 pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize) -> Result<()> {
     deeper(depth)?;
     if value.is_none() {
-        out.any_null();
+        out.tag(NULL, Scalar::Enum.wire_type());
+        out.null();
     } else if let Ok(value) = value.cast_exact::<PyBool>() {
-        out.any_bool(value.is_true());
+        out.tag(BOOL, Scalar::Bool.wire_type());
+        out.bool(value.is_true());
     } else if let Ok(text) = value.cast_exact::<PyString>() {
-        out.any_text(utf8(text)?);
-    } else if value.is_exact_instance_of::<PyFloat>() {
-        out.any_number(double(value)?)?;
-    } else if value.is_exact_instance_of::<PyInt>() {
+        out.tag(TEXT, Scalar::String.wire_type());
+        out.text(utf8(text)?);
+    } else if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
         let number = double(value)?;
         // It would arrive as a float.
-        if json::whole(number).is_none() {
+        if value.is_exact_instance_of::<PyInt>() && json::whole(number).is_none() {
             return Err(Trouble::misfit("an int of more than 53 bits where Any is declared: send it as str"));
         }
-        out.any_number(number)?;
-    } else if let Ok(list) = value.cast_exact::<PyList>() {
-        let whole = out.open_any_list();
-        for (index, item) in list.iter().enumerate() {
-            let begin = out.open_any_item();
-            put(&item, out, depth + 2).map_err(|trouble| trouble.in_item(index))?;
-            out.close_any_item(begin);
+        if O::JSON && !number.is_finite() {
+            return Err(Trouble::misfit(format!("{number} is no number in JSON: send it as str, or declare float")));
         }
-        out.close_any_list(whole);
+        out.tag(NUMBER, Scalar::Double.wire_type());
+        out.number(number);
+    } else if let Ok(list) = value.cast_exact::<PyList>() {
+        let whole = out.open(LIST, "[");
+        for (index, item) in list.iter().enumerate() {
+            out.separate();
+            let begin = out.open(1, "");
+            put(&item, out, depth + 2).map_err(|trouble| trouble.in_item(index))?;
+            out.close(begin, "");
+        }
+        out.close(whole, "]");
     } else if let Ok(dict) = value.cast_exact::<PyDict>() {
-        let whole = out.open_any_dict();
+        let whole = out.open(STRUCT, "{");
         for (key, item) in dict.iter() {
             let Ok(name) = key.cast_exact::<PyString>() else {
                 let kind = type_name(&key);
                 return Err(Trouble::misfit(format!("a dict where Any is declared has keys of type str, not {kind}")));
             };
-            let entry = out.open_any_entry(utf8(name)?);
+            out.separate();
+            let entry = out.open(1, "");
+            out.tag(1, Scalar::String.wire_type());
+            out.text(utf8(name)?);
+            let begin = out.open(2, ":");
             put(&item, out, depth + 3).map_err(|trouble| trouble.in_key(&key))?;
-            out.close_any_entry(entry);
+            out.close(begin, "");
+            out.close(entry, "");
         }
-        out.close_any_dict(whole);
+        out.close(whole, "}");
     } else {
         let kind = type_name(value);
         return Err(Trouble::misfit(format!(

@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
-use super::output::Output;
+use super::output::{Output, has_quotes, is_packed, wire_type};
 use super::plan::{Absent, Element, Field, Form, InJson, Kind, Message, Plan, Shape};
 use super::strings::{type_name, utf8};
 use super::trouble::{Result, Trouble, raised, refused};
@@ -35,18 +35,18 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
         {
             return self.in_json(in_json, value, depth);
         }
-        let begin = self.out.open_message();
+        let begin = self.out.open(0, "{");
         self.message(index, value, depth)?;
-        self.out.close_message(begin);
+        self.out.close(begin, "}");
         Ok(())
     }
 
     #[cold]
     fn in_json(&mut self, in_json: &InJson, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let value = in_json.to.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;
-        let begin = self.out.open_any();
+        let begin = self.out.open(0, "");
         anything::put(&value, self.out, depth)?;
-        self.out.close_any(begin);
+        self.out.close(begin, "");
         Ok(())
     }
 
@@ -198,15 +198,32 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
 
     #[inline]
     fn keyed(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        self.out.key(field);
+        self.out.tag(field.number, wire_type(&field.element.kind));
+        self.key(field);
         self.element(&field.element, value, depth)
+    }
+
+    /// In JSON, the name of a field.
+    #[inline]
+    fn key(&mut self, field: &Field) {
+        self.out.separate();
+        self.out.raw(&field.json_key);
     }
 
     fn repeated(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let element = &field.element;
-        let mut list = self.out.open_list(field);
+        self.key(field);
+        self.out.raw("[");
+        let packed = !O::JSON && is_packed(&element.kind);
+        // Where packed numbers begin, if there are any.
+        let mut numbers = None;
         let mut put = |this: &mut Self, index: usize, item: &Bound<'py, PyAny>| {
-            this.out.item(&mut list, field);
+            this.out.separate();
+            if packed {
+                numbers.get_or_insert_with(|| this.out.open(field.number, ""));
+            } else {
+                this.out.tag(field.number, wire_type(&element.kind));
+            }
             this.element(element, item, depth).map_err(|trouble| trouble.in_item(index))
         };
         if let (Shape::List, Ok(list)) = (&field.shape, value.cast_exact::<PyList>()) {
@@ -221,25 +238,32 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
                 put(self, index, &item.map_err(raised)?)?;
             }
         }
-        self.out.close_list(list);
+        if let Some(begin) = numbers {
+            self.out.close(begin, "");
+        }
+        self.out.raw("]");
         Ok(())
     }
 
     fn map(&mut self, field: &Field, key: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let Ok(dict) = value.cast::<PyDict>() else { return Err(self.not_a(field, value)) };
-        self.out.open_map(field);
+        self.key(field);
+        self.out.raw("{");
+        let quote = if has_quotes(key) { "" } else { "\"" };
         // All items are taken at once, because encoding a value may run code that changes the dict.
         for pair in dict.items().iter() {
             let (name, item): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract().map_err(raised)?;
-            let entry = self.out.open_entry(field);
-            self.out.begin_key(key);
+            self.out.separate();
+            let entry = self.out.open(field.number, quote);
+            self.out.tag(1, wire_type(&key.kind));
             self.element(key, &name, depth).map_err(|trouble| trouble.in_key(&name))?;
-            self.out.end_key(key);
-            self.out.begin_value(&field.element);
+            self.out.raw(quote);
+            self.out.raw(":");
+            self.out.tag(2, wire_type(&field.element.kind));
             self.element(&field.element, &item, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
-            self.out.close_entry(entry);
+            self.out.close(entry, "");
         }
-        self.out.close_map();
+        self.out.raw("}");
         Ok(())
     }
 
@@ -306,9 +330,9 @@ impl<'py, O: Output> Encoding<'_, 'py, O> {
                 Ok(())
             }
             Kind::Any => {
-                let begin = self.out.open_any();
+                let begin = self.out.open(0, "");
                 anything::put(value, self.out, depth + 1)?;
-                self.out.close_any(begin);
+                self.out.close(begin, "");
                 Ok(())
             }
         }

@@ -3,6 +3,7 @@
 //! `serde_json` finds the tokens and hands each to a [`Reader`], which knows from the plan what is expected there.
 //! Nothing is built in between, and every value is counted before it is made.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use nearcall_core::json::{self, Numeral};
@@ -294,8 +295,11 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         // `None` until a field occurs. A field that occurs twice is an error, because one of its values would be lost.
         let mut slots: SmallVec<[Option<Found<'py>>; 8]> = message.fields.iter().map(|_| None).collect();
         let (mut chosen, mut next) = (None, 0);
-        while let Some(place) = entries.next_key_seed(FieldKey { reading, message, next })? {
-            let Some(place) = place else {
+        while let Some(name) = entries.next_key_seed(Name)? {
+            let Some(place) = message.named(&name, next) else {
+                if reading.making.strict {
+                    return Err(reading.stop(no_field(message, &name)));
+                }
                 reading.making.budget.step(reading.making.py);
                 entries.next_value::<IgnoredAny>()?;
                 continue;
@@ -345,7 +349,8 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
     ) -> Read<'py, A::Error> {
         let Self { reading, depth, .. } = self;
         let mut found = Vec::new();
-        while let Some(name) = entries.next_key_seed(MapKey { reading, key })? {
+        while let Some(text) = entries.next_key_seed(Name)? {
+            let name = map_key(&mut reading.making, key, &text).map_err(|trouble| reading.stop(trouble))?;
             let reader = Reader { reading: &mut *reading, expected: Expected::Element(element), depth: depth + 1 };
             match entries.next_value_seed(reader) {
                 Ok(Found::Value(value)) => found.push((name, value)),
@@ -389,7 +394,8 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
         let dict = PyDict::new(reading.making.py);
         let mut count = 0;
         reading.making.budget.charge(sizes::dict(0)).map_err(|trouble| reading.stop(trouble))?;
-        while let Some(name) = entries.next_key_seed(AnyKey(reading.making.py))? {
+        while let Some(name) = entries.next_key_seed(Name)? {
+            let name = PyString::new(reading.making.py, &name);
             let more = sizes::TEXT + sizes::one_key_more(count);
             reading.making.budget.charge(more).map_err(|trouble| reading.stop(trouble))?;
             let reader = Reader { reading: &mut *reading, expected: Expected::Anything, depth: depth + 3 };
@@ -408,104 +414,53 @@ impl<'a, 'py> Reader<'_, 'a, 'py> {
     }
 }
 
-/// Reads the name of a field; `None` if it is to be skipped.
-struct FieldKey<'r, 'a, 'py> {
-    reading: &'r mut Reading<'a, 'py>,
-    message: &'a Message,
-    /// The place of the next field, if fields come in order.
-    next: usize,
-}
+/// Reads the name of a field, or a key.
+struct Name;
 
-impl<'de> DeserializeSeed<'de> for FieldKey<'_, '_, '_> {
-    type Value = Option<usize>;
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
 
-    fn deserialize<D: Deserializer<'de>>(self, tokens: D) -> std::result::Result<Option<usize>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, tokens: D) -> std::result::Result<Self::Value, D::Error> {
         tokens.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for FieldKey<'_, '_, '_> {
-    type Value = Option<usize>;
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the name of a field")
+        formatter.write_str("a key")
     }
 
-    fn visit_str<E: Error>(self, name: &str) -> std::result::Result<Option<usize>, E> {
-        let place = self.message.named(name, self.next);
-        if place.is_none() && self.reading.making.strict {
-            let known: Vec<&str> = self.message.fields.iter().map(Field::json_name).take(LISTED).collect();
-            let known =
-                if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };
-            let text = format!("no field is called {} ({known})", quoted(name));
-            return Err(self.reading.stop(Trouble::misfit(text)));
-        }
-        Ok(place)
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> std::result::Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
     }
+
+    fn visit_str<E: Error>(self, name: &str) -> std::result::Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+#[cold]
+fn no_field(message: &Message, name: &str) -> Box<Trouble> {
+    let known: Vec<&str> = message.fields.iter().map(Field::json_name).take(LISTED).collect();
+    let known = if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };
+    Trouble::misfit(format!("no field is called {} ({known})", quoted(name)))
 }
 
 /// How many names an error lists.
 const LISTED: usize = 20;
 
-/// Reads a map's key.
-struct MapKey<'r, 'a, 'py> {
-    reading: &'r mut Reading<'a, 'py>,
-    key: &'a Element,
-}
-
-impl<'de, 'py> DeserializeSeed<'de> for MapKey<'_, '_, 'py> {
-    type Value = Bound<'py, PyAny>;
-
-    fn deserialize<D: Deserializer<'de>>(self, tokens: D) -> std::result::Result<Self::Value, D::Error> {
-        tokens.deserialize_str(self)
-    }
-}
-
-impl<'py> Visitor<'_> for MapKey<'_, '_, 'py> {
-    type Value = Bound<'py, PyAny>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
-        let Self { reading, key } = self;
-        let making = &mut reading.making;
-        let token = match (&key.kind, text) {
-            (Kind::Scalar(Scalar::Bool), "true") => Token::Bool(true),
-            (Kind::Scalar(Scalar::Bool), "false") => Token::Bool(false),
-            _ => Token::Text(text),
-        };
-        let weight = making.plan.weight(key);
-        let value = making.budget.take(making.py, weight).and_then(|()| scalar(making, key, token));
-        value.map_err(|trouble| {
-            let text = PyString::new(reading.making.py, text);
-            reading.stop(trouble.in_key(text.as_any()))
-        })
-    }
-}
-
-/// Reads a key where anything may be.
-struct AnyKey<'py>(Python<'py>);
-
-impl<'de, 'py> DeserializeSeed<'de> for AnyKey<'py> {
-    type Value = Bound<'py, PyString>;
-
-    fn deserialize<D: Deserializer<'de>>(self, tokens: D) -> std::result::Result<Self::Value, D::Error> {
-        tokens.deserialize_str(self)
-    }
-}
-
-impl<'py> Visitor<'_> for AnyKey<'py> {
-    type Value = Bound<'py, PyString>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> std::result::Result<Self::Value, E> {
-        Ok(PyString::new(self.0, text))
-    }
+/// The key of a map's entry.
+fn map_key<'py>(making: &mut Making<'_, 'py>, key: &Element, text: &str) -> Result<Bound<'py, PyAny>> {
+    let token = match (&key.kind, text) {
+        (Kind::Scalar(Scalar::Bool), "true") => Token::Bool(true),
+        (Kind::Scalar(Scalar::Bool), "false") => Token::Bool(false),
+        _ => Token::Text(text),
+    };
+    let weight = making.plan.weight(key);
+    let value = making.budget.take(making.py, weight).and_then(|()| scalar(making, key, token));
+    value.map_err(|trouble| trouble.in_key(PyString::new(making.py, text).as_any()))
 }
 
 /// The value of a token where anything may be.

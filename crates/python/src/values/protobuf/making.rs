@@ -2,7 +2,7 @@
 
 use nearcall_core::protobuf::{Number, Scalar};
 use nearcall_core::server::ValueBudget;
-use nearcall_core::{Effort, TableKind, TooMuch, sizes};
+use nearcall_core::{Effort, Keys, TableKind, TooMuch, sizes};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple};
@@ -264,7 +264,14 @@ impl<'a, 'py> Making<'a, 'py> {
         let names: Vec<[u8; 8]> = names.into_iter().map(i64::to_le_bytes).collect();
         let effort = &mut self.effort;
         // Without the interpreter: this may take a tenth of a second, and needs no Python.
-        let added = detach(py, || effort.add(kind, &hashes, |number| &names[number][..], |_, _| false));
+        let keys = Keys {
+            random: 0,
+            hashes: &hashes,
+            bytes: |number: usize| &names[number][..],
+            same: |_, _| false,
+            exact: false,
+        };
+        let added = detach(py, || effort.add(kind, &keys));
         added.map_err(|why| match why {
             TooMuch::Memory => raised(PyMemoryError::new_err("no memory to look at the keys of dicts and sets")),
             _ => Trouble::misfit(
