@@ -9,9 +9,10 @@ mod retries;
 mod sending;
 mod table;
 
+pub use channel::Channel;
 pub use channel::patience::{COMEBACK, OnChange, Patience};
+pub use channel::picker::{PICKERS, Picked, Picker, picker_named};
 pub use channel::subchannel::may_pass;
-pub use channel::{Balancing, Channel};
 pub(crate) use connection::Receiver;
 pub use connection::{Connection, Expected, NoEvent, StreamAccount};
 pub use driver::{Again, CallDriver, Next, Rules};

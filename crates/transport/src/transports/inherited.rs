@@ -23,7 +23,7 @@ use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
 use crate::places::clients::{Clients, ConnectionPermit, ENDED};
-use crate::places::place::{Bound, Comeback, Dialling, Place, Transport};
+use crate::places::place::{Bound, Comeback, Dialling, Place, Speaks, Transport};
 use crate::places::protocol::{Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 use crate::sync::{AtomicBool, Ordering};
@@ -35,6 +35,8 @@ const FIRST_OWN: RawFd = 3;
 
 pub(super) const FD: Transport = Transport {
     form: "fd://N",
+    speaks: Speaks::Nearcall,
+    encrypts: false,
     parse: |_, rest| match rest.parse::<RawFd>() {
         Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
         Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
@@ -44,6 +46,8 @@ pub(super) const FD: Transport = Transport {
 
 pub(super) const STDIO: Transport = Transport {
     form: "stdio:",
+    speaks: Speaks::Nearcall,
+    encrypts: false,
     parse: |_, rest| {
         if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
     },

@@ -2,7 +2,11 @@
 
 use super::hosts::Hosts;
 use crate::handshake::NATIVE;
-use crate::places::place::Transport;
+use crate::places::place::{Speaks, Transport};
 
-pub(super) const TCP: Transport =
-    Transport { form: "tcp://host:port", parse: |scheme, rest| Hosts::plain(scheme, rest, &NATIVE) };
+pub(super) const TCP: Transport = Transport {
+    form: "tcp://host:port",
+    speaks: Speaks::Nearcall,
+    encrypts: false,
+    parse: |scheme, rest| Hosts::plain(scheme, rest, &NATIVE),
+};

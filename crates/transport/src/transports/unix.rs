@@ -2,7 +2,11 @@
 
 use super::local::Local;
 use crate::handshake::NATIVE;
-use crate::places::place::Transport;
+use crate::places::place::{Speaks, Transport};
 
-pub(super) const UNIX: Transport =
-    Transport { form: "unix:///path", parse: |scheme, path| Local::at(scheme, path, &NATIVE) };
+pub(super) const UNIX: Transport = Transport {
+    form: "unix:///path",
+    speaks: Speaks::Nearcall,
+    encrypts: false,
+    parse: |scheme, path| Local::at(scheme, path, &NATIVE),
+};
