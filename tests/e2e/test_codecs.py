@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -248,7 +248,7 @@ def test_a_codec_is_added_by_a_line(transport: str, key: str, runtime_dir: Path,
     """As CONTRIBUTING says: a file, here the class above, and a line in the table. Both sides then know its name."""
     monkeypatch.setattr(table, "CODECS", {**table.CODECS, "reversed": lambda: OfValues(Reversed())})
     place = TRANSPORTS[transport](f"a{key}", runtime_dir)
-    with nearcall.Server(Shapes(), Others(), place, codecs=["reversed"]) as server:
+    with nearcall.Server(Shapes(), Others(), place, codecs=cast(Any, ["reversed"])) as server:
         test_every_kind_of_call(server.urls[0], "reversed")
         test_in_a_loop(server.urls[0], "reversed")
 

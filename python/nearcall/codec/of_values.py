@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -72,7 +72,7 @@ class OfValues:
         return ValueCoding(form, self._encode, self._decoder(type_.annotation), sending, receiving)
 
     def _encode(self, value: Any) -> bytes:
-        written = self._codec.encode(value)
+        written = cast(object, self._codec.encode(value))
         if not isinstance(written, bytes):
             raise TypeError(f"the codec {self.name} has made {type(written).__name__} of it, and not bytes")
         return written

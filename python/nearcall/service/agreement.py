@@ -118,8 +118,8 @@ def agree_in_codec(client: ServicePlan, description: Description, codec: Codec) 
         return agreed  # the server's own service is in msgpack only
     first = description.in_codec(codec.name)
     if first is None:
-        offered = [] if description.codecs is msgspec.UNSET else description.codecs
-        known = _listed(("msgpack", *offered))
+        offered: Iterable[str] = () if description.codecs is msgspec.UNSET else description.codecs
+        known = _listed(["msgpack", *offered])
         problem = (
             f"the server does not offer the codec '{codec.name}'; it has {known}: choose one, or give it codecs=[...]"
         )
