@@ -52,6 +52,21 @@ pub struct Transport {
 }
 
 impl Transport {
+    /// One of nearcall's own, without encryption.
+    pub(crate) const fn new(form: &'static str, parse: fn(&'static str, &str) -> Parsed) -> Self {
+        Self { form, speaks: Speaks::Nearcall, encrypts: false, parse }
+    }
+
+    /// The same, where this is spoken.
+    pub(crate) const fn speaking(self, speaks: Speaks) -> Self {
+        Self { speaks, ..self }
+    }
+
+    /// The same, with encryption.
+    pub(crate) const fn encrypted(self) -> Self {
+        Self { encrypts: true, ..self }
+    }
+
     /// The part of the URL before the colon.
     #[must_use]
     pub fn scheme(&self) -> &'static str {

@@ -5,23 +5,15 @@ use super::local::Local;
 use crate::handshake;
 use crate::places::place::{Speaks, Transport};
 
-pub(super) const GRPC: Transport = Transport {
-    form: "grpc://host:port",
-    speaks: Speaks::Grpc,
-    encrypts: false,
-    parse: |scheme, rest| Hosts::plain(scheme, rest, &handshake::GRPC),
-};
+pub(super) const GRPC: Transport =
+    Transport::new("grpc://host:port", |scheme, rest| Hosts::plain(scheme, rest, &handshake::GRPC))
+        .speaking(Speaks::Grpc);
 
-pub(super) const GRPCS: Transport = Transport {
-    form: "grpcs://host:port",
-    speaks: Speaks::Grpc,
-    encrypts: true,
-    parse: |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::GRPC),
-};
+pub(super) const GRPCS: Transport =
+    Transport::new("grpcs://host:port", |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::GRPC))
+        .speaking(Speaks::Grpc)
+        .encrypted();
 
-pub(super) const GRPC_UNIX: Transport = Transport {
-    form: "grpc+unix:///path",
-    speaks: Speaks::Grpc,
-    encrypts: false,
-    parse: |scheme, rest| Local::at(scheme, rest, &handshake::GRPC),
-};
+pub(super) const GRPC_UNIX: Transport =
+    Transport::new("grpc+unix:///path", |scheme, rest| Local::at(scheme, rest, &handshake::GRPC))
+        .speaking(Speaks::Grpc);

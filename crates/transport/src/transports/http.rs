@@ -6,23 +6,14 @@ use super::local::Local;
 use crate::handshake;
 use crate::places::place::{Speaks, Transport};
 
-pub(super) const HTTP: Transport = Transport {
-    form: "http://host:port",
-    speaks: Speaks::Http,
-    encrypts: false,
-    parse: |scheme, rest| Hosts::plain(scheme, rest, &handshake::WEB),
-};
+pub(super) const HTTP: Transport =
+    Transport::new("http://host:port", |scheme, rest| Hosts::plain(scheme, rest, &handshake::WEB))
+        .speaking(Speaks::Http);
 
-pub(super) const HTTPS: Transport = Transport {
-    form: "https://host:port",
-    speaks: Speaks::Http,
-    encrypts: true,
-    parse: |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::WEB),
-};
+pub(super) const HTTPS: Transport =
+    Transport::new("https://host:port", |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::WEB))
+        .speaking(Speaks::Http)
+        .encrypted();
 
-pub(super) const HTTP_UNIX: Transport = Transport {
-    form: "http+unix:///path",
-    speaks: Speaks::Http,
-    encrypts: false,
-    parse: |scheme, rest| Local::at(scheme, rest, &handshake::WEB),
-};
+pub(super) const HTTP_UNIX: Transport =
+    Transport::new("http+unix:///path", |scheme, rest| Local::at(scheme, rest, &handshake::WEB)).speaking(Speaks::Http);

@@ -23,7 +23,7 @@ use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
 use crate::places::clients::{Clients, ConnectionPermit, ENDED};
-use crate::places::place::{Bound, Comeback, Dialling, Place, Speaks, Transport};
+use crate::places::place::{Bound, Comeback, Dialling, Place, Transport};
 use crate::places::protocol::{Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 use crate::sync::{AtomicBool, Ordering};
@@ -33,25 +33,15 @@ const PUMPED: usize = 64 << 10;
 /// Descriptors below this number are the standard ones.
 const FIRST_OWN: RawFd = 3;
 
-pub(super) const FD: Transport = Transport {
-    form: "fd://N",
-    speaks: Speaks::Nearcall,
-    encrypts: false,
-    parse: |_, rest| match rest.parse::<RawFd>() {
-        Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
-        Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
-        _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
-    },
-};
+pub(super) const FD: Transport = Transport::new("fd://N", |_, rest| match rest.parse::<RawFd>() {
+    Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
+    Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
+    _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
+});
 
-pub(super) const STDIO: Transport = Transport {
-    form: "stdio:",
-    speaks: Speaks::Nearcall,
-    encrypts: false,
-    parse: |_, rest| {
-        if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
-    },
-};
+pub(super) const STDIO: Transport = Transport::new("stdio:", |_, rest| {
+    if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
+});
 
 /// A descriptor of this process, or its standard input and output.
 #[derive(Debug)]

@@ -2,11 +2,7 @@
 
 use super::hosts::Hosts;
 use crate::handshake::NATIVE;
-use crate::places::place::{Speaks, Transport};
+use crate::places::place::Transport;
 
-pub(super) const TLS: Transport = Transport {
-    form: "tls://host:port",
-    speaks: Speaks::Nearcall,
-    encrypts: true,
-    parse: |scheme, rest| Hosts::encrypted(scheme, rest, &NATIVE),
-};
+pub(super) const TLS: Transport =
+    Transport::new("tls://host:port", |scheme, rest| Hosts::encrypted(scheme, rest, &NATIVE)).encrypted();
