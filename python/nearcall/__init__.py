@@ -28,7 +28,7 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
   for objects that were passed.
 - **Other systems:** `nearcall.grpcio` for what was written for grpcio, `nearcall.health` for probes, `nearcall.observe`
   for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows; `ProtobufAny` for
-  messages of any type.
+  messages of any type, `ValueCodec` for an encoding of your own.
 - **Messages by type:** `nearcall.route` sends them to whom a table says.
 - **Plugins and tests:** `nearcall.plugin`, `nearcall.sandbox`, `nearcall.testing`.
 """
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .client.retry import Retry
     from .client.start import StartedCall, as_completed, start
     from .codec.protobuf.packing import ProtobufAny
+    from .codec.values import ValueCodec
     from .errors import (
         Aborted,
         AlreadyExists,
@@ -118,6 +119,7 @@ else:
             "client.retry": ["Retry"],
             "client.start": ["StartedCall", "as_completed", "start"],
             "codec.protobuf.packing": ["ProtobufAny"],
+            "codec.values": ["ValueCodec"],
             "errors": [
                 "Aborted",
                 "AlreadyExists",
@@ -209,6 +211,7 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "Unknown",
+    "ValueCodec",
     "WorkerFailed",
     "Workers",
     "__version__",

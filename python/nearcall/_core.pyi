@@ -3,7 +3,7 @@
 """
 
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from inspect import Signature
 from types import FrameType
@@ -20,8 +20,11 @@ from .server.entries import PathEntry
 from .service.plan import MethodPlan
 
 __all__ = [
+    "DEFAULT_MAX_MESSAGE_SIZE",
+    "DEFAULT_RING_SIZE",
     "PROFILED",
     "PUSHBACK",
+    "SCHEMES",
     "VERSION",
     "AsyncUnary",
     "Attributes",
@@ -98,8 +101,12 @@ _D = TypeVar("_D")
 _R = TypeVar("_R")
 _M = TypeVar("_M")
 
-PROFILED: Final[bool]
+DEFAULT_MAX_MESSAGE_SIZE: Final[int]
+DEFAULT_RING_SIZE: Final[int]
+SCHEMES: Final[Mapping[str, tuple[str, Literal["nearcall", "grpc", "http"], bool]]]
+"""By scheme: the form of its URLs, what is spoken there, and whether it is encrypted."""
 PUSHBACK: Final[str]
+PROFILED: Final[bool]
 """Whether the compiler knew what usual work runs (``make profiled``). Other builds are slower."""
 VERSION: Final[str]
 """Version of the library, which is Cargo's."""
@@ -514,7 +521,7 @@ class Connection(Calls):
         allow_groups: Sequence[int],
         timeout: float | None,
         wait_for_ready: bool,
-        balancing: Literal["pick_first", "round_robin"],
+        balancing: Literal["pick_first", "round_robin", "least_calls"],
         proxy: tuple[str, int, str | None, Sequence[str] | None] | None,
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],

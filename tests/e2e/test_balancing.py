@@ -194,6 +194,25 @@ def test_calls_go_to_all_in_turn(all_of: str, three: list[ServerProcess]) -> Non
         assert {pid for _ in range(6) for pid in service.pids(1)} == {server.pid for server in three}
 
 
+def test_the_server_with_the_fewest_calls_is_taken(all_of: str, three: list[ServerProcess]) -> None:
+    client = nearcall.connect(all_of, Fleet, balancing="least_calls")
+    with client as service:
+        full(client, 3)
+        # As long as all have as few, they are called in turn.
+        assert Counter(service.pid() for _ in range(30)) == Counter({server.pid: 10 for server in three})
+        # A stream is a call under way: whoever has one is called no more.
+        first = iter(service.pids(10**9))
+        busy = {next(first)}
+        assert {service.pid() for _ in range(20)} == {server.pid for server in three} - busy
+        second = iter(service.pids(10**9))
+        busy.add(next(second))
+        assert len(busy) == 2
+        (idle,) = {server.pid for server in three} - busy
+        assert {service.pid() for _ in range(20)} == {idle}
+        started = [nearcall.start(service.pid) for _ in range(3)]
+        assert all(call.result() in {server.pid for server in three} for call in started)
+
+
 def test_calls_of_a_loop_go_to_all_in_turn(all_of: str, three: list[ServerProcess]) -> None:
     async def who_streams(service: Any) -> set[int]:
         return {pid async for pid in service.pids(20)}
@@ -326,7 +345,7 @@ def test_what_has_one_server_has_no_turns() -> None:
     with pytest.raises(ValueError, match=r"at shm://calc there is one server") as caught:
         nearcall.connect("shm://calc", Fleet, balancing="round_robin")
     assert caught.value.option == "balancing"  # type: ignore[attr-defined]
-    with pytest.raises(nearcall.InvalidArgument, match='must be "pick_first" or "round_robin"'):
+    with pytest.raises(nearcall.InvalidArgument, match='must be "pick_first", "round_robin" or "least_calls"'):
         nearcall.connect("tcp://127.0.0.1:1", Fleet, balancing="random")  # type: ignore[arg-type]
 
 

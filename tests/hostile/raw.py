@@ -106,10 +106,12 @@ class Peer:
 
     methods: dict[str, int]
     """The numbers of the server's methods, by name."""
+    codecs: dict[str, int]
+    """Where the numbers begin in other codecs than msgpack."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        self.methods = {}
+        self.methods, self.codecs = {}, {}
         self.socket.setblocking(False)
 
     def batch(self, frames: Iterable[Frame | bytes]) -> bytes:
@@ -472,6 +474,7 @@ def connect(
         services += [described["introspection"]] if "introspection" in described else []
         names = [method["name"] for service in services for method in service["methods"]]
         peer.methods = {name: number for number, name in reversed(list(enumerate(names)))}
+        peer.codecs = described.get("codecs", {})
         return peer
     except BaseException:
         connection.close()

@@ -82,6 +82,30 @@ def around_a_call() -> None:
         assert_type(samples.last(), Sample)
 
 
+class OfText:
+    name = "text"
+
+    def encode(self, value: Any) -> bytes:
+        return str(value).encode()
+
+    def decode(self, data: bytes, type: Any) -> Any:
+        return type(data.decode())
+
+
+def codecs(messages: list[bytes]) -> None:
+    own: nearcall.ValueCodec = OfText()
+    server = nearcall.Server(Samples(), "shm://there", "grpc://here:1", codecs=["json", own], fallback=answered)
+    with server, nearcall.connect("shm://there", Samples, codec=own) as samples:
+        assert_type(samples.last(), Sample)
+    with nearcall.Channel("grpc://here:1", balancing="least_calls") as channel:
+        assert_type(list(channel.method("/Samples/Last")(messages)), list[bytes])
+
+
+def answered(path: str, messages: Iterator[bytes]) -> Iterator[bytes]:
+    yield path.encode()
+    yield from messages
+
+
 def around(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
     return proceed(call)
 

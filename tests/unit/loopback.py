@@ -108,7 +108,7 @@ class Loopback:
         raise AttributeError(name)
 
     def _call(self, plan: MethodPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        number, plan, _ = self._agreed[plan.name]
+        number, plan, *_ = self._agreed[plan.name]
         server = self._server.methods[number]
         bound, stream = plan.split(args, kwargs)
         values = list(carry_arguments(plan.arguments, server.arguments, bound, named=plan.always_named))

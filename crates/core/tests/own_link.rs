@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Balancing, CallId, Channel, Connection, Expected, NoEvent, Patience, wait_for_first};
+use nearcall_core::client::{CallId, Channel, Connection, Expected, NoEvent, Patience, wait_for_first};
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
     ItemOutcome, MethodRouting, Next, Request, ServedMethods, Server, SessionHooks, Work, WorkLimits, Worker,
@@ -95,7 +95,7 @@ impl Drop for Served {
 }
 
 fn channel(post: &Arc<Post>) -> Channel {
-    Channel::new(Url::of(post.clone()), Options::default(), Balancing::PickFirst, Box::new(|_| Ok(())))
+    Channel::new(Url::of(post.clone()), Options::default(), None, Box::new(|_| Ok(())))
 }
 
 fn work(mut worker: Worker, kept: &Mutex<Vec<Request>>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{
-    Adopter, Balancing, CallDriver, Channel, Connection as Core, Patience, Retries, Rules, may_pass,
+    Adopter, CallDriver, Channel, Connection as Core, Patience, Retries, Rules, may_pass, picker_named,
 };
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Codec, Failure, Url};
@@ -93,8 +93,7 @@ impl Connection {
         let agree = move |description: &str| attach(|py| agree(py, &on_change, description));
         let handshake = options.handshake;
         options.proxy = proxy.map(|proxy| Arc::new(proxy_of(proxy)));
-        let balancing = if balancing == "round_robin" { Balancing::RoundRobin } else { Balancing::PickFirst };
-        let channel = Arc::new(Channel::new(url, options, balancing, Box::new(agree)));
+        let channel = Arc::new(Channel::new(url, options, picker_named(balancing), Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling {
             way: Way::Channel(Arc::clone(&channel)),

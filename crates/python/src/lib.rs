@@ -104,6 +104,8 @@ mod _core {
     #[pymodule_export]
     use super::values::view::View;
 
+    use std::collections::HashMap;
+
     use pyo3::prelude::*;
 
     #[pymodule_init]
@@ -111,6 +113,12 @@ mod _core {
         nearcall_core::lock::set_around_sleep(super::gil::interpreter::detached);
         module.add("PUSHBACK", nearcall_core::client::Pushback::KEY)?;
         module.add("PROFILED", cfg!(profiled))?;
+        let known = nearcall_core::TRANSPORTS.iter();
+        let schemes = known.map(|each| (each.scheme(), (each.form, each.speaks.name(), each.encrypts)));
+        module.add("SCHEMES", schemes.collect::<HashMap<_, _>>())?;
+        let options = nearcall_core::Options::default();
+        module.add("DEFAULT_MAX_MESSAGE_SIZE", options.max_message)?;
+        module.add("DEFAULT_RING_SIZE", options.ring_size)?;
         module.add("VERSION", nearcall_core::VERSION)
     }
 }

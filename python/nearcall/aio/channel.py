@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from copy import copy
 from functools import partial
 from math import inf
@@ -89,6 +89,12 @@ class Channel(Caller, ChannelBase, ForLoops):
         client: AsyncClient[Any] = AsyncClient(self, check_service(service, for_loop=True), owns_channel=False)
         client._begin()
         return client
+
+    def method(self, path: str) -> Callable[[Iterable[bytes] | AsyncIterable[bytes]], AsyncIterator[bytes]]:
+        """A method of gRPC by its path: see :meth:`nearcall.Channel.method`."""
+        cls, name = self._with_path(path)
+        found: Callable[[Any], AsyncIterator[bytes]] = getattr(self.client(cls).service, name)
+        return found
 
     def close(self) -> Awaitable[None]:
         """Ends the connection at once; calls of all clients that are under way fail with :class:`~nearcall.Cancelled`,

@@ -55,7 +55,8 @@ class Context:
     @property
     def metadata(self) -> Metadata:
         """The metadata that the caller sent with the arguments."""
-        return Metadata(self._call.metadata)
+        # Names that begin with a colon are the server's own notes: no client can send them.
+        return Metadata([pair for pair in self._call.metadata if not pair[0].startswith(":")])
 
     @property
     def time_left(self) -> float | None:

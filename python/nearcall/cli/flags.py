@@ -15,6 +15,7 @@ _FLAGS = {
     "allow_users": "--allow-user",
     "allow_groups": "--allow-group",
     "allow_origins": "--allow-origin",
+    "codecs": "--codec",
     "interceptors": "--interceptor",
 }
 """Options whose flag has another name."""

@@ -149,6 +149,7 @@ GROUPS: Final = {
         Setting("grace", SECONDS, "seconds that calls have to finish at the end (default: 5)", "S"),
         Setting("spin", SPIN, "how long to spin before sleeping: auto, 0 or seconds", "S"),
         Setting("compression", TEXT, "compress what is sent over gRPC: gzip or zstd", "HOW"),
+        Setting("codecs", TEXTS, "offer this codec besides msgpack: json; repeatable", "NAME", "codec"),
         Setting("handshake_timeout", SECONDS, "seconds a client may take to shake hands", "S"),
         Setting(
             "blocked_loop_after", SECONDS, "log what holds up the event loop for so long; 0: never (default: 1)", "S"
@@ -208,6 +209,7 @@ GROUPS: Final = {
         Setting("error_handlers", NAMED, "a dict from exceptions to functions", "MODULE:NAME"),
         Setting("on_connect", NAMED, "called with each client before its first call", "MODULE:NAME"),
         Setting("on_disconnect", NAMED, "called with each client after its last call", "MODULE:NAME"),
+        Setting("fallback", NAMED, "answers calls of gRPC's methods that are not known", "MODULE:NAME"),
         Setting("loop_factory", NAMED, "makes the event loop, such as uvloop:new_event_loop", "MODULE:NAME"),
     ],
 }

@@ -11,10 +11,9 @@ from .. import _core
 from ..codec.protocol import Codec
 from ..codec.statuses import MakeError
 from ..errors import Cancelled, FailedPrecondition, RpcError
-from ..options.common import HttpCodec
 from ..options.schemes import speaks_http, speaks_protobuf
 from ..references.catalogue import error_maker, for_caller
-from ..service.agreement import MALFORMED, Agreed, agree, refused
+from ..service.agreement import MALFORMED, Agreed, agree, agree_in_codec, refused
 from ..service.description import Description
 from ..service.dynamic import DescribedService, described_services
 from ..service.making import in_codec
@@ -43,7 +42,7 @@ class Agreement:
         cls: The class that the client was made with; without one it is what the first server described.
         make_error: Turns failures into exceptions, if the class declares exceptions of its own.
         max_values: Values that a received message may hold.
-        codec: The codec of messages, for URLs that leave a choice.
+        codec: The codec of messages; ``None``: msgpack.
         for_loop: Whether the client is used in an event loop, which awaits the methods of objects that it receives.
     """
 
@@ -53,7 +52,7 @@ class Agreement:
         cls: type | None,
         make_error: MakeError | None,
         max_values: int,
-        codec: HttpCodec,
+        codec: Codec | None,
         *,
         for_loop: bool,
     ) -> None:
@@ -61,7 +60,7 @@ class Agreement:
         self.cls = cls
         self._make_error = make_error
         self._max_values = max_values
-        self._codec: HttpCodec = codec
+        self._codec = codec
         self._for_loop = for_loop
         self._plans: dict[str, ServicePlan] = {}
         """The plan of the class, by the service's name; empty without a class."""
@@ -137,7 +136,7 @@ class Agreement:
 
     def _compare(self, plan: ServicePlan, description: Description) -> None:
         passed, plan = passed_with(plan), for_caller(plan, self._for_loop)
-        agreed = agree(plan, description)
+        agreed = self._agreed(plan, description)
         for method in agreed.values():
             if method.problem is not None:
                 raise FailedPrecondition(method.problem)
@@ -156,11 +155,12 @@ class Agreement:
                 f"{self._url}: {whose}'s servers do not describe themselves: give the service's class"
             )
         plan = plan_of(cls)
-        if plan.encoded and self._codec == "json":
+        assert self._codec is not None, "at such a URL there always is one"
+        if plan.encoded and self._codec.name != "protobuf":
             raise FailedPrecondition(
                 f"{self._url}: who encodes messages of {plan.name} writes Protobuf: leave out codec='json'"
             )
-        plan = in_codec(plan, _codec_of(self._codec))
+        plan = in_codec(plan, self._codec)
         agreed = {method.name: Agreed(number, method) for number, method in enumerate(plan.methods)}
         self._plans = {plan.name: plan}
         self._methods = {plan.name: self._make(plan, agreed)}
@@ -171,7 +171,7 @@ class Agreement:
         plan = for_caller(described.with_methods([described.method(name)]), self._for_loop)
         state = self._state
         # If two threads make the same method, both get the one that was entered first.
-        found = self._methods[service].setdefault(name, self._make(plan, _agreed(plan, state))[name])
+        found = self._methods[service].setdefault(name, self._make(plan, self._agreed(plan, state))[name])
         while state is not self._state:
             # The state has changed meanwhile, and `_turn` may have missed this method.
             state = self._state
@@ -200,14 +200,19 @@ class Agreement:
 
     def _succeed(self, plan: ServicePlan, methods: Methods, state: Description | RpcError) -> None:
         try:
-            made = _checked(self._url, lambda: self._make(plan, _agreed(plan, state)))
+            made = _checked(self._url, lambda: self._make(plan, self._agreed(plan, state)))
         except FailedPrecondition as error:
-            made = self._make(plan, _agreed(plan, error))
+            made = self._make(plan, self._agreed(plan, error))
         for name, (_, core) in methods.items():
             core.succeed(made[name][1])
 
     def _make(self, plan: ServicePlan, agreed: dict[str, Agreed]) -> Methods:
         return {method.name: (method, self._core(agreed[method.name])) for method in plan.methods}
+
+    def _agreed(self, plan: ServicePlan, state: Description | RpcError) -> dict[str, Agreed]:
+        if not isinstance(state, Description):
+            return {method.name: refused(method, state) for method in plan.methods}
+        return agree(plan, state) if self._codec is None else agree_in_codec(plan, state, self._codec)
 
     def _core(self, agreed: Agreed) -> _core.Method:
         return _core.Method(
@@ -219,12 +224,6 @@ class Agreement:
         )
 
 
-def _agreed(plan: ServicePlan, state: Description | RpcError) -> dict[str, Agreed]:
-    if isinstance(state, Description):
-        return agree(plan, state)
-    return {method.name: refused(method, state) for method in plan.methods}
-
-
 class Agreements:
     """The agreements of all clients of one channel.
 
@@ -233,9 +232,9 @@ class Agreements:
     and :meth:`renew` changes the description before it looks at the agreements.
     """
 
-    def __init__(self, url: str, max_values: int, codec: HttpCodec = "protobuf", *, for_loop: bool = False) -> None:
+    def __init__(self, url: str, max_values: int, codec: Codec | None = None, *, for_loop: bool = False) -> None:
         self._url = url
-        self._codec: HttpCodec = codec
+        self._codec = codec
         self._for_loop = for_loop
         self._max_values = max_values
         self._description: Description | None = None
@@ -316,16 +315,6 @@ class Agreements:
 
     def _forget(self, ref: weakref.ref[Agreement]) -> None:
         self._agreements.pop(ref, None)
-
-
-def _codec_of(name: HttpCodec) -> Codec:
-    if name == "json":
-        from ..codec.protobuf.json import Json  # only where it is needed
-
-        return Json()
-    from ..codec.protobuf.service import Protobuf
-
-    return Protobuf()
 
 
 def _checked(url: str, read: Callable[[], T]) -> T:

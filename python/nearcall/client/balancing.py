@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from ..errors import InvalidArgument
 from ..options.checked import with_option
+from ..options.schemes import names_hosts, speaks_grpc
 
 __all__ = ["Balancing", "Proxied", "check_balancing", "check_proxy"]
 
-Balancing: TypeAlias = Literal["pick_first", "round_robin"]
+Balancing: TypeAlias = Literal["pick_first", "round_robin", "least_calls"]
 """Which of several servers are called."""
 
 Proxied: TypeAlias = "tuple[str, int, str | None, list[str] | None]"
 """Host, port, credentials, and hosts that are reached directly, as :class:`nearcall._core.Connection` takes them."""
-
-_NETWORK: Final = frozenset({"tcp", "tls", "grpc", "grpcs", "http", "https"})
-"""Schemes of URLs that name hosts."""
 
 
 def check_balancing(url: str, balancing: object) -> Balancing:
@@ -27,20 +25,20 @@ def check_balancing(url: str, balancing: object) -> Balancing:
         InvalidArgument: it is neither of these.
         ValueError: the URL can only mean one server.
     """
-    if balancing == "pick_first":
-        return "pick_first"
-    if balancing != "round_robin":
-        names = " or ".join(f'"{name}"' for name in get_args(Balancing))
-        raise with_option(InvalidArgument(f"balancing must be {names}, not {balancing!r}"), "balancing")
-    if _scheme(url) not in _NETWORK:
+    if balancing not in get_args(Balancing):
+        *names, last = (f'"{name}"' for name in get_args(Balancing))
+        raise with_option(
+            InvalidArgument(f"balancing must be {', '.join(names)} or {last}, not {balancing!r}"), "balancing"
+        )
+    if balancing != "pick_first" and not names_hosts(url):
         raise with_option(
             ValueError(
-                f'balancing="round_robin" is for URLs that name hosts, such as tcp://one:7000,two:7000: at {url} '
+                f'balancing="{balancing}" is for URLs that name hosts, such as tcp://one:7000,two:7000: at {url} '
                 "there is one server"
             ),
             "balancing",
         )
-    return "round_robin"
+    return cast(Balancing, balancing)
 
 
 def check_proxy(url: str, proxy: object) -> Proxied | None:
@@ -50,30 +48,29 @@ def check_proxy(url: str, proxy: object) -> Proxied | None:
         InvalidArgument: the option, or the variable of the environment, is no URL of a proxy.
         ValueError: the URL names no host.
     """
-    scheme = _scheme(url)
-    if proxy is None or (proxy == "environment" and scheme not in _NETWORK):
+    if proxy is None or (proxy == "environment" and not names_hosts(url)):
         return None
     if not isinstance(proxy, str):
         raise with_option(
             TypeError(f'proxy takes "environment", None or a URL such as http://proxy:3128, not {proxy!r}'), "proxy"
         )
     if proxy != "environment":
-        if scheme not in _NETWORK:
+        if not names_hosts(url):
             raise with_option(ValueError(f"proxy is for URLs that name hosts, and {url} names none"), "proxy")
         return (*_read("proxy", proxy), None)
-    name, found = _in_environment(scheme)
+    name, found = _in_environment(url)
     if not found:
         return None
     listed = _variable("no_proxy") or _variable("NO_PROXY")
-    if scheme in ("grpc", "grpcs"):
+    if speaks_grpc(url):
         listed = _variable("no_grpc_proxy") or listed
     return (*_read(name, found), [entry.strip() for entry in listed.split(",") if entry.strip()])
 
 
-def _in_environment(scheme: str) -> tuple[str, str]:
+def _in_environment(url: str) -> tuple[str, str]:
     # HTTP_PROXY in capitals is not read: in a CGI program it holds the header "Proxy" of the program's client.
     names = ["https_proxy", "HTTPS_PROXY", "http_proxy"]
-    if scheme in ("grpc", "grpcs"):
+    if speaks_grpc(url):
         names = ["grpc_proxy", "GRPC_PROXY", *names]
     for name in names:
         if value := _variable(name):
@@ -110,7 +107,3 @@ def _refused(option: str, what: str) -> Exception:
     # The message does not show the URL, which may contain a password.
     error = InvalidArgument(f"{option} names {what}: write http://host:port, or http://user:password@host:port")
     return with_option(error, "proxy")
-
-
-def _scheme(url: Any) -> str:
-    return str(url).partition("://")[0].lower()

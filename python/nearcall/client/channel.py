@@ -5,15 +5,17 @@ one client.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
 from ..call.proxy import Around
-from ..errors import Cancelled, FailedPrecondition
+from ..errors import Cancelled, FailedPrecondition, InvalidArgument
 from ..options.checked import check_url
+from ..options.schemes import speaks_grpc
+from ..service.encoded import EncodedMethod, encoded_class
 from ..service.for_loops import only_for_loops
 from ..service.plan import MethodPlan
 from ..service.service import plan_of
@@ -58,8 +60,7 @@ class ChannelBase(Connected):
         self._url = url
         self._shown = self._shown or url
         self._settings = check_options(url, sync, **options)
-        codec = self._settings.of_connection["codec"]
-        self._agreements = Agreements(self._shown, self._settings.max_values, codec, for_loop=for_loop)
+        self._agreements = Agreements(self._shown, self._settings.max_values, self._settings.codec, for_loop=for_loop)
         self._passages = self._make_passages()
         self._for_loop = for_loop
 
@@ -117,6 +118,17 @@ class ChannelBase(Connected):
         called = self._callable(calls, plan, method)
         called = hedged(called, plan, policy.hedge, policies.budget, for_loop=self._for_loop)
         return intercept_client(self._settings.interceptors, plan, called, for_loop=self._for_loop)
+
+    def _with_path(self, path: str) -> tuple[type, str]:
+        """A class that has the method of gRPC with this path, and the method's name there."""
+        if not speaks_grpc(self._url):
+            raise ValueError(f"methods are called by their paths at grpc:// URLs, and not at {self._shown}")
+        service, _, name = path.removeprefix("/").partition("/")
+        try:
+            # All kinds of methods look alike to gRPC.
+            return encoded_class(service, [EncodedMethod(name, streams_in=True, streams_out=True)]), name
+        except ValueError as error:
+            raise InvalidArgument(f"{path}: {error}") from None
 
     @abstractmethod
     def _callable(self, calls: _core.Calls, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
@@ -186,7 +198,8 @@ class Channel(ChannelBase, ForThreads):
             until its deadline. Otherwise both raise :class:`~nearcall.Unavailable` at once.
         balancing: Which servers are called where a URL lists several hosts, or a name has several addresses:
             ``"pick_first"``, the first that can be reached, until its connection is lost; ``"round_robin"``, all of
-            them in turn, each over a connection of its own.
+            them in turn, each over a connection of its own; ``"least_calls"``, the one of them with the fewest calls of
+            this channel under way.
         retry: Which failed calls of idempotent methods are sent once more, as a :class:`~nearcall.Retry`; ``None``:
             those whose connection was lost, twice at the most.
         hedge: When a call of an idempotent method is sent once more although the first is still under way, as a
@@ -201,7 +214,9 @@ class Channel(ChannelBase, ForThreads):
             counts it in :attr:`dropped`. The last two never wait.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
             first is the outermost.
-        codec: For ``http://``: write messages in Protobuf (``"protobuf"``), or in JSON (``"json"``).
+        codec: How messages are written: at ``http://`` in Protobuf (``"protobuf"``) or in JSON (``"json"``); at
+            nearcall's own URLs in msgpack (``"msgpack"``), or in JSON or as a :class:`~nearcall.ValueCodec` of yours
+            says, if the server offers that. ``None``: Protobuf at ``http://``, and msgpack at nearcall's own.
         use_get: For ``http://``: call methods that are marked :func:`~nearcall.no_side_effects` by GET, so that caches
             may answer. Calls longer than 4 KiB are posted all the same.
         compression: For ``grpc://`` and ``http://``: compress what is sent, from 1 KiB, with ``"gzip"`` or ``"zstd"``.
@@ -261,6 +276,24 @@ class Channel(ChannelBase, ForThreads):
             Cancelled: the channel is closed.
         """
         return Client(self, check_service(service, for_loop=False), owns_channel=False)
+
+    def method(self, path: str) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
+        """A method of gRPC by its path, such as ``/shop.v1.Shop/Find``, for programs that pass messages on as they are.
+
+        Args:
+            path: The path; whether the server has the method shows when it is called.
+
+        Returns:
+            A function from the messages of a call, one or many, to those of the answer. Other code writes and reads
+            them.
+
+        Raises:
+            InvalidArgument: that can be the path of no method.
+            ValueError: the channel does not speak gRPC.
+        """
+        cls, name = self._with_path(path)
+        found: Callable[[Iterable[bytes]], Iterator[bytes]] = getattr(self.client(cls).service, name)
+        return found
 
     def close(self) -> None:  # noqa: D102 - inherited
         self._connection.close(self._why_closed())

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from ..call.interceptors import ClientInterceptor, check_interceptors
+from ..codec.protocol import Codec
 from ..errors import InvalidArgument
 from ..options.checked import check_flag, check_seconds, check_url, check_whole, with_option
 from ..options.common import (
     DEFAULT_MAX_MESSAGE_SIZE,
     DEFAULT_MAX_REFERENCES,
     DEFAULT_MAX_VALUES,
+    DEFAULT_RING_SIZE,
     Compression,
-    HttpCodec,
-    check_codec,
     check_compression,
     check_spin,
     check_users,
@@ -23,6 +23,7 @@ from ..options.names import check_names
 from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
+from .codecs import ClientCodec, check_codec
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 from .hedge import Hedge, check_hedge
 from .policies import MethodPolicy, Policies
@@ -33,14 +34,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = [
-    "DEFAULT_RING_SIZE",
     "ChannelOptions",
     "Settings",
     "check_options",
 ]
-
-DEFAULT_RING_SIZE = 256 * 1024
-"""Size of each of a shared memory connection's two rings, bytes. Memory counts only once it was touched."""
 
 
 class ChannelOptions(TypedDict, total=False):
@@ -64,7 +61,7 @@ class ChannelOptions(TypedDict, total=False):
     proxy: str | None
     oneway: OnewayPolicy
     interceptors: Sequence[ClientInterceptor]
-    codec: HttpCodec
+    codec: ClientCodec | None
     use_get: bool
     compression: Compression | None
     allow_plaintext: bool
@@ -86,6 +83,8 @@ class Settings(NamedTuple):
     """Functions around each call."""
     policies: Policies
     """What holds for the calls of each method."""
+    codec: Codec | None
+    """What writes messages; ``None``: msgpack."""
 
 
 def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:
@@ -132,7 +131,7 @@ def _checked(  # noqa: PLR0913 - options have names
     proxy: str | None = "environment",
     oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
-    codec: HttpCodec = "protobuf",
+    codec: ClientCodec | None = None,
     use_get: bool = False,
     compression: Compression | None = None,
     allow_plaintext: bool = False,
@@ -149,7 +148,7 @@ def _checked(  # noqa: PLR0913 - options have names
         "max_message_size": check_whole("max_message_size", max_message_size, "bytes"),
         "ring_size": _check_ring_size(ring_size),
         "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
-        "codec": check_codec(url, codec),
+        "codec": "json" if codec == "json" else "proto",
         "use_get": _check_use_get(url, use_get),
         "compression": check_compression([url], compression),
         "wait_for_ready": check_flag("wait_for_ready", wait_for_ready) or (config is not None and config.waits),
@@ -166,7 +165,7 @@ def _checked(  # noqa: PLR0913 - options have names
         "on_drop": drop_reporter(url),
     }
     usual = MethodPolicy(of_connection["timeout"], wait_for_ready, check_retry(retry), check_hedge(hedge, retry))
-    return Settings(of_connection, values, references, chain, Policies(url, usual, config))
+    return Settings(of_connection, values, references, chain, Policies(url, usual, config), check_codec(url, codec))
 
 
 def _check_use_get(url: str, use_get: bool) -> bool:

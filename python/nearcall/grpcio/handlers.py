@@ -19,8 +19,6 @@ from .context import ServicerContext
 from .outcome import Metadatum, Outcome
 
 __all__ = [
-    "METHOD",
-    "UNKNOWN",
     "HandlerCallDetails",
     "Methods",
     "ThreadMethod",
@@ -30,13 +28,10 @@ __all__ = [
     "encoded",
     "is_coroutine",
     "no_method",
-    "path_of_unknown",
     "services",
-    "unknown_methods",
+    "unknown_method",
 ]
 
-UNKNOWN, METHOD = "nearcall.Unknown", "Method"
-"""The service and the method that the core gives calls to unknown paths."""
 Methods = dict[str, dict[str, Any]]
 """The handlers of methods, by the names of service and method."""
 
@@ -201,21 +196,9 @@ def no_method(path: str, *, known: bool) -> Unimplemented:
     return Unimplemented(f"the server has no method {path}")
 
 
-def path_of_unknown(call: _core.Call) -> str:
-    """The path of a call, which is none that the server knows."""
-    return dict(call.metadata).get(":path", b"").decode(errors="replace")
-
-
-def unknown_methods(interceptors: Sequence[Any]) -> list[object]:
-    """A service that the core gives calls to unknown paths, if there are interceptors.
-
-    They see these calls as well, and may have a handler for them.
-    """
-
-    def many(message: Any) -> Iterator[bytes]:
-        return ThreadMethod(path_of_unknown(_served_now()), None, interceptors).many(message)
-
-    return [encoded_class(UNKNOWN, [EncodedMethod(METHOD, True, True)], {METHOD: many})()] if interceptors else []
+def unknown_method(interceptors: Sequence[Any]) -> Callable[[str, Iterator[bytes]], Iterator[bytes]]:
+    """What answers calls to unknown paths: interceptors see these calls as well, and may have a handler for them."""
+    return lambda path, messages: ThreadMethod(path, None, interceptors).many(messages)
 
 
 def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], Any]:

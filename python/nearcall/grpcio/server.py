@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from ..errors import AlreadyExists, InvalidArgument
 from ..options.names import check_names, option_names
+from ..options.schemes import speaks_protobuf
 from ..options.tls import TLS
+from ..server.fallback import Fallback
 from ..server.latch import Latch
 from ..server.listening import make_listeners
 from ..server.server import Server as Nearcall
 from .addresses import url_of
 from .credentials import tls_of_server
-from .handlers import Methods, collect, services, unknown_methods
+from .handlers import Methods, collect, services, unknown_method
 from .peer import grpc
 from .settings import compression_of, options_of
 
@@ -26,14 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["Server", "ServerBase", "server", "server_options"]
-
-
-class _Serving(Nearcall):
-    """A server with services that are in no description."""
-
-    def __init__(self, unseen: Sequence[object], *services_and_urls: object, **options: Any) -> None:
-        self._unseen = unseen
-        super().__init__(*services_and_urls, **options)
 
 
 class ServerBase:
@@ -144,7 +138,8 @@ class ServerBase:
         port = bound.rpartition(":")[2]
         return int(port) if port.isdigit() else 1
 
-    def _start(self, made: Sequence[object], unseen: Sequence[object], loop: AbstractEventLoop | None = None) -> None:
+    def _start(self, made: Sequence[object], unknown: Fallback, loop: AbstractEventLoop | None = None) -> None:
+        """Serves from now on. Interceptors see calls of unknown methods as well, and may have a handler for them."""
         if self._server is not None:
             raise ValueError("the server has started already")
         if self._listeners is None:
@@ -152,7 +147,9 @@ class ServerBase:
         options: dict[str, Any] = {**self._options}
         if self._tls is not None:
             options["tls"] = self._tls
-        self._server = _Serving(unseen, *made, *self._besides, *self._urls, allow_plaintext=True, **options)
+        if self._interceptors and any(map(speaks_protobuf, self._urls)):
+            options.setdefault("fallback", unknown)
+        self._server = Nearcall(*made, *self._besides, *self._urls, allow_plaintext=True, **options)
         self._server._host_loop = loop
         self._server.serve_at(self._listeners, self._urls)
 
@@ -187,7 +184,7 @@ class Server(ServerBase, grpc.Server):
             TypeError: a servicer's method is a coroutine function.
             ValueError: the server has started already, or has no address.
         """
-        self._start(services(self._methods, self._interceptors), unknown_methods(self._interceptors))
+        self._start(services(self._methods, self._interceptors), unknown_method(self._interceptors))
 
     def stop(self, grace: float | None) -> threading.Event:
         """Takes no more calls, and finishes those under way for ``grace`` seconds; ``None`` cuts them off.

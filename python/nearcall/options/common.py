@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, cast, get_args
 
+from .. import _core
 from ..errors import InvalidArgument
 from .checked import check_seconds, with_option
-from .schemes import speaks_http, speaks_protobuf
+from .schemes import names_socket, speaks_protobuf
 
 __all__ = [
     "DEFAULT_MAX_MESSAGE_SIZE",
     "DEFAULT_MAX_REFERENCES",
     "DEFAULT_MAX_VALUES",
+    "DEFAULT_RING_SIZE",
     "Compression",
-    "HttpCodec",
-    "check_codec",
     "check_compression",
     "check_encoding",
     "check_spin",
@@ -25,14 +25,12 @@ __all__ = [
 Compression: TypeAlias = Literal["gzip", "zstd"]
 """How messages may be compressed."""
 
-HttpCodec: TypeAlias = Literal["protobuf", "json"]
-"""How clients write messages at ``http://`` URLs."""
-
-DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
+DEFAULT_MAX_MESSAGE_SIZE = _core.DEFAULT_MAX_MESSAGE_SIZE
 """Longest message received, bytes, unless the user says otherwise."""
 DEFAULT_MAX_VALUES = 2_000_000
 """Values that a received message may hold, unless the user says otherwise: some 300 MB, if each is an empty dict."""
-
+DEFAULT_RING_SIZE = _core.DEFAULT_RING_SIZE
+"""Size of each of a shared memory connection's two rings, bytes. Memory counts only once it was touched."""
 DEFAULT_MAX_REFERENCES = 10_000
 """Objects that may be passed to one peer at once, unless the user says otherwise."""
 
@@ -44,20 +42,6 @@ def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:
         InvalidArgument: it is neither ``"auto"`` nor a number of seconds.
     """
     return spin if spin == "auto" else check_seconds("spin", spin, otherwise='"auto"')
-
-
-def check_codec(url: str, codec: HttpCodec) -> HttpCodec:
-    """The option ``codec`` of clients.
-
-    Raises:
-        InvalidArgument: there is no such codec.
-        ValueError: the codec is not the usual one, and the URL leaves no choice.
-    """
-    if codec not in get_args(HttpCodec):
-        raise with_option(InvalidArgument(f'codec must be "protobuf" or "json", not {codec!r}'), "codec")
-    if codec != "protobuf" and not speaks_http(url):
-        raise with_option(ValueError(f"codec is for http:// URLs: at {url} there is no choice"), "codec")
-    return codec
 
 
 def check_compression(urls: Sequence[str], compression: Compression | None) -> Compression | None:
@@ -103,7 +87,7 @@ def check_users(
     for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
         if isinstance(given, (str, int)):
             raise with_option(TypeError(f"{option} takes a list: write {option}=[{given!r}]"), option)
-        if given and not any(url.startswith(("unix://", "grpc+unix://", "http+unix://")) for url in urls):
+        if given and not any(map(names_socket, urls)):
             raise with_option(
                 ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only"), option
             )

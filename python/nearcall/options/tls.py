@@ -11,10 +11,9 @@ from .. import _core
 from ..errors import InvalidArgument
 from .checked import with_option
 from .names import with_checked_names
+from .schemes import encrypted_like, is_encrypted
 
 __all__ = ["TLS"]
-
-_ENCRYPTED = ("tls://", "grpcs://", "https://")
 
 
 @with_checked_names
@@ -104,11 +103,10 @@ def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
     if not isinstance(cast(object, tls), TLS):
         raise with_option(TypeError(f"tls takes nearcall.TLS({usual}), not a {type(tls).__name__}"), "tls")
     # A user who gives certificates expects encryption, so a URL that does not encrypt is an error.
-    if urls and not any(url.startswith(_ENCRYPTED) for url in urls):
+    if urls and not any(map(is_encrypted, urls)):
         shown = " and ".join(urls)
-        families = {"grpc": "grpcs://", "http": "https://"}
-        fitting = (use for start, use in families.items() if all(url.startswith(start) for url in urls))
-        usual = next(fitting, "tls://")
+        fitting = set(map(encrypted_like, urls))
+        usual = fitting.pop() if len(fitting) == 1 else "tls://"
         raise with_option(
             ValueError(f"tls is for {usual} URLs, and {shown} would not be encrypted; write {usual}, or leave tls out"),
             "tls",

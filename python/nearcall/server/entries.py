@@ -1,23 +1,29 @@
-"""The methods of a server in further codecs than msgpack, for the URLs that need them.
+"""The methods of a server in further codecs than msgpack, for the URLs that need them, and for clients that want them.
 
-An entry of a server's methods is a method in one codec. Those in msgpack come first, because their places are the
-numbers that nearcall's own transports call them by; the others are found by their paths.
+An entry of a server's methods is a method in one codec. Its place is the number that nearcall's own transports call it
+by: those in msgpack come first, and the description says where those of another codec begin. What HTTP calls is found
+by its path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .._core import HealthMethod
+from ..call.codecs import chosen_codec
 from ..call.interceptors import Chain, intercept_handler
 from ..codec.protocol import Codec
+from ..codec.table import CodecName
+from ..codec.values import ValueCodec
+from ..errors import InvalidArgument
+from ..options.checked import with_option
 from ..options.schemes import speaks_http, speaks_protobuf
 from ..service.making import in_codec
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 from .instances import Served, handler_of
 
-__all__ = ["Entry", "PathEntry", "codecs_for", "coded_entries", "own_entries"]
+__all__ = ["Entry", "PathEntry", "check_codecs", "codecs_for", "coded_entries", "own_entries"]
 
 
 class PathEntry(NamedTuple):
@@ -39,7 +45,7 @@ class Entry(NamedTuple):
     """A method in a codec."""
 
     path: str
-    """``/package.Service/Method``"""
+    """``/package.Service/Method``; empty if it is called by its number."""
     plan: MethodPlan
     handler: Any
     """The handler, which is that of the same method in msgpack."""
@@ -77,13 +83,39 @@ def codecs_for(urls: Sequence[str]) -> dict[str, Codec]:
     return {"proto": Protobuf(), "json": Json(), "plain json": Json(strict=True)}
 
 
-def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan, Any]], codec: Codec) -> list[Entry]:
+def check_codecs(urls: Sequence[str], codecs: Sequence[CodecName | ValueCodec]) -> list[Codec]:
+    """The option ``codecs``: those besides msgpack.
+
+    Raises:
+        InvalidArgument: there is none of that name, or two have one name.
+        TypeError: one is no codec, or a single one was given in place of a list.
+        ValueError: none of the URLs is nearcall's own.
+    """
+    if isinstance(codecs, str) or not isinstance(cast(object, codecs), Sequence):
+        raise with_option(TypeError(f"codecs takes a list: write codecs=[{codecs!r}]"), "codecs")
+    found = [chosen_codec("codecs", codec) for codec in codecs]
+    names = [codec.name for codec in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise with_option(InvalidArgument(f"codecs: two have the name '{twice}'"), "codecs")
+    if found and all(map(speaks_protobuf, urls)):
+        raise with_option(ValueError("codecs is for nearcall's own URLs, and there is none"), "codecs")
+    return [codec for codec in found if codec.name != "msgpack"]
+
+
+def coded_entries(
+    served: Sequence[Served],
+    handlers: Sequence[tuple[MethodPlan, Any]],
+    codec: Codec,
+    *,
+    by_path: bool = True,
+) -> list[Entry]:
     """The entries of everything that is served, in a codec, in the order of its methods.
 
     Args:
         served: The services.
         handlers: The plans of their methods in msgpack, each with its handler; others may follow.
         codec: The codec.
+        by_path: Whether they are found by their paths, and not by numbers.
 
     Raises:
         TypeError: a method has no counterpart in the codec; the message is one line that names the method and the
@@ -93,9 +125,9 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
     rest = iter(handlers)
     for each in served:
         own = [next(rest) for _ in each.plan.methods]
-        if each.plan.encoded and codec.name != "protobuf":
+        if by_path and each.plan.encoded and codec.name != "protobuf":
             continue  # the messages of such a service are Protobuf
-        for plan, (method, handler) in zip(in_codec(each.plan, codec).methods, own, strict=True):
+        for plan, (method, handler) in zip(in_codec(each.plan, codec, by_path=by_path).methods, own, strict=True):
             found.append(Entry(plan.path or "", plan, handler, method.kind, each.plan.errors))
     return found
 

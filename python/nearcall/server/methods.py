@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import _core
@@ -45,6 +45,8 @@ class MethodTable:
         """The numbers of those that are only called on objects, by the names of service and method."""
         self.paths: dict[str, dict[str, PathEntry]] = {}
         """Those that are found by their paths, by the name of their codec."""
+        self.codecs: dict[str, int] = {}
+        """The numbers of the first methods in further codecs, by the codecs' names."""
 
     def add(self, served: Served, *, measured: bool = True) -> None:
         """Adds the methods of a service in msgpack."""
@@ -62,11 +64,19 @@ class MethodTable:
             self.handlers.append((method, None))
             self.measured.append((method.full_name, method.kind))
 
-    def add_entries(self, codec: str, entries: Iterable[Entry]) -> None:
-        """Adds methods in another codec, which the core knows by that name."""
-        paths = self.paths.setdefault(codec, {})
+    def add_codec(self, codec: str, entries: Iterable[Entry]) -> None:
+        """Adds the methods of all services in another codec, by their numbers."""
+        self.codecs[codec] = len(self.methods)
+        self._add_all(entries)
+
+    def add_entries(self, codec: str, entries: Sequence[Entry]) -> None:
+        """Adds methods in another codec, which the core knows by that name, by their paths."""
+        numbered = enumerate(entries, len(self.methods))
+        self.paths.setdefault(codec, {}).update({entry.path: entry.numbered(number) for number, entry in numbered})
+        self._add_all(entries)
+
+    def _add_all(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            paths[entry.path] = entry.numbered(len(self.methods))
             counted = (entry.plan.full_name, entry.kind) if entry.measured else None
             self._add(entry.plan, entry.handler, entry.errors, counted)
 

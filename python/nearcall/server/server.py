@@ -18,6 +18,8 @@ from ..call.departures import end_departures
 from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
 from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, is_awaited
+from ..codec.table import CodecName
+from ..codec.values import ValueCodec
 from ..errors import InvalidArgument
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds, check_whole, with_option
@@ -25,6 +27,7 @@ from ..options.common import (
     DEFAULT_MAX_MESSAGE_SIZE,
     DEFAULT_MAX_REFERENCES,
     DEFAULT_MAX_VALUES,
+    DEFAULT_RING_SIZE,
     Compression,
     check_compression,
     check_spin,
@@ -37,7 +40,8 @@ from ..service.describing import described_as_text
 from ..service.injecting import Injector, check_overrides
 from ..service.plan import ServicePlan
 from ..service.references import services_passed
-from .entries import codecs_for, coded_entries, own_entries
+from .entries import check_codecs, codecs_for, coded_entries, own_entries
+from .fallback import Fallback, fallback_of
 from .health import HEALTH, ServerHealth
 from .instances import Served, look_at
 from .latch import Latch
@@ -123,6 +127,11 @@ class Server:
         introspection: Whether clients that may call methods may also watch the server's calls, with ``nearcall top``.
         reflection: Whether clients that may call methods over gRPC may also ask which methods there are, with
             ``grpcurl`` and the like. At nearcall's own URLs every client gets that description.
+        codecs: Codecs that clients may ask for at nearcall's own URLs, besides msgpack: ``"json"``, or a
+            :class:`~nearcall.ValueCodec` of yours.
+        fallback: For ``grpc://`` and ``http://``: a function that answers gRPC's calls for which there is no method. It
+            takes the path that was called and an iterator of the messages, as bytes, and gives an iterator of those of
+            the answer: a generator function, or an asynchronous one.
         compression: For ``grpc://`` and ``http://``: compress what is sent to clients that can read it, from 1 KiB,
             with ``"gzip"`` or ``"zstd"``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
@@ -158,9 +167,6 @@ class Server:
         InvalidArgument: an option is malformed.
     """
 
-    _unseen: Sequence[object] = ()
-    """Services at URLs of gRPC that are in no description, for :mod:`nearcall.grpcio`."""
-
     @checks_names
     def __init__(  # noqa: PLR0913 - the options are keywords
         self,
@@ -181,6 +187,8 @@ class Server:
         allow_plaintext: bool = False,
         introspection: bool = True,
         reflection: bool = True,
+        codecs: Sequence[CodecName | ValueCodec] = (),
+        fallback: Fallback | None = None,
         compression: Compression | None = None,
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
@@ -196,7 +204,7 @@ class Server:
         overrides: Mapping[Provider, Provider] | None = None,
     ) -> None:
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
-        served = _look_at_all(item for item in services_and_urls if not isinstance(item, str))
+        served = _look_at_all((item for item in services_and_urls if not isinstance(item, str)), fallback)
         plans = [each.plan for each in served]
         if loop_factory is not None and not callable(cast(object, loop_factory)):
             raise with_option(
@@ -224,11 +232,14 @@ class Server:
         self._handlers = table.handlers
         self._states = _core.Health(["", *(plan.name for plan in plans)])
         self._health = ServerHealth(self._states.set)
+        unknown = [] if fallback is None else [fallback_of(self._asked, fallback)]
+        for codec in check_codecs(self._asked, codecs):
+            table.add_codec(codec.name, coded_entries(served, self._handlers, codec, by_path=False))
         for name, codec in codecs_for(self._asked).items():
             entries = coded_entries(served, self._handlers, codec)
             if name == "proto":
                 besides = _besides(plans, self._states, reflection=reflection)
-                entries += own_entries([*besides, *map(look_at, self._unseen)], chain)
+                entries += own_entries([*besides, *unknown], chain)
             table.add_entries(name, entries)
         self._catalogue = catalogue = ServerCatalogue(
             table.numbers,
@@ -251,10 +262,10 @@ class Server:
         self._make_core = partial(
             _core.Server,
             table.methods,
-            described_as_text(plans, None if own is None else own.plan, passed),
+            described_as_text(plans, None if own is None else own.plan, passed, table.codecs),
             measured=table.measured,
             spin=check_spin(spin),
-            ring_size=1 << 18,
+            ring_size=DEFAULT_RING_SIZE,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
             handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
             compression=check_compression(self._asked, compression),
@@ -556,14 +567,14 @@ class Server:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
 
 
-def _look_at_all(items: Iterable[object]) -> list[Served]:
+def _look_at_all(items: Iterable[object], fallback: object) -> list[Served]:
     """What there is to serve.
 
     Raises:
         TypeError: nothing, or two under one name, or something that cannot be served.
     """
     served = [look_at(item) for item in items]
-    if not served:
+    if not served and fallback is None:
         raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
     names = [each.plan.name for each in served]
     for name in names:

@@ -13,12 +13,13 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 import msgspec
 
 from ..codec.msgpack.watching import watch_named, watch_received, watch_sent
-from ..codec.protocol import BUFFER_FORMS, CODED, FORMS, PARTS, Parts
+from ..codec.protocol import BUFFER_FORMS, CODED, FORMS, PARTS, Codec, Parts
 from ..errors import FailedPrecondition, RpcError, Unimplemented
 from ..types.differences import Types, differences
 from ..types.fields import Finder, UnknownField, field_finder
 from .describing import method_info
 from .description import Description, MethodInfo, Numbered, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
+from .making import in_codec
 from .plan import BIDI_STREAM, KINDS, SERVER_STREAM, MethodPlan, ServicePlan
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Finding",
     "Sides",
     "agree",
+    "agree_in_codec",
     "agree_on_reference",
     "method_findings",
     "refused",
@@ -70,6 +72,8 @@ class Agreed(NamedTuple):
     """The client's own plan if both sides declare the same, else a plan that takes care of the differences."""
     problem: str | None = None
     """Why every call would fail, if so; each call is refused with this message."""
+    is_refused: bool = False
+    """Whether every call is refused, because of a problem or because the server lacks the method."""
 
 
 def agree(client: ServicePlan, description: Description) -> dict[str, Agreed]:
@@ -100,6 +104,31 @@ def agree_on_reference(client: ServicePlan, description: Description) -> dict[st
         problem = f"the server passes no objects of the service {client.name}: update the server"
         return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
     return _agree(client, found)
+
+
+def agree_in_codec(client: ServicePlan, description: Description, codec: Codec) -> dict[str, Agreed]:
+    """The same for calls in another codec than msgpack: what is sent has names, and its receiver must know them all.
+
+    Raises:
+        FailedPrecondition: the description is malformed.
+        TypeError: a method has no counterpart in the codec.
+    """
+    agreed = agree(client, description)
+    if client.name not in {service.name for service in description.services}:
+        return agreed  # the server's own service is in msgpack only
+    first = description.in_codec(codec.name)
+    if first is None:
+        offered: Iterable[str] = () if description.codecs is msgspec.UNSET else description.codecs
+        known = _listed(["msgpack", *offered])
+        problem = (
+            f"the server does not offer the codec '{codec.name}'; it has {known}: choose one, or give it codecs=[...]"
+        )
+        return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
+    plans = {plan.name: plan for plan in in_codec(client, codec, by_path=False).methods}
+    for name, found in agreed.items():
+        if not found.is_refused:
+            agreed[name] = Agreed(first + found.number, plans[name])
+    return agreed
 
 
 def _agree(client: ServicePlan, found: Numbered) -> dict[str, Agreed]:
@@ -313,7 +342,7 @@ def refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Ag
         raise type(error)(error.message)
 
     arguments = msgspec.structs.replace(plan.arguments, encode_named=refuse)
-    return Agreed(0, msgspec.structs.replace(plan, arguments=arguments, always_named=True), problem)
+    return Agreed(0, msgspec.structs.replace(plan, arguments=arguments, always_named=True), problem, is_refused=True)
 
 
 def _wire_form(form: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,10 @@ __all__ = ["describe", "described_as_text", "method_info"]
 
 
 def describe(
-    plans: Sequence[ServicePlan], introspection: ServicePlan | None = None, references: Sequence[ServicePlan] = ()
+    plans: Sequence[ServicePlan],
+    introspection: ServicePlan | None = None,
+    references: Sequence[ServicePlan] = (),
+    codecs: Mapping[str, int] = {},
 ) -> dict[str, Any]:
     """The description of a server that serves these services, as plain data ready for JSON.
 
@@ -23,24 +26,28 @@ def describe(
         plans: The services that it serves.
         introspection: The server's own service.
         references: The services whose objects travel as references.
+        codecs: The numbers of the first methods in further codecs.
     """
     own = msgspec.UNSET if introspection is None else _service_info(introspection)
     passed = [_service_info(plan) for plan in references] or msgspec.UNSET
     description: dict[str, Any] = msgspec.to_builtins(
-        Description(VERSION, [_service_info(plan) for plan in plans], own, passed)
+        Description(VERSION, [_service_info(plan) for plan in plans], own, passed, dict(codecs) or msgspec.UNSET)
     )
     return description
 
 
 def described_as_text(
-    plans: Sequence[ServicePlan], introspection: ServicePlan | None = None, references: Sequence[ServicePlan] = ()
+    plans: Sequence[ServicePlan],
+    introspection: ServicePlan | None = None,
+    references: Sequence[ServicePlan] = (),
+    codecs: Mapping[str, int] = {},
 ) -> str:
     """The description as JSON, for clients.
 
     Raises:
         ValueError: the description is more than clients accept; the message says what there is too much of.
     """
-    described = describe(plans, introspection, references)
+    described = describe(plans, introspection, references, codecs)
     encoded = msgspec.json.encode(described)
     try:
         check_limits(described, len(encoded))

@@ -114,6 +114,10 @@ class Description(msgspec.Struct, frozen=True, dict=True):
     """The services whose objects travel as references, in either direction, numbered after those that are served; left
     out if there are none. A service that is served as well is numbered here once more.
     """
+    codecs: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """The codecs besides msgpack in which ``services`` can be called, by name: the number of the first method in each,
+    which the others follow. Left out if there is none.
+    """
 
     @property
     def passed(self) -> list[ServiceInfo]:
@@ -137,6 +141,10 @@ class Description(msgspec.Struct, frozen=True, dict=True):
         first = _count(self.services) + _count(self.passed)
         # If a user serves a service of the same name, it hides the server's own.
         return {**_by_name(first, own), **_by_name(0, self.services)}
+
+    def in_codec(self, name: str) -> int | None:
+        """The number of the first method in a codec; ``None`` if the server does not offer it."""
+        return None if self.codecs is msgspec.UNSET else self.codecs.get(name)
 
     @cached_property
     def served_references(self) -> Mapping[str, Numbered]:

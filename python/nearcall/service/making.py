@@ -18,7 +18,9 @@ from .values import value_plan
 __all__ = ["in_codec", "make_method"]
 
 _MSGPACK = Msgpack()
-"""The codec of every new plan: nearcall's own transports use no other, and descriptions describe plans in it."""
+"""The codec of every new plan: nearcall's own transports use no other unless both sides want it, and descriptions
+describe plans in it.
+"""
 
 
 def make_method(
@@ -73,14 +75,21 @@ def make_method(
     )
 
 
-def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
+def in_codec(plan: ServicePlan, codec: Codec, *, by_path: bool = True) -> ServicePlan:
     """The same service in another codec: the same methods with the codec's encoding of their values.
+
+    Args:
+        plan: The service.
+        codec: The codec.
+        by_path: Whether its methods are called by their paths, over HTTP; otherwise by numbers.
 
     Raises:
         TypeError: a method has no counterpart in the codec, or only a server's description of the service is known. The
             message is one line that names the method and the parameter.
     """
     if plan.encoded:
+        if not by_path:
+            return plan
         methods = [msgspec.structs.replace(method, path=f"/{plan.name}/{method.name}") for method in plan.methods]
         return msgspec.structs.replace(plan, methods=tuple(methods))
     types = [method.types for method in plan.methods if method.types is not None]
@@ -92,18 +101,19 @@ def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
     changed = list[MethodPlan]()
     for method in plan.methods:
         coding, item = codings[method.name], method.request_item
+        path = coding.path if by_path else None
         if item is not None and coding.item is not None:
             item = msgspec.structs.replace(item, coding=coding.item)
         changed.append(
             msgspec.structs.replace(
                 method,
                 # A one-way method that is called by a path, over HTTP, answers all the same, with nothing.
-                kind=UNARY if method.kind == ONEWAY and coding.path else method.kind,
+                kind=UNARY if method.kind == ONEWAY and path else method.kind,
                 arguments=msgspec.structs.replace(method.arguments, coding=coding.arguments, encode_named=None),
                 request_item=item,
                 reply=msgspec.structs.replace(method.reply, coding=coding.reply),
                 always_named=False,
-                path=coding.path,
+                path=path,
             )
         )
     return msgspec.structs.replace(plan, methods=tuple(changed))

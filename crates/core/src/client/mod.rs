@@ -10,9 +10,10 @@ mod sending;
 mod table;
 
 pub use crate::flow::Taken;
+pub use channel::Channel;
 pub use channel::patience::{COMEBACK, OnChange, Patience};
+pub use channel::picker::{PICKERS, Picked, Picker, picker_named};
 pub use channel::subchannel::may_pass;
-pub use channel::{Balancing, Channel};
 pub(crate) use connection::Receiver;
 pub use connection::{Connection, Expected, NoEvent};
 pub use driver::{Again, CallDriver, Next, Rules};

@@ -1,4 +1,4 @@
-//! How values become bytes and back: by Python functions, or by the Protobuf codec of this crate.
+//! How values become bytes and back: by Python functions, those of users among them, or by the Protobuf codec of this crate.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -93,17 +93,22 @@ impl Encoder {
 /// What decodes values.
 #[derive(Debug)]
 pub(crate) enum Decoder {
-    /// A Python function for msgpack, which `Limit` checks before.
-    Function(Py<PyAny>),
+    /// A Python function for msgpack, which `Limit` checks before. Only msgpack has buffers beside the message, and arguments
+    /// by name.
+    Msgpack(Py<PyAny>),
     /// The Protobuf codec, which counts values and checks keys itself.
     Protobuf(Py<ProtobufCodec>),
+    /// A Python function for messages that nobody here can read: each of their bytes counts as a value.
+    Opaque(Py<PyAny>),
 }
 
 impl Decoder {
-    pub(crate) fn of(function: Bound<'_, PyAny>) -> Self {
+    /// The decoder of a coding that says what its values weigh, or not, as only msgpack's do.
+    pub(crate) fn of(function: Bound<'_, PyAny>, weighed: bool) -> Self {
         match function.cast_into::<ProtobufCodec>() {
             Ok(codec) => Self::Protobuf(codec.unbind()),
-            Err(other) => Self::Function(other.into_inner().unbind()),
+            Err(other) if weighed => Self::Msgpack(other.into_inner().unbind()),
+            Err(other) => Self::Opaque(other.into_inner().unbind()),
         }
     }
 
@@ -111,16 +116,16 @@ impl Decoder {
     #[inline]
     pub(crate) fn has_empty(&self) -> bool {
         match self {
-            Self::Function(_) => true,
             Self::Protobuf(codec) => codec.get().has_empty(),
+            Self::Msgpack(_) | Self::Opaque(_) => true,
         }
     }
 
-    /// The Python function. It is for msgpack: only that has buffers beside the payload, and arguments by name.
+    /// The Python function of a codec with buffers beside the message.
     pub(crate) fn function<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<&'a Bound<'py, PyAny>> {
         match self {
-            Self::Function(function) => Ok(function.bind(py)),
-            Self::Protobuf(_) => Err(PyTypeError::new_err("a Protobuf message has no buffers beside it")),
+            Self::Msgpack(function) => Ok(function.bind(py)),
+            _ => Err(PyTypeError::new_err("a message of this codec has no buffers beside it")),
         }
     }
 }

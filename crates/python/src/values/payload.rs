@@ -6,7 +6,7 @@ use std::ptr::null;
 use std::sync::Arc;
 
 use nearcall_core::server::ValueBudget;
-use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, holds_more_than, weigh};
+use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, holds_more_than, sizes, weigh};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -208,10 +208,20 @@ impl Limit {
         budget: Option<ValueBudget<'_>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let decoded = match decoder {
-            Decoder::Function(decode) => {
+            Decoder::Msgpack(decode) => {
                 let body = self.body(py, payload, len, explainer, budget)?;
                 let decoded = decode.bind(py).run([body.as_any()]);
                 return decoded.map_err(|error| explain_body(py, explainer, error, &body, None));
+            }
+            Decoder::Opaque(decode) => {
+                if len > self.max_values {
+                    return Err(self.exceeded_by_bytes(py, len));
+                }
+                let budget = budget.filter(|budget| budget.counts(len));
+                if budget.is_some_and(|budget| !budget.add(len.saturating_mul(sizes::LIST))) {
+                    return Err(self.too_much_memory(py));
+                }
+                decode.bind(py).run([bytes(py, payload, 0, len)?.as_any()])
             }
             Decoder::Protobuf(codec) => {
                 let budget = budget.filter(|budget| budget.counts(len));
@@ -258,6 +268,16 @@ impl Limit {
         let message = format!(
             "{}: the message holds more than {} values; send less in one, send an array or bytes, or raise max_values at \
              its receiver",
+            self.method, self.max_values
+        );
+        raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, message))
+    }
+
+    #[cold]
+    fn exceeded_by_bytes(&self, py: Python<'_>, len: usize) -> PyErr {
+        let message = format!(
+            "{}: the message has {len} bytes, each of which may be a value in this codec, and {} are allowed; send less in \
+             one, use msgpack, or raise max_values at its receiver",
             self.method, self.max_values
         );
         raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, message))

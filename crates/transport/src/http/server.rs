@@ -160,7 +160,9 @@ impl<S: Calls> Server<S> {
         let found = match self.find(path, &asked, &reply) {
             Ok(Some(found)) => found,
             Ok(None) => {
-                let Some(found) = self.paths.of_unknown().filter(|_| asked.protocol == Protocol::Grpc) else {
+                // What answers for unknown methods takes messages to be Protobuf's.
+                let fits = asked.protocol == Protocol::Grpc && asked.codec == Codec::Proto;
+                let Some(found) = self.paths.of_unknown().filter(|_| fits) else {
                     let meant = self.paths.meant(asked.codec, path).map(|meant| format!(": did you mean {meant}?"));
                     let why = format!("the server has no method {path}{}", meant.unwrap_or_default());
                     return Begun::Refused(reply.with_http_status(404), Failure::UNIMPLEMENTED, why);

@@ -15,17 +15,61 @@ use crate::options::Options;
 /// The place that a URL names, or what is wrong with the URL, for the user.
 pub(crate) type Parsed = Result<Arc<dyn Place>, String>;
 
+/// A protocol over a transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// nearcall's own.
+    Nearcall,
+    /// gRPC only.
+    Grpc,
+    /// HTTP, by which Connect, gRPC-Web and gRPC call.
+    Http,
+}
+
+impl Speaks {
+    /// Its name in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nearcall => "nearcall",
+            Self::Grpc => "grpc",
+            Self::Http => "http",
+        }
+    }
+}
+
 /// A way to reach a server.
-pub(crate) struct Transport {
-    /// The form of its URLs, such as `shm://name`.
-    pub(crate) form: &'static str,
+#[derive(Debug)]
+pub struct Transport {
+    /// The form of its URLs, such as `shm://name`. It ends in `host:port` or `/path` if such is what they name.
+    pub form: &'static str,
+    /// What is spoken there.
+    pub speaks: Speaks,
+    /// Whether everything there is encrypted.
+    pub encrypts: bool,
     /// Reads a URL, given as its scheme and what follows `scheme://`.
     pub(crate) parse: fn(scheme: &'static str, rest: &str) -> Parsed,
 }
 
 impl Transport {
+    /// One of nearcall's own, without encryption.
+    pub(crate) const fn new(form: &'static str, parse: fn(&'static str, &str) -> Parsed) -> Self {
+        Self { form, speaks: Speaks::Nearcall, encrypts: false, parse }
+    }
+
+    /// The same, where this is spoken.
+    pub(crate) const fn speaking(self, speaks: Speaks) -> Self {
+        Self { speaks, ..self }
+    }
+
+    /// The same, with encryption.
+    pub(crate) const fn encrypted(self) -> Self {
+        Self { encrypts: true, ..self }
+    }
+
     /// The part of the URL before the colon.
-    pub(crate) fn scheme(&self) -> &'static str {
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
         self.form.split(':').next().unwrap_or_default()
     }
 }

@@ -3,13 +3,17 @@
 use super::hosts::Hosts;
 use super::local::Local;
 use crate::handshake;
-use crate::places::place::Transport;
+use crate::places::place::{Speaks, Transport};
 
 pub(super) const GRPC: Transport =
-    Transport { form: "grpc://host:port", parse: |scheme, rest| Hosts::plain(scheme, rest, &handshake::GRPC) };
+    Transport::new("grpc://host:port", |scheme, rest| Hosts::plain(scheme, rest, &handshake::GRPC))
+        .speaking(Speaks::Grpc);
 
 pub(super) const GRPCS: Transport =
-    Transport { form: "grpcs://host:port", parse: |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::GRPC) };
+    Transport::new("grpcs://host:port", |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::GRPC))
+        .speaking(Speaks::Grpc)
+        .encrypted();
 
 pub(super) const GRPC_UNIX: Transport =
-    Transport { form: "grpc+unix:///path", parse: |scheme, rest| Local::at(scheme, rest, &handshake::GRPC) };
+    Transport::new("grpc+unix:///path", |scheme, rest| Local::at(scheme, rest, &handshake::GRPC))
+        .speaking(Speaks::Grpc);

@@ -4,13 +4,16 @@
 use super::hosts::Hosts;
 use super::local::Local;
 use crate::handshake;
-use crate::places::place::Transport;
+use crate::places::place::{Speaks, Transport};
 
 pub(super) const HTTP: Transport =
-    Transport { form: "http://host:port", parse: |scheme, rest| Hosts::plain(scheme, rest, &handshake::WEB) };
+    Transport::new("http://host:port", |scheme, rest| Hosts::plain(scheme, rest, &handshake::WEB))
+        .speaking(Speaks::Http);
 
 pub(super) const HTTPS: Transport =
-    Transport { form: "https://host:port", parse: |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::WEB) };
+    Transport::new("https://host:port", |scheme, rest| Hosts::encrypted(scheme, rest, &handshake::WEB))
+        .speaking(Speaks::Http)
+        .encrypted();
 
 pub(super) const HTTP_UNIX: Transport =
-    Transport { form: "http+unix:///path", parse: |scheme, rest| Local::at(scheme, rest, &handshake::WEB) };
+    Transport::new("http+unix:///path", |scheme, rest| Local::at(scheme, rest, &handshake::WEB)).speaking(Speaks::Http);

@@ -33,21 +33,15 @@ const PUMPED: usize = 64 << 10;
 /// Descriptors below this number are the standard ones.
 const FIRST_OWN: RawFd = 3;
 
-pub(super) const FD: Transport = Transport {
-    form: "fd://N",
-    parse: |_, rest| match rest.parse::<RawFd>() {
-        Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
-        Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
-        _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
-    },
-};
+pub(super) const FD: Transport = Transport::new("fd://N", |_, rest| match rest.parse::<RawFd>() {
+    Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
+    Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
+    _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
+});
 
-pub(super) const STDIO: Transport = Transport {
-    form: "stdio:",
-    parse: |_, rest| {
-        if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
-    },
-};
+pub(super) const STDIO: Transport = Transport::new("stdio:", |_, rest| {
+    if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
+});
 
 /// A descriptor of this process, or its standard input and output.
 #[derive(Debug)]

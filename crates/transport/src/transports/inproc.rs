@@ -4,4 +4,4 @@ use super::local::{Found, Local};
 use crate::places::place::Transport;
 
 pub(super) const INPROC: Transport =
-    Transport { form: "inproc://name", parse: |scheme, name| Local::named(scheme, name, Found::InProcess) };
+    Transport::new("inproc://name", |scheme, name| Local::named(scheme, name, Found::InProcess));

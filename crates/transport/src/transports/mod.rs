@@ -21,7 +21,7 @@ pub use rendezvous::named_servers;
 use crate::places::place::Transport;
 
 /// All transports, in the order in which messages list them.
-pub(crate) const TABLE: &[Transport] = &[
+pub const TABLE: &[Transport] = &[
     shm::SHM,
     unix::UNIX,
     tcp::TCP,

@@ -4,4 +4,4 @@ use super::local::{Found, Local};
 use crate::places::place::Transport;
 
 pub(super) const SHM: Transport =
-    Transport { form: "shm://name", parse: |scheme, name| Local::named(scheme, name, Found::ByUser) };
+    Transport::new("shm://name", |scheme, name| Local::named(scheme, name, Found::ByUser));

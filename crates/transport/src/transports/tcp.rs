@@ -4,5 +4,4 @@ use super::hosts::Hosts;
 use crate::handshake::NATIVE;
 use crate::places::place::Transport;
 
-pub(super) const TCP: Transport =
-    Transport { form: "tcp://host:port", parse: |scheme, rest| Hosts::plain(scheme, rest, &NATIVE) };
+pub(super) const TCP: Transport = Transport::new("tcp://host:port", |scheme, rest| Hosts::plain(scheme, rest, &NATIVE));

@@ -5,4 +5,4 @@ use crate::handshake::NATIVE;
 use crate::places::place::Transport;
 
 pub(super) const TLS: Transport =
-    Transport { form: "tls://host:port", parse: |scheme, rest| Hosts::encrypted(scheme, rest, &NATIVE) };
+    Transport::new("tls://host:port", |scheme, rest| Hosts::encrypted(scheme, rest, &NATIVE)).encrypted();

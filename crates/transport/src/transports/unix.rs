@@ -4,5 +4,4 @@ use super::local::Local;
 use crate::handshake::NATIVE;
 use crate::places::place::Transport;
 
-pub(super) const UNIX: Transport =
-    Transport { form: "unix:///path", parse: |scheme, path| Local::at(scheme, path, &NATIVE) };
+pub(super) const UNIX: Transport = Transport::new("unix:///path", |scheme, path| Local::at(scheme, path, &NATIVE));

@@ -12,6 +12,7 @@ from msgspec import inspect as shapes
 from .. import explain, sending, weights
 from ..checks import outer_type
 from ..hashed import together
+from ..named import arguments_type
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsCoding, ParameterType, Parts, ValueType
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
 from .functions import encode_parts
@@ -103,23 +104,12 @@ def _named_decoder(
     # Most methods are never called by name, so the decoder is made when first needed.
     @functools.cache
     def made() -> Callable[..., Any]:
-        fields: list[Any] = []
-        for number, parameter in enumerate(parameters):
-            # A factory, so that the handler gets the very object in its signature, as in Python.
-            default: Any = (
-                {} if parameter.required else {"default_factory": functools.partial(_same, parameter.default)}
-            )
-            field = msgspec.field(name=parameter.name, **default)
-            fields.append((f"p{number}", parameter.type.annotation, field))
-        shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        found: Any = decoder(shape, PARTS, references=references, for_loop=for_loop, counted=counted)
+        found: Any = decoder(
+            arguments_type(parameters), PARTS, references=references, for_loop=for_loop, counted=counted
+        )
         return found  # type: ignore[no-any-return]
 
     def decode_named(body: Any, buffers: list[memoryview]) -> tuple[Any, ...]:
         return msgspec.structs.astuple(made()(body, buffers))
 
     return decode_named
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -22,8 +22,9 @@ class Json:
             clients expect. This does not change what is sent.
     """
 
+    name = "json"
+
     def __init__(self, *, strict: bool = False) -> None:
-        self.name = "strict json" if strict else "json"
         self._format: Format = "strict json" if strict else "json"
 
     def service(self, name: str, methods: Sequence[MethodTypes]) -> Mapping[str, MethodCoding]:

@@ -10,8 +10,6 @@ from ...call.context import context as current
 from ...service.encoded import EncodedMethod, encoded_class
 from ..context import ServicerContext as ThreadContext
 from ..handlers import (
-    METHOD,
-    UNKNOWN,
     HandlerCallDetails,
     Methods,
     ThreadMethod,
@@ -20,12 +18,11 @@ from ..handlers import (
     encoded,
     is_coroutine,
     no_method,
-    path_of_unknown,
 )
 from ..outcome import Outcome
 from .context import ServicerContext
 
-__all__ = ["services", "unknown_methods"]
+__all__ = ["services", "unknown_method"]
 
 
 _END: Any = object()
@@ -194,14 +191,14 @@ def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], 
     return proceed
 
 
-def unknown_methods(interceptors: Sequence[Any]) -> list[object]:
-    """The same as :func:`nearcall.grpcio.handlers.unknown_methods`, for interceptors that are coroutines."""
+def unknown_method(interceptors: Sequence[Any]) -> Callable[[str, AsyncIterator[bytes]], AsyncIterator[bytes]]:
+    """The same as :func:`nearcall.grpcio.handlers.unknown_method`, for interceptors that are coroutines."""
 
-    def many(message: Any) -> AsyncIterator[bytes]:
-        return _LoopMethod(path_of_unknown(current()._call), None, interceptors).many(message)
+    async def answer(path: str, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for response in _LoopMethod(path, None, interceptors).many(messages):
+            yield response
 
-    shape = EncodedMethod(METHOD, True, True, True)
-    return [encoded_class(UNKNOWN, [shape], {METHOD: many})()] if interceptors else []
+    return answer
 
 
 def services(methods: Methods, interceptors: Sequence[Any]) -> list[object]:

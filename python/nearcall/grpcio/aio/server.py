@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...options.tls import TLS
 from ..server import ServerBase, server_options
 from .handlers import services as made_of
-from .handlers import unknown_methods
+from .handlers import unknown_method
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,8 +29,8 @@ class Server(ServerBase):
         Raises:
             ValueError: the server has started already, or has no address.
         """
-        made, unseen = made_of(self._methods, self._interceptors), unknown_methods(self._interceptors)
-        self._start(made, unseen, asyncio.get_running_loop())
+        made, unknown = made_of(self._methods, self._interceptors), unknown_method(self._interceptors)
+        self._start(made, unknown, asyncio.get_running_loop())
 
     async def stop(self, grace: float | None) -> None:
         """Takes no more calls, finishes those under way for ``grace`` seconds, then ends; ``None`` cuts them off."""

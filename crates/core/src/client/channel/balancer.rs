@@ -1,6 +1,6 @@
-//! Calls to several servers in turn.
+//! Calls to several servers.
 //!
-//! Each server has its own subchannel. A call takes the next one that is connected. A thread of its own dials each of
+//! Each server has its own subchannel. A picker chooses among those that are connected, call by call. A thread of its own dials each of
 //! the others; the next call starts it once the pause after the last failure is over. So no call waits for a server
 //! while another one is connected, and a client that makes no calls does nothing.
 
@@ -14,12 +14,14 @@ use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_platform::per_process::PerProcess;
 use nearcall_transport::{Options, Url, servers};
 use nearcall_wire::Failure;
+use smallvec::SmallVec;
 
 use crate::client::channel::patience::{OnChange, Patience, SLICE};
+use crate::client::channel::picker::{Picked, Picker};
 use crate::client::channel::subchannel::{Subchannel, connect_failure, may_pass, remembered};
 use crate::client::connection::closed;
 use crate::client::{Adopter, Connection};
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 
 /// The next call after this time looks names up again: servers come and go.
 const FRESH: Duration = Duration::from_secs(30);
@@ -33,8 +35,7 @@ pub(in crate::client) struct Balancer {
     options: Options,
     on_change: OnChange,
     endpoints: ArcSwap<Vec<Arc<Endpoint>>>,
-    /// Counts calls.
-    turn: AtomicUsize,
+    picker: Box<dyn Picker>,
     closed: AtomicBool,
     /// The description that all servers in use share.
     description: ArcSwapOption<String>,
@@ -100,14 +101,19 @@ impl Drop for Done<'_> {
 }
 
 impl Balancer {
-    pub(in crate::client) fn new(url: Url, options: Options, on_change: OnChange) -> Arc<Self> {
+    pub(in crate::client) fn new(
+        url: Url,
+        options: Options,
+        picker: Box<dyn Picker>,
+        on_change: OnChange,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             url,
             options,
             on_change,
             endpoints: ArcSwap::default(),
-            turn: AtomicUsize::new(0),
+            picker,
             closed: AtomicBool::new(false),
             description: ArcSwapOption::empty(),
             progress: PerProcess::new(Progress::default),
@@ -115,29 +121,21 @@ impl Balancer {
         })
     }
 
-    /// The connection for the next call.
-    pub(in crate::client) fn ready(&self) -> Option<Arc<Connection>> {
+    /// The connection for the next call; none that its copies have gone to, `asked`, as long as there is another one.
+    pub(in crate::client) fn ready(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
         let endpoints = self.endpoints.load();
-        let ready = endpoints.iter().filter(|endpoint| endpoint.subchannel.is_ready()).count();
-        if ready < endpoints.len() || endpoints.is_empty() || self.is_stale() {
+        // Guards, which do not count as owners: a call counts only the connection that it takes.
+        let held: SmallVec<[_; 8]> = endpoints.iter().filter_map(|endpoint| endpoint.subchannel.peek()).collect();
+        if held.len() < endpoints.len() || endpoints.is_empty() || self.is_stale() {
             self.tend();
         }
-        // Relaxed: the count only chooses the next server.
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed).checked_rem(ready)?;
-        let mut usable = endpoints.iter().filter_map(|endpoint| endpoint.subchannel.ready());
-        let first = usable.next();
-        // A connection may have been lost since they were counted.
-        if turn == 0 { first } else { usable.nth(turn - 1).or(first) }
-    }
-
-    /// As [`crate::client::Channel::ready_beside`].
-    pub(in crate::client) fn ready_beside(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
-        let next = self.ready()?;
+        let mut ready: SmallVec<[&Arc<Connection>; 8]> = held.iter().filter_map(|held| held.as_ref()).collect();
         let is_asked = |one: &Arc<Connection>| asked.iter().any(|other| Arc::ptr_eq(one, other));
-        let usable = self.connections();
-        let place = usable.iter().position(|one| Arc::ptr_eq(one, &next)).unwrap_or(0);
-        let mut in_turn = usable[place..].iter().chain(&usable[..place]);
-        Some(in_turn.find(|one| !is_asked(one)).map_or(next, Arc::clone))
+        if !asked.is_empty() && !ready.iter().all(|one| is_asked(one)) {
+            ready.retain(|one| !is_asked(one));
+        }
+        let place = if ready.is_empty() { 0 } else { self.picker.pick(&Picked { asked }, &ready) };
+        ready.get(place).map(|connection| Arc::clone(connection))
     }
 
     pub(in crate::client) fn connections(&self) -> Vec<Arc<Connection>> {
@@ -162,7 +160,7 @@ impl Balancer {
                 return Err(closed(&self.url));
             }
             // `ready` also starts the dials that are due.
-            if let Some(connection) = self.ready() {
+            if let Some(connection) = self.ready(&[]) {
                 return Ok(Some(connection));
             }
             let progress = self.progress.get();

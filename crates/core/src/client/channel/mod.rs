@@ -1,7 +1,8 @@
-//! A client's connections to the servers at a URL: to one server at a time, or to all of them in turn.
+//! A client's connections to the servers at a URL: to one server at a time, or to all of them.
 
 pub(in crate::client) mod balancer;
 pub(in crate::client) mod patience;
+pub(in crate::client) mod picker;
 pub(in crate::client) mod subchannel;
 
 use std::sync::Arc;
@@ -14,17 +15,8 @@ use super::connection::Connection;
 use crate::client::receiving::received::Adopter;
 use balancer::Balancer;
 use patience::{OnChange, Patience};
+use picker::Picker;
 use subchannel::Subchannel;
-
-/// Which of the servers at a URL are called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Balancing {
-    /// The first that can be reached, until its connection is lost.
-    #[default]
-    PickFirst,
-    /// All that can be reached, in turn.
-    RoundRobin,
-}
 
 /// Makes connections to the servers at a URL, and new ones when they are lost.
 #[derive(Debug)]
@@ -41,18 +33,19 @@ enum Servers {
 }
 
 impl Channel {
-    /// A channel that has not connected yet.
+    /// A channel that has not connected yet. Without a picker it calls the first server that can be reached, until its
+    /// connection is lost; with one it connects to all.
     #[must_use]
-    pub fn new(url: Url, options: Options, balancing: Balancing, on_change: OnChange) -> Self {
-        let servers = match balancing {
-            Balancing::PickFirst => {
+    pub fn new(url: Url, options: Options, picker: Option<Box<dyn Picker>>, on_change: OnChange) -> Self {
+        let servers = match picker {
+            None => {
                 let agree = move |old: Option<&str>, new: &str| match old {
                     Some(old) if old != new => on_change(new),
                     _ => Ok(()),
                 };
                 Servers::One(Subchannel::new(url.clone(), options, Box::new(agree)))
             }
-            Balancing::RoundRobin => Servers::All(Balancer::new(url.clone(), options, on_change)),
+            Some(picker) => Servers::All(Balancer::new(url.clone(), options, picker, on_change)),
         };
         Self { url, servers }
     }
@@ -63,7 +56,7 @@ impl Channel {
         &self.url
     }
 
-    /// Whether calls go to several connections in turn.
+    /// Whether calls go to several connections.
     #[inline]
     #[must_use]
     pub fn is_balanced(&self) -> bool {
@@ -94,7 +87,7 @@ impl Channel {
     pub fn ready(&self) -> Option<Arc<Connection>> {
         match &self.servers {
             Servers::One(one) => one.ready(),
-            Servers::All(all) => all.ready(),
+            Servers::All(all) => all.ready(&[]),
         }
     }
 
@@ -103,7 +96,7 @@ impl Channel {
     pub fn ready_beside(&self, asked: &[Arc<Connection>]) -> Option<Arc<Connection>> {
         match &self.servers {
             Servers::One(one) => one.ready(),
-            Servers::All(all) => all.ready_beside(asked),
+            Servers::All(all) => all.ready(asked),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 use nearcall_platform::per_process::PerProcess;
 use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
@@ -119,10 +119,16 @@ impl Subchannel {
         self.current().filter(|connection| connection.is_usable())
     }
 
+    /// The same, without a share in its ownership.
+    #[inline]
+    pub(in crate::client) fn peek(&self) -> Option<Guard<Option<Arc<Connection>>>> {
+        Some(self.current.load()).filter(|current| current.as_ref().is_some_and(|connection| connection.is_usable()))
+    }
+
     /// Whether there is a usable connection.
     #[inline]
     pub(in crate::client) fn is_ready(&self) -> bool {
-        self.current.load().as_ref().is_some_and(|connection| connection.is_usable())
+        self.peek().is_some()
     }
 
     /// Why the last dial failed, when, and when the next one may begin. `None` if no dial has failed since the last
