@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import selectors
 import signal
 import subprocess
@@ -440,6 +441,9 @@ def test_counts_are_shown_to_prometheus_and_in_top(key: str, capsys: pytest.Capt
         rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
         assert rows[f"shm://r{key}node"][1:3] == ["3", "0"]
         assert rows[f"shm://r{key}nobody"][1:3] == ["0", "1"]
+        assert cli.main(["top", "--once", "-i", "0.05", "--connections", "--json", f"shm://r{key}sender"]) == 0
+        (client,) = json.loads(capsys.readouterr().out)["clients"]
+        assert client["watches"], "one connection tells of the server and of the node"
 
 
 def test_a_node_answers_health_messages(key: str) -> None:
@@ -524,6 +528,19 @@ def test_a_manager_makes_tables_and_nodes_outlive_it(key: str) -> None:
 def takers(node: route.Node) -> set[str]:
     table = node.table()
     return set() if table is None else {each.name for each in node.status().endpoints}
+
+
+def test_nodes_whose_ports_the_system_chooses_have_names_of_their_own(key: str) -> None:
+    at = f"shm://r{key}routes"
+    with nearcall.Server(route.manager(), at):
+        made = [route.Node("tcp://127.0.0.1:0", manager=at) for _ in range(2)]
+        for node in made:
+            node.on(1)(lambda message: message.reply(message.source.encode()))
+        with nodes(*made), route.Node("tcp://127.0.0.1:0", manager=at) as asker:
+            assert [node.name for node in made] == [node.urls[0].removeprefix("tcp://") for node in made]
+            until(lambda: takers(asker) == {node.urls[0] for node in made}, "both are in the table")
+            assert asker.call(1, timeout=PATIENCE).payload.startswith(asker.name.encode())
+            assert asker.status().name == asker.name
 
 
 @pytest.mark.crash

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from .. import _core
 from ..errors import FailedPrecondition
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
+from .base import LOOK, REPLY_TIMEOUT, NodeBase, checked_grace, shown
+from .failures import reply_or_raise
 from .message import AnyBuffer, reply_of
 from .sending import DEFAULT_QUEUE, WhenFull
 
@@ -52,33 +53,11 @@ class Node(NodeBase):
 
     Handlers run in the event loop in which the node was started; they may be plain functions, too.
 
-    Messages of one sender are handled in the order in which they were sent, if ``concurrency`` is 1. Whoever sends
-    faster than they are handled is slowed down: nothing is lost at the receiver.
+    Arguments and errors are those of :class:`nearcall.route.Node`, but for ``threads``.
 
     Args:
-        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``,
-            and ``rmr://host:port`` for programs of RMR. The first is where replies go, if their sender can go there.
-        table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
-            one is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what
-            counts.
-        manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
-            cannot be reached, the last table stays in force. ``rmr://host:port`` is a route manager of RMR.
-        group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
-            if it is not given.
-        name: The node's name, which receivers see; the first URL without its scheme if it is not given.
-        when_full: What becomes of a message when ``queue`` bytes wait for its receiver: its sender waits (``"block"``),
-            gets :class:`~nearcall.ResourceExhausted` (``"error"``), or the oldest or the new one is dropped and counted
-            (``"drop_oldest"``, ``"drop_newest"``).
-        queue: Bytes that may wait for each receiver; 1 MiB.
-        concurrency: How many messages are handled at a time.
-        options: ``tls``, ``allow_plaintext``, ``allow_users``, ``allow_groups``, ``max_message_size`` and ``spin``, as
-            for :class:`~nearcall.Server` and :class:`~nearcall.Channel`; ``handshake_timeout``, ``max_memory``,
-            ``max_pending``, ``on_connect`` and ``on_disconnect``, as for :class:`~nearcall.Server`.
-
-    Raises:
-        InvalidArgument: an option is malformed.
-        TypeError: there is no such option.
-        ValueError: there is no URL.
+        concurrency: How many messages are handled at a time. With 1, those of one sender are handled in the order in
+            which they were sent.
     """
 
     _coroutines = True
@@ -117,25 +96,7 @@ class Node(NodeBase):
         to: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Sends a message to whom the table says.
-
-        Args:
-            type: The message's type; or an object whose class has one, and which is the payload.
-            payload: Bytes, a buffer such as an array, or such an object.
-            subscription: Which subscription the message belongs to; -1: none.
-            transaction: A number that the reply will have, too; at most 32 bytes.
-            entity: The managed entity that the message concerns; at most 31 bytes.
-            trace: Data that travels along; at most 65,535 bytes.
-            to: A node's URL, if the message goes straight to that, whatever the table says.
-            timeout: Seconds to wait for room in a full queue, if the node's policy is to wait; ``None``: as long as it
-                takes.
-
-        Raises:
-            NotFound: no table is in force, or it has no entry for the message.
-            ResourceExhausted: a queue is full. Other groups of the table's entry may have got the message.
-            InvalidArgument: a part of the message is too long, or the URL is none.
-            FailedPrecondition: the node is closed.
-        """
+        """Sends a message to whom the table says, as :meth:`nearcall.route.Node.send` does."""
         pending = self._core.send(
             type,
             payload,
@@ -163,6 +124,7 @@ class Node(NodeBase):
 
         Raises:
             TimeoutError: no reply has come within ``timeout`` seconds.
+            RpcError: the handler has failed, or there is none, as for :meth:`nearcall.route.Node.call`.
             Unavailable: all nodes that have got the message have stopped or died, or their connections were lost.
             AlreadyExists: a call with that number is under way.
             NotFound: no table is in force, or it has no entry for the message.
@@ -173,32 +135,31 @@ class Node(NodeBase):
         end = None if timeout is None else loop.time() + check_seconds("timeout", timeout)
         waiter = self._core.expect(transaction, for_loop=True)
         number = waiter.transaction
-        reply = self._calls[number] = loop.create_future()
+        self._calls[number] = loop.create_future()
         try:
             await self.send(type, payload, transaction=number, timeout=timeout, **about)
-            await asyncio.wait({reply}, timeout=None if end is None else max(0.0, end - loop.time()))
-            received = waiter.take()
-            if received is None and reply.done():
-                reply.result()
-                received = await self._last_reply(waiter, end)
+            received = await self._reply_to(waiter, end)
         finally:
             del self._calls[number]
         if received is None:
             raise TimeoutError(f"no reply to a message of type {shown(type)} within {timeout} s")
-        return cast("Message[Any]", received)
+        return cast("Message[Any]", reply_or_raise(received))
 
-    async def _last_reply(self, waiter: _core.RouteWaiter, end: float | None) -> Message[Any] | None:
-        """The reply to a message that only nodes have got which are gone."""
+    async def _reply_to(self, waiter: _core.RouteWaiter, end: float | None) -> _core.RouteMessage[Any] | None:
+        """The reply to a message that was sent; ``None`` if it does not come before ``end``."""
         loop, number = self._listen(), waiter.transaction
-        while (left := waiter.ends_in()) is not None:
-            if end is not None:
-                left = min(left, max(0.0, end - loop.time()))
-            reply = self._calls[number] = loop.create_future()
-            await asyncio.wait({reply}, timeout=left)
-            received = waiter.take()
-            if received is not None or (end is not None and loop.time() >= end):
-                return cast("Message[Any] | None", received)
-        return cast("Message[Any] | None", waiter.take())
+        while (received := waiter.take()) is None:
+            now = loop.time()
+            if end is not None and end <= now:
+                break
+            rung = self._calls[number]
+            if rung.done():
+                rung.result()
+                rung = self._calls[number] = loop.create_future()
+            # While somebody may reply, the bell rings for what happens; else it is certain after this time.
+            bounds = [waiter.ends_in(), None if end is None else end - now]
+            await asyncio.wait({rung}, timeout=min((each for each in bounds if each is not None), default=None))
+        return received
 
     async def _reply(
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
@@ -337,10 +298,14 @@ class Node(NodeBase):
             await asyncio.sleep(LOOK)
 
     async def close(self, grace: float = 5.0) -> None:
-        """Ends: handles the messages that have come, and sends those that are queued, for at most ``grace`` seconds.
-        Harmless when repeated.
+        """Ends: handles the messages that have come, and sends those that are queued, for at most ``grace`` seconds,
+        or a day. Harmless when repeated.
+
+        Raises:
+            InvalidArgument: ``grace`` is no number, or negative.
         """
         loop = self._listen()
+        grace = checked_grace(grace)
         # The handlers go on in this loop meanwhile.
         await loop.run_in_executor(None, self._begin_end, grace)
         if self._workers:
