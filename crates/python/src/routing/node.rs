@@ -444,7 +444,7 @@ impl RoutePending {
 
     /// The exception for giving up, which is counted.
     fn late(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.with(Pending::late)?.map(|error| failed(py, &error).into_value(py).into_any())
+        self.with(|pending| pending.late())?.map(|error| failed(py, &error).into_value(py).into_any())
     }
 }
 
