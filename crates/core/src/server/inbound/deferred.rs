@@ -66,3 +66,19 @@ impl<R> Deferred<R> {
         drop(requests);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who makes room just then looks at the mark, and not again.
+    #[test]
+    fn the_mark_is_there_before_the_look_for_room() {
+        let deferred = Deferred::default();
+        assert!(deferred.push(Box::new(1), || !deferred.is_empty()).is_some() && deferred.is_empty());
+        assert!(deferred.push(Box::new(2), || deferred.is_empty()).is_none() && !deferred.is_empty());
+        assert!(deferred.pop(|| false).is_none() && !deferred.is_empty());
+        assert_eq!(deferred.pop(|| true), Some(Box::new(2)));
+        assert!(deferred.is_empty());
+    }
+}

@@ -95,7 +95,10 @@ impl<R> Inbound<R> {
         }
         self.connection.flush_queued();
         if self.connection.has_room() && self.connection.take_room_wanted() {
-            self.calls.lock().all().iter().for_each(|call| call.nudge());
+            let calls = self.calls.lock().all();
+            for call in &calls {
+                call.nudge();
+            }
         }
     }
 

@@ -340,7 +340,9 @@ impl Reactor {
     /// Takes in what other threads have left for the receiving thread. `rang`: the alarm has woken it.
     fn take_in_news(&mut self, rang: bool) {
         let Taken { news, clients, hooks } = self.shared.mailbox.take(rang);
-        hooks.into_iter().for_each(|hook| self.keep(Work::of_hook(hook)));
+        for hook in hooks {
+            self.keep(Work::of_hook(hook));
+        }
         for client in clients {
             let Ok(adopted) = client.downcast::<Adopted>() else { continue };
             match contained(|| self.adopt(&adopted)) {

@@ -189,7 +189,9 @@ impl WatchedCalls {
         let ended: Vec<_> =
             calls.range((first, 0)..=(last, u64::MAX)).map(|(_, watched)| Arc::clone(watched)).collect();
         drop(calls);
-        ended.iter().for_each(|watched| watched.tell());
+        for watched in &ended {
+            watched.tell();
+        }
     }
 }
 
