@@ -1030,8 +1030,8 @@ class Server:
     def watch_loop(
         self, limit: float, held_up: Callable[[float, bool], object], turned: Callable[[float], object]
     ) -> None:
-        """Watches that loop until ``end_watch``. Calls ``held_up`` when it has not turned for ``limit`` seconds, with for how
-        long and whether it still does not; then ``turned`` when it turns again, with for how long it had not.
+        """Watches that loop until ``end_watch``. Calls ``held_up`` when it has not turned for ``limit`` seconds, with
+        for how long and whether it still does not; then ``turned`` when it turns again, with for how long it had not.
         """
 
     def end_watch(self) -> None:
@@ -1459,7 +1459,13 @@ class RouteNode:
         seconds; for an event loop not at all, and returns what is left to be done if there is no room.
         """
     def reply(
-        self, message: RouteMessage[Any], type: Any, payload: Any, *, timeout: float | None = None, for_loop: bool = False
+        self,
+        message: RouteMessage[Any],
+        type: Any,
+        payload: Any,
+        *,
+        timeout: float | None = None,
+        for_loop: bool = False,
     ) -> RoutePending | None:
         """Sends a reply to the sender of a message, in the same way."""
     def expect(self, transaction: bytes | None = None, *, for_loop: bool = False) -> RouteWaiter:

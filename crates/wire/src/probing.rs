@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn hashes_that_are_alike_are_too_much() {
         for kind in [Kind::Dict, Kind::Set] {
-            let alike = added(Effort::default(), kind, &[5; 4000], &|number| number as u64);
+            let alike = added(Effort::default(), kind, &vec![5; 4000], &|number| number as u64);
             assert_eq!(alike, Err(TooMuch::Collisions));
         }
     }
