@@ -277,7 +277,7 @@ def test_who_needs_msgpack_is_told(url: str) -> None:
 
 @pytest.mark.parametrize("first", [-1, 1 << 16, "1", 1.5, None])
 def test_numbers_that_none_can_have(first: Any) -> None:
-    described = {"nearcall": 1, "services": [], "codecs": {"json": first}}
+    described: dict[str, Any] = {"nearcall": 1, "services": [], "codecs": {"json": first}}
     with pytest.raises(nearcall.FailedPrecondition, match="malformed"):
         read_description(described)
     with pytest.raises(nearcall.FailedPrecondition, match=r"malformed.*\\x1b"):
