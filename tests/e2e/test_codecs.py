@@ -17,6 +17,7 @@ import nearcall
 import nearcall.aio
 from nearcall.codec import table
 from nearcall.codec.of_values import OfValues
+from nearcall.service.reading import read_description
 
 from ..hostile import raw
 from ..hostile.frames import CALL, ERROR, NAMED, REPLY, frame
@@ -258,9 +259,34 @@ class Room:
     def join(self, guest: Others) -> None: ...
 
 
+@nearcall.service(name="Shapes")
+class WithGuest:
+    """Its only method takes an object, other than that of `Shapes`."""
+
+    def total(self, numbers: Iterator[int], guest: Others | None = None) -> int: ...
+
+
+def test_who_needs_msgpack_is_told(url: str) -> None:
+    with nearcall.Channel(url, codec=Reversed()) as channel:
+        with pytest.raises(nearcall.FailedPrecondition, match=r"in the codec 'reversed': .*'guest' holds objects"):
+            channel.client(WithGuest)
+        dynamic = channel.client()
+        with pytest.raises(nearcall.FailedPrecondition, match="known from a description, which says too little"):
+            dynamic.service.Shapes.move({"x": 1})
+
+
+@pytest.mark.parametrize("first", [-1, 1 << 16, "1", 1.5, None])
+def test_numbers_that_none_can_have(first: Any) -> None:
+    described: dict[str, Any] = {"nearcall": 1, "services": [], "codecs": {"json": first}}
+    with pytest.raises(nearcall.FailedPrecondition, match="malformed"):
+        read_description(described)
+    with pytest.raises(nearcall.FailedPrecondition, match=r"malformed.*\\x1b"):
+        read_description({**described, "codecs": {"\x1b": 3}})
+
+
 @pytest.mark.parametrize("codec", ["json", Reversed()], ids=["json", "own"])
 def test_objects_are_passed_in_msgpack_only(codec: Any, key: str) -> None:
-    with pytest.raises(TypeError, match=r"Room\.join\(\).*'guest'.*send data"):
+    with pytest.raises(TypeError, match=r"codecs: in (json|reversed), Room\.join\(\).*'guest'.*send data"):
         nearcall.Server(Room(), f"inproc://{key}", codecs=[codec])
 
 

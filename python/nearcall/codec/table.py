@@ -14,6 +14,9 @@ from .values import ValueCodec
 
 __all__ = ["CODECS", "CodecName", "codec_of"]
 
+_LONGEST_NAME: Final = 100
+"""Characters of a codec's name."""
+
 CodecName: TypeAlias = Literal["msgpack", "json"]
 """The codecs that come with nearcall."""
 
@@ -54,7 +57,7 @@ def codec_of(codec: object) -> Codec:
     if not (callable(getattr(own, "encode", None)) and callable(getattr(own, "decode", None))):
         raise TypeError(f"takes a name, or an object with encode() and decode(), not {codec!r}")
     name: object = getattr(own, "name", None)
-    if not isinstance(name, str) or not name or name in CODECS:
+    if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable() or name in CODECS:
         raise ValueError(f"takes codecs with a name of their own in the attribute 'name': that of {own!r} is {name!r}")
     from .of_values import OfValues
 

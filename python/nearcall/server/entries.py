@@ -127,7 +127,13 @@ def coded_entries(
         own = [next(rest) for _ in each.plan.methods]
         if by_path and each.plan.encoded and codec.name != "protobuf":
             continue  # the messages of such a service are Protobuf
-        for plan, (method, handler) in zip(in_codec(each.plan, codec, by_path=by_path).methods, own, strict=True):
+        try:
+            coded = in_codec(each.plan, codec, by_path=by_path)
+        except TypeError as error:
+            if by_path:
+                raise
+            raise with_option(TypeError(f"codecs: in {codec.name}, {error}"), "codecs") from None
+        for plan, (method, handler) in zip(coded.methods, own, strict=True):
             found.append(Entry(plan.path or "", plan, handler, method.kind, each.plan.errors))
     return found
 

@@ -111,7 +111,6 @@ def agree_in_codec(client: ServicePlan, description: Description, codec: Codec) 
 
     Raises:
         FailedPrecondition: the description is malformed.
-        TypeError: a method has no counterpart in the codec.
     """
     agreed = agree(client, description)
     if client.name not in {service.name for service in description.services}:
@@ -124,7 +123,11 @@ def agree_in_codec(client: ServicePlan, description: Description, codec: Codec) 
             f"the server does not offer the codec '{codec.name}'; it has {known}: choose one, or give it codecs=[...]"
         )
         return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
-    plans = {plan.name: plan for plan in in_codec(client, codec, by_path=False).methods}
+    try:
+        plans = {plan.name: plan for plan in in_codec(client, codec, by_path=False).methods}
+    except TypeError as error:
+        problem = f"in the codec '{codec.name}': {error}"
+        return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
     for name, found in agreed.items():
         if not found.is_refused:
             agreed[name] = Agreed(first + found.number, plans[name])

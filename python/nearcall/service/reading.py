@@ -133,6 +133,10 @@ def _check(description: Description) -> None:
     if description.introspection is not msgspec.UNSET:
         services.append(description.introspection)
     _check_methods(description)
+    codecs = {} if description.codecs is msgspec.UNSET else description.codecs
+    for name, first in codecs.items():
+        if not name.isprintable() or len(name) > LONGEST_NAME or not 0 <= first < 1 << 16:
+            raise Malformed(f"the codec '{shown(name, 80)}' has a name or a number that none can have")
     for service in services:
         if not all(map(str.isidentifier, service.name.split("."))):
             raise Malformed(f"'{shown(service.name, 80)}' is no name of a service")
