@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import selectors
 import signal
 import subprocess
@@ -440,6 +441,9 @@ def test_counts_are_shown_to_prometheus_and_in_top(key: str, capsys: pytest.Capt
         rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
         assert rows[f"shm://r{key}node"][1:3] == ["3", "0"]
         assert rows[f"shm://r{key}nobody"][1:3] == ["0", "1"]
+        assert cli.main(["top", "--once", "-i", "0.05", "--connections", "--json", f"shm://r{key}sender"]) == 0
+        (client,) = json.loads(capsys.readouterr().out)["clients"]
+        assert client["watches"], "one connection tells of the server and of the node"
 
 
 def test_a_node_answers_health_messages(key: str) -> None:

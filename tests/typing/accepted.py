@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -332,3 +332,11 @@ def around_servers() -> None:
     nearcall.Server(Depending(), lifespan=lifespan, overrides={surrounds: plain})
     nearcall.Server(Depending(), lifespan=lifespan_in_loop, error_handlers={KeyError: no_connection})
     nearcall.Server(Depending(), lifespan=undecorated, error_handlers={LookupError: lambda error: error})
+
+
+def classes_of_which_nothing_is_known(some: type[Any], other: Callable[..., Any]) -> None:
+    with nearcall.connect("shm://calc", some) as service:
+        service.add(1, 2)
+    with nearcall.Channel("shm://calc") as channel:
+        channel.client(other).service.add(1, 2)
+    nearcall.spawn(["calc"], some).service.add(1, 2)

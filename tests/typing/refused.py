@@ -110,6 +110,16 @@ async def event_loops() -> None:
     nearcall.aio.connect("shm://calc", Calculator())  # error
 
 
+def of_event_loops_in_threads() -> None:
+    with nearcall.connect("shm://calc", AsyncCalculator) as calc:  # error
+        pass
+    with nearcall.spawn(["calc"], AsyncCalculator) as calc:  # error
+        pass
+    with nearcall.Channel("shm://calc") as channel:
+        channel.client(AsyncCalculator).service.add(1, 2)  # error
+    nearcall.connect("shm://pages", Pages).service  # error
+
+
 async def threads() -> None:
     with nearcall.connect("shm://calc", CalculatorForThreads) as calc:
         await calc.add(1)  # error

@@ -18,10 +18,11 @@ import nearcall
 from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
 from ..introspection import ConnectionStatistics, Introspection, Statistics
 from ..route.service import Route
+from ..service.reading import read_description
 from ..types.shown import shown, shown_json
 from . import UsageError
-from .flags import add_client_options, client_options
-from .remote import connected, refuse_undescribed
+from .flags import add_client_options
+from .remote import channel, refuse_undescribed
 from .top_table import plain_lines, rich_table
 from .top_view import MOST_CONNECTIONS, View, compare
 
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
     """Prints what the server is doing, until interrupted."""
     if not 0.05 <= options.interval <= 86_400:
         raise UsageError(f"-i {options.interval}: it must be from 0.05 to 86400 seconds")
-    with _client(options) as server, _node(options) as node:
+    with _services(options) as (server, node):
         looks = _looks(
             options.url, server, node, options.interval, give_up=options.once, connections=options.connections
         )
@@ -73,36 +74,29 @@ def run(options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]:
+def _services(options: argparse.Namespace) -> Generator[tuple[Introspection, Route | None], None, None]:
+    """What tells of the server, and of the node that it belongs to: ``None`` if it is no node of the router."""
     refuse_undescribed(options.url)
-    try:
-        client = nearcall.connect(options.url, Introspection, **client_options(options))
-    except FailedPrecondition as different:
-        with connected(options) as (_, description):
-            if description.introspection is not msgspec.UNSET:
-                # Between builds from before the service only grew (docs/adr/0094).
-                raise FailedPrecondition(
-                    f"{different.message}: use the nearcall top of the server's own version"
-                ) from None
-        raise FailedPrecondition(
-            f"the server at {options.url} cannot be watched: it is made with introspection=False, or an older nearcall"
-        ) from None
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    with client as server:
-        yield server
+    with channel(options) as opened:
+        try:
+            server = opened.client(Introspection).service
+        except FailedPrecondition as different:
+            raise _unwatchable(options.url, opened, different) from None
+        try:
+            node = opened.client(Route).service
+        except FailedPrecondition:
+            node = None
+        yield server, node
 
 
-@contextmanager
-def _node(options: argparse.Namespace) -> Generator[Route | None, None, None]:
-    """The node that the server belongs to; ``None`` if it is no node of the router."""
-    try:
-        client = nearcall.connect(options.url, Route, **client_options(options))
-    except FailedPrecondition:
-        yield None
-        return
-    with client as node:
-        yield node
+def _unwatchable(url: str, opened: nearcall.Channel, different: FailedPrecondition) -> FailedPrecondition:
+    """Why a server cannot be watched."""
+    if read_description(opened.description).introspection is not msgspec.UNSET:
+        # Between builds from before the service only grew (docs/adr/0094).
+        return FailedPrecondition(f"{different.message}: use the nearcall top of the server's own version")
+    return FailedPrecondition(
+        f"the server at {url} cannot be watched: it is made with introspection=False, or an older nearcall"
+    )
 
 
 def _looks(

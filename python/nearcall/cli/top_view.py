@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -57,29 +57,10 @@ class WorkerRow(msgspec.Struct, frozen=True):
     """Seconds for which its event loop of coroutine handlers has not turned; 0 if it turns."""
 
 
-class ClientRow(msgspec.Struct, frozen=True):
-    """One connection: its counts since it was connected, and its rate since the last reading."""
+class ClientRow(ConnectionStatistics, frozen=True, kw_only=True):
+    """One connection, as the server tells of it, and its rate since the last reading."""
 
-    number: int
-    peer: dict[str, Any]
-    """Who the client is: ``pid`` and ``uid``, or ``address``, and what its certificate says."""
-    url: str
-    """The URL that it has connected to."""
-    transport: str
-    age: float
-    """Seconds since it was connected."""
-    started: int
-    ended: int
-    in_flight: int
     calls_per_second: float
-    queued: int
-    """Bytes that wait for the client to read them."""
-    memory: int
-    """Bytes kept because of the client."""
-    watches: bool
-    pid: int
-    """The process that serves it."""
-    worker: int | None
 
 
 class View(msgspec.Struct, frozen=True):
@@ -190,24 +171,8 @@ def _client_rows(last: Clients, now: Clients) -> list[ClientRow]:
         then = before.get((each.pid, each.number))
         # One that is new since has made its calls since.
         done, seconds = (each.ended, each.age) if then is None else (each.ended - then.ended, each.age - then.age)
-        rows.append(
-            ClientRow(
-                number=each.number,
-                peer=each.peer,
-                url=each.url,
-                transport=each.transport,
-                age=each.age,
-                started=each.started,
-                ended=each.ended,
-                in_flight=each.in_flight,
-                calls_per_second=done / seconds if seconds > 0 else 0.0,
-                queued=each.queued,
-                memory=each.memory,
-                watches=each.watches,
-                pid=each.pid,
-                worker=each.worker,
-            )
-        )
+        rate = done / seconds if seconds > 0 else 0.0
+        rows.append(ClientRow(**msgspec.structs.asdict(each), calls_per_second=rate))
     return rows
 
 

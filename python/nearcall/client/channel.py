@@ -14,13 +14,13 @@ from ..call.interceptors import ClientInterceptor, intercept_client
 from ..call.proxy import Around
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_url
-from ..service.for_loops import only_for_loops
+from ..service.for_loops import Interface, only_for_loops
 from ..service.plan import MethodPlan
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
 from .callables import make_callable
 from .callbacks import callback_server
-from .client import Client
+from .client import Client, OnlyAny, OnlyForEventLoops
 from .connected import Connected, ForThreads
 from .hedge import hedged
 from .options import ChannelOptions, check_options
@@ -240,10 +240,14 @@ class Channel(ChannelBase, ForThreads):
         self._connection.renew()
 
     @overload
+    def client(self, service: Callable[..., OnlyAny]) -> Client[Any]: ...
+    @overload
+    def client(self, service: Callable[..., Interface]) -> OnlyForEventLoops: ...  # type: ignore[overload-overlap]
+    @overload
     def client(self, service: Callable[..., T]) -> Client[T]: ...
     @overload
     def client(self, service: None = None) -> Client[Any]: ...
-    def client(self, service: Callable[..., Any] | None = None) -> Client[Any]:
+    def client(self, service: Callable[..., Any] | None = None) -> Client[Any] | OnlyForEventLoops:
         """A client of one service, over this connection. It costs no round trip, and no connection of its own.
 
         To compare what both sides declare takes some milliseconds for a service of many methods: make a client once,
@@ -296,10 +300,18 @@ def _object_callable(
 
 # Callable, not type[T]: to type checkers a Protocol or an abstract class is no type[T], and interfaces are just those.
 @overload
+def connect(url: str, service: Callable[..., OnlyAny], **options: Unpack[ChannelOptions]) -> Client[Any]: ...
+@overload
+def connect(  # type: ignore[overload-overlap]
+    url: str, service: Callable[..., Interface], **options: Unpack[ChannelOptions]
+) -> OnlyForEventLoops: ...
+@overload
 def connect(url: str, service: Callable[..., T], **options: Unpack[ChannelOptions]) -> Client[T]: ...
 @overload
 def connect(url: str, service: None = None, **options: Unpack[ChannelOptions]) -> Client[Any]: ...
-def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpack[ChannelOptions]) -> Client[Any]:
+def connect(
+    url: str, service: Callable[..., Any] | None = None, **options: Unpack[ChannelOptions]
+) -> Client[Any] | OnlyForEventLoops:
     """Connects to a server and makes sure that it serves what the class says. The result is the only client of a
     :class:`Channel`, and closes that channel.
 

@@ -15,8 +15,9 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, overload
 from .. import _core
 from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..options.checked import check_seconds
+from ..service.for_loops import Interface
 from .channel import Channel, ChannelBase, check_service
-from .client import Client, ClientBase
+from .client import Client, ClientBase, OnlyAny, OnlyForEventLoops
 from .connected import ForLoops
 from .options import ChannelOptions
 
@@ -118,6 +119,14 @@ class Child(ChildBase, Client[T]):
 
 @overload
 def spawn(
+    command: Sequence[str | os.PathLike[str]], service: Callable[..., OnlyAny], **options: Unpack[SpawnOptions]
+) -> Child[Any]: ...
+@overload
+def spawn(  # type: ignore[overload-overlap]
+    command: Sequence[str | os.PathLike[str]], service: Callable[..., Interface], **options: Unpack[SpawnOptions]
+) -> OnlyForEventLoops: ...
+@overload
+def spawn(
     command: Sequence[str | os.PathLike[str]], service: Callable[..., T], **options: Unpack[SpawnOptions]
 ) -> Child[T]: ...
 @overload
@@ -128,7 +137,7 @@ def spawn(
     command: Sequence[str | os.PathLike[str]],
     service: Callable[..., Any] | None = None,
     **options: Unpack[SpawnOptions],
-) -> Child[Any]:
+) -> Child[Any] | OnlyForEventLoops:
     """Starts a process that serves at ``stdio:``, and connects to it.
 
     The child's standard input is one end of a socket pair; no other process can connect there, and nothing has to be

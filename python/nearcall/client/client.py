@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
 
 from .. import _core
 from ..call.proxy import HasService, Proxy, no_such_attribute, with_own_text
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .agreements import Agreement
     from .channel import Channel, ChannelBase
 
-__all__ = ["Client", "ClientBase"]
+__all__ = ["Client", "ClientBase", "OnlyAny", "OnlyForEventLoops"]
 
 T = TypeVar("T")
 
@@ -130,3 +130,18 @@ class Client(ClientBase, ForThreads, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}client of {self.service!r}>"
+
+
+class OnlyForEventLoops:
+    """What type checkers see in the place of a client for threads that is made with an interface for event loops, a
+    :class:`nearcall.aio.Interface`: it can do nothing, so they refuse whatever is done with it. Threads get values, and
+    the interface says that there is something to await. Use ``nearcall.aio``, or the interface that ``nearcall stub``
+    writes without ``--async``.
+    """
+
+
+@final
+class OnlyAny:
+    """Nobody makes an object of this, so that of all types only ``Any`` fits it: an overload with it comes first, or type
+    checkers would take a class of which they know nothing for the kind that the next overload is about.
+    """

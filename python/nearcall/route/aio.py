@@ -52,33 +52,11 @@ class Node(NodeBase):
 
     Handlers run in the event loop in which the node was started; they may be plain functions, too.
 
-    Messages of one sender are handled in the order in which they were sent, if ``concurrency`` is 1. Whoever sends
-    faster than they are handled is slowed down: nothing is lost at the receiver.
+    Arguments and errors are those of :class:`nearcall.route.Node`, but for ``threads``.
 
     Args:
-        urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``,
-            and ``rmr://host:port`` for programs of RMR. The first is where replies go, if their sender can go there.
-        table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
-            one is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what
-            counts.
-        manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
-            cannot be reached, the last table stays in force. ``rmr://host:port`` is a route manager of RMR.
-        group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
-            if it is not given.
-        name: The node's name, which receivers see; the first URL without its scheme if it is not given.
-        when_full: What becomes of a message when ``queue`` bytes wait for its receiver: its sender waits (``"block"``),
-            gets :class:`~nearcall.ResourceExhausted` (``"error"``), or the oldest or the new one is dropped and counted
-            (``"drop_oldest"``, ``"drop_newest"``).
-        queue: Bytes that may wait for each receiver; 1 MiB.
-        concurrency: How many messages are handled at a time.
-        options: ``tls``, ``allow_plaintext``, ``allow_users``, ``allow_groups``, ``max_message_size`` and ``spin``, as
-            for :class:`~nearcall.Server` and :class:`~nearcall.Channel`; ``handshake_timeout``, ``max_memory``,
-            ``max_pending``, ``on_connect`` and ``on_disconnect``, as for :class:`~nearcall.Server`.
-
-    Raises:
-        InvalidArgument: an option is malformed.
-        TypeError: there is no such option.
-        ValueError: there is no URL.
+        concurrency: How many messages are handled at a time. With 1, those of one sender are handled in the order in
+            which they were sent.
     """
 
     _coroutines = True
@@ -117,25 +95,7 @@ class Node(NodeBase):
         to: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Sends a message to whom the table says.
-
-        Args:
-            type: The message's type; or an object whose class has one, and which is the payload.
-            payload: Bytes, a buffer such as an array, or such an object.
-            subscription: Which subscription the message belongs to; -1: none.
-            transaction: A number that the reply will have, too; at most 32 bytes.
-            entity: The managed entity that the message concerns; at most 31 bytes.
-            trace: Data that travels along; at most 65,535 bytes.
-            to: A node's URL, if the message goes straight to that, whatever the table says.
-            timeout: Seconds to wait for room in a full queue, if the node's policy is to wait; ``None``: as long as it
-                takes.
-
-        Raises:
-            NotFound: no table is in force, or it has no entry for the message.
-            ResourceExhausted: a queue is full. Other groups of the table's entry may have got the message.
-            InvalidArgument: a part of the message is too long, or the URL is none.
-            FailedPrecondition: the node is closed.
-        """
+        """Sends a message to whom the table says, as :meth:`nearcall.route.Node.send` does."""
         pending = self._core.begin(
             type,
             payload,
