@@ -517,6 +517,7 @@ class Connection(Calls):
         compression: Literal["gzip", "zstd"] | None,
         allow_plaintext: bool,
         tls: Tls | None,
+        nats: Login | None,
         allow_users: Sequence[int],
         allow_groups: Sequence[int],
         timeout: float | None,
@@ -911,6 +912,7 @@ class Listeners:
         *,
         allow_plaintext: bool,
         tls: Tls | None,
+        nats: Login | None,
         allow_users: Sequence[int],
         allow_groups: Sequence[int],
         sockets: Sequence[int],
@@ -1058,6 +1060,12 @@ class Server:
         """A turn that begins with the next request of that loop, for a task. If there is none, where to hear of the
         next one. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
         """
+
+@final
+class Login:
+    """Who this process is to the servers of ``nats://``: nothing, or the name of a kind of proof and its values."""
+
+    def __new__(cls, proof: Sequence[str], *, tls: Tls | None, inbox: str) -> Login: ...
 
 @final
 class Tls:
@@ -1422,9 +1430,9 @@ class RouteNode:
         """
     def handle(self, kind: int, function: Callable[..., object], codec: RouteCodec | None, name: str) -> None:
         """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
-    def set_address(self, name: str, address: str, inside: bool) -> None:
-        """Sets its name, and where this node takes replies; ``inside`` says whether it is served at an ``inproc://``
-        URL.
+    def set_address(self, name: str, address: str, shared: Sequence[str]) -> None:
+        """Sets its name, and where this node takes replies; ``shared`` is how addresses begin for which it has to be
+        there itself.
         """
     def listen_rmr(self, place: str) -> str:
         """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system

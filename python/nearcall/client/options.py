@@ -20,6 +20,7 @@ from ..options.common import (
     check_users,
 )
 from ..options.names import check_names
+from ..options.nats import NATS, login_of
 from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
@@ -66,6 +67,7 @@ class ChannelOptions(TypedDict, total=False):
     compression: Compression | None
     allow_plaintext: bool
     tls: TLS | None
+    nats: NATS | None
     allow_users: Sequence[str | int]
     allow_groups: Sequence[str | int]
 
@@ -136,6 +138,7 @@ def _checked(  # noqa: PLR0913 - options have names
     compression: Compression | None = None,
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    nats: NATS | None = None,
     allow_users: Sequence[str | int] = (),
     allow_groups: Sequence[str | int] = (),
 ) -> Settings:
@@ -159,6 +162,7 @@ def _checked(  # noqa: PLR0913 - options have names
     of_connection |= {
         "allow_plaintext": check_flag("allow_plaintext", allow_plaintext),
         "tls": client_side(tls, url),
+        "nats": login_of(nats, [url]),
         "allow_users": users,
         "allow_groups": groups,
         "oneway": check_oneway(oneway),

@@ -6,6 +6,7 @@ use nearcall_core::client::RetryPolicy;
 use nearcall_core::{Admission, Encoding, Options, Proxy, SpinPolicy};
 use pyo3::prelude::*;
 
+use crate::options::login::Login;
 use crate::options::tls::Tls;
 
 /// Longer than a connection lasts; the clock can be set so far ahead.
@@ -40,11 +41,13 @@ pub(crate) fn trust(
     options: &mut Options,
     allow_plaintext: bool,
     tls: Option<Py<Tls>>,
+    nats: Option<Py<Login>>,
     allow_users: Vec<u32>,
     allow_groups: Vec<u32>,
 ) {
     options.allow_plaintext = allow_plaintext;
     options.tls = tls.map(|tls| tls.get().0.clone());
+    options.nats = nats.map(|login| login.get().0.clone());
     options.admission = Admission { users: allow_users, groups: allow_groups };
 }
 
