@@ -23,7 +23,7 @@ mod receivers;
 mod shared;
 mod threads;
 
-use crate::sync::{Ordering};
+use crate::sync::Ordering;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
