@@ -55,9 +55,9 @@ pub use threads::loop_watch::{LoopWatch, Watchable};
 
 use handlers::directory::Directory;
 use reactor::Reactor;
-use receivers::trend::Trend;
 use receivers::worker::Queue;
 use shared::Shared;
+use threads::trend::Trend;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
 const LOOK: Duration = Duration::from_millis(20);

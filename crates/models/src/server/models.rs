@@ -364,9 +364,9 @@ fn who_was_called_and_who_watches_now_hear_of_the_end() {
 // | `Lead::settle` as a load                             | a handler after a rest                              |
 // | `busy` does not set the alarm                        | stuck handlers, a loop that came once               |
 // | the watcher does not set it for who is busy already  | models end in a deadlock                            |
-// | `rest` takes the alarm back and says no more         | a handler after a rest                              |
+// | `rest` takes the alarm back and says no more         | models end in a deadlock                            |
 // | `offer` does not set the alarm                       | an offer that nobody takes                          |
-// | `listen` does not set the alarm                      | a loop that is blocked                              |
+// | `listen` does not set the alarm                      | models end in a deadlock                            |
 // | `park` does not look whether the lead is vacant      | models end in a deadlock                            |
 // | `call` does not wake the watcher                     | a free lead, a lead that is left                    |
 // | who leaves the list does not wake the next watcher   | the second stuck handler                            |

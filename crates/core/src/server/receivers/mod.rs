@@ -2,5 +2,4 @@
 
 pub(in crate::server) mod event_loop;
 pub(in crate::server) mod receives;
-pub(in crate::server) mod trend;
 pub(in crate::server) mod worker;
