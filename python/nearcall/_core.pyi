@@ -585,8 +585,8 @@ class Connection(Calls):
         """To be called when that descriptor is readable."""
 
     def goes_on(self, fileno: int) -> bool:
-        """Whether the loop is to go on polling it: the connection is not lost, and it is a present one or has calls under
-        way.
+        """Whether the loop is to go on polling it: the connection is not lost, and it is a present one or has calls
+        under way.
         """
 
     def unwatch(self, fileno: int) -> None:

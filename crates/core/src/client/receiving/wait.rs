@@ -108,8 +108,9 @@ impl Leader<'_> {
             let until = waiting.deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
             let mut other = None;
             let (mine, place) = match &mut waiting.what {
-                For::Event(id, place) => (Some(*id), &mut **place),
-                For::End(_) | For::Credit(_) => (None, &mut other),
+                For::Event(id, place) if waiting.begun.is_none() => (Some(*id), &mut **place),
+                // Where others get frames, too, all that is here is taken in before this thread leaves.
+                _ => (None, &mut other),
             };
             match self.inner.link.receive(until, place) {
                 // The usual case: what comes is for this thread, and does not go through the table.

@@ -432,7 +432,9 @@ mod tests {
         let mut table = Table::default();
         let calls: Vec<CallId> = (0..5000).map(|_| table.begin(false, false, &[]).expect("alive")).collect();
         assert!(calls.iter().all(|id| table.get(*id).is_some_and(|call| call.id == *id)));
-        calls.iter().for_each(|id| table.end(*id));
+        for id in calls {
+            table.end(id);
+        }
         assert!(table.begin(false, false, &[]).is_ok() && table.live() == 1);
         let mut full = Table { live: MOST_CALLS, ..Table::default() };
         assert_eq!(full.begin(false, false, &[]).expect_err("too many").code, Failure::RESOURCE_EXHAUSTED);
