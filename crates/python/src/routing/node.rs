@@ -397,7 +397,18 @@ impl RouteWaiter {
     /// Waits for the reply for at most `timeout` seconds; `None` if none has come. Raises if none will come. Call this once.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RouteMessage>> {
         let Some((waiter, _calling)) = self.waiter.lock().take() else { return Ok(None) };
-        in_slices(py, timeout, |slice| self.reply(py, detach(py, || waiter.wait(Some(slice)))))
+        let until = until(timeout);
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let slice = until.map_or(slice, |until| until.min(slice));
+            if let Some(reply) = self.reply(py, detach(py, || waiter.wait(Some(slice))))? {
+                return Ok(Some(reply));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(None);
+            }
+            py.check_signals()?;
+        }
     }
 }
 
@@ -448,13 +459,18 @@ impl RoutePending {
 }
 
 impl RouteNode {
-    /// The next messages, at most `most`.
+    /// The next messages, at most `most`. Runs the handlers of signals while it waits.
     fn take(&self, py: Python<'_>, inbox: &Inbox, most: usize, timeout: Option<f64>) -> PyResult<Vec<RouteMessage>> {
-        let arrived = in_slices(py, timeout, |slice| {
+        let until = until(timeout);
+        loop {
+            let slice = Instant::now() + SIGNAL_CHECK;
+            let slice = until.map_or(slice, |until| until.min(slice));
             let arrived = detach(py, || inbox.take(most, Some(slice)));
-            Ok((!arrived.is_empty() || inbox.is_closed()).then_some(arrived))
-        })?;
-        Ok(arrived.into_iter().flatten().map(|arrived| message(py, &self.owner, arrived)).collect())
+            if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(arrived.into_iter().map(|arrived| message(py, &self.owner, arrived)).collect());
+            }
+            py.check_signals()?;
+        }
     }
 
     /// The type of what is sent, and its payload as a buffer.
@@ -477,26 +493,6 @@ impl RouteNode {
         }
         let (kind, payload) = self.prepare.bind(py).run([kind, &payload])?.extract()?;
         Ok((kind, LentBuffer::take(payload)?))
-    }
-}
-
-/// Waits with `wait`, each time until then, for something or until `timeout` seconds are over. Runs the handlers of signals
-/// meanwhile.
-fn in_slices<R>(
-    py: Python<'_>,
-    timeout: Option<f64>,
-    mut wait: impl FnMut(Instant) -> PyResult<Option<R>>,
-) -> PyResult<Option<R>> {
-    let until = until(timeout);
-    loop {
-        let slice = Instant::now() + SIGNAL_CHECK;
-        if let Some(found) = wait(until.map_or(slice, |until| until.min(slice)))? {
-            return Ok(Some(found));
-        }
-        if until.is_some_and(|until| until <= Instant::now()) {
-            return Ok(None);
-        }
-        py.check_signals()?;
     }
 }
 

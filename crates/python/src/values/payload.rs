@@ -303,7 +303,12 @@ impl Limit {
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
         let (body, ranges) = ranges(py, event)?;
         let body = self.body(py, &event.payload, body, explainer, budget)?;
-        Ok((body, views(py, &Arc::new(event.take_payload()), &ranges)?))
+        let payload = Arc::new(event.take_payload());
+        let views = PyList::empty(py);
+        for (offset, len) in ranges {
+            views.append(View::of(py, &payload, offset, len)?)?;
+        }
+        Ok((body, views))
     }
 }
 
@@ -313,12 +318,6 @@ fn ranges(py: Python<'_>, event: &Incoming) -> PyResult<(usize, Vec<(usize, usiz
         None => Ok((event.payload.len(), Vec::new())),
         Some(table) => table.ranges(event.payload.len()).map_err(|malformed| raise(py, &Failure::from(malformed))),
     }
-}
-
-/// Views of parts of a payload.
-fn views<'py>(py: Python<'py>, payload: &Arc<Payload>, ranges: &[(usize, usize)]) -> PyResult<Bound<'py, PyList>> {
-    let views = ranges.iter().map(|&(offset, len)| View::of(py, payload, offset, len));
-    PyList::new(py, views.collect::<PyResult<Vec<_>>>()?)
 }
 
 impl Method {
@@ -368,7 +367,10 @@ impl Method {
 
 impl Arguments {
     fn explain(&self, py: Python<'_>, values: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-        explained(self.encode_error.bind(py).run([error.value(py).as_any(), values.as_any()]), error)
+        match self.encode_error.bind(py).run([error.value(py).as_any(), values.as_any()]) {
+            Ok(explained) => PyErr::from_value(explained),
+            Err(_) => error,
+        }
     }
 
     #[inline]
@@ -477,7 +479,10 @@ impl Arguments {
             None
         } else {
             let decoded = if self.parts {
-                let views = views(py, &payload, &ranges[direct..])?;
+                let views = PyList::empty(py);
+                for &(offset, len) in &ranges[direct..] {
+                    views.append(View::of(py, &payload, offset, len)?)?;
+                }
                 let decoded = self.decode.function(py)?.run([body.as_any(), views.as_any()]);
                 self.decoded(py, decoded, &body, Some(&views))
             } else {
