@@ -12,7 +12,7 @@ mod table;
 pub use crate::flow::Taken;
 pub use channel::Channel;
 pub use channel::patience::{COMEBACK, OnChange, Patience};
-pub use channel::picker::{PICKERS, Picked, Picker, picker_named};
+pub use channel::picker::{Picked, Picker, picker_named};
 pub use channel::subchannel::may_pass;
 pub(crate) use connection::Receiver;
 pub use connection::{Connection, Expected, NoEvent};

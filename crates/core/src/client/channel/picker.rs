@@ -21,8 +21,11 @@ pub struct Picked<'a> {
     pub asked: &'a [Arc<Connection>],
 }
 
-/// All pickers, by the names that users choose them by.
-pub const PICKERS: &[(&str, fn() -> Box<dyn Picker>)] =
+/// The name that users choose a picker by, and what makes one for a channel.
+type Entry = (&'static str, fn() -> Box<dyn Picker>);
+
+/// All pickers.
+const PICKERS: &[Entry] =
     &[("round_robin", || Box::<RoundRobin>::default()), ("least_calls", || Box::<LeastCalls>::default())];
 
 /// A new picker of that name, if there is one.
