@@ -110,14 +110,15 @@ def test_servers_say_when_a_call_is_sent_again(
     assert (len(asked), answer) == (attempts, attempts if attempts > 1 else 0)
 
 
+@pytest.mark.parametrize("method", ["Slow", "slow"])
 @pytest.mark.parametrize("scheme", ["shm", "grpc"])
-def test_timeouts_of_single_methods(scheme: str, key: str) -> None:
+def test_timeouts_of_single_methods(scheme: str, key: str, method: str) -> None:
     url = f"shm://config{key}" if scheme == "shm" else "grpc://127.0.0.1:0"
     config = {
         "methodConfig": [
-            {"name": [{"service": "shop.v1.Shop", "method": "Slow"}], "timeout": "0.05s"},
-            {"name": [{"service": "shop.v1.Shop"}], "timeout": "0.06s"},
-            {"name": [{}], "timeout": "1000s"},
+            {"name": [{"service": "shop.v1.Shop", "method": method}], "timeout": "0.05s"},
+            {"name": [{"service": "shop.v1.Shop", "method": "slower"}], "timeout": "0.06s"},
+            {"name": [{"service": "shop.v1.Shop"}, {}], "timeout": "1000s"},
         ]
     }
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import importlib.util
+import inspect
 import json
+import math
 import subprocess
 import sys
 import uuid
@@ -179,6 +182,44 @@ def test_of_a_url(stub: Any, load: Any, new_url: str) -> None:
                 assert [number async for number in shop.each([1, 2])] == [1, 2]
 
         asyncio.run(call())
+
+
+def test_defaults_of_a_url_are_those_that_anybody_can_write(stub: Any, load: Any, new_url: str) -> None:
+    with nearcall.Server(Defaults(), new_url) as server:
+        method = load(stub(server.urls[0])).Defaults.all
+    written = {name: each.default for name, each in inspect.signature(method).parameters.items() if name != "self"}
+    assert written == {
+        "item": inspect.Parameter.empty,
+        "count": 3,
+        "rate": -0.5,
+        "text": "it's \n\"",
+        "note": None,
+        "yes": True,
+        "size": "large",
+        "endless": ...,
+        "day": ...,
+        "names": ...,
+        "point": ...,
+    }
+
+
+@nearcall.service
+class Defaults:
+    def all(
+        self,
+        item: str,
+        count: int = 3,
+        rate: float = -0.5,
+        text: str = "it's \n\"",
+        note: str | None = None,
+        *,
+        yes: bool = True,
+        size: Size = Size.LARGE,
+        endless: float | None = math.inf,
+        day: datetime.date = datetime.date(2024, 2, 29),
+        names: list[str] = [],  # noqa: B006
+        point: Place = Place(1.0, 2.0),  # noqa: B008
+    ) -> None: ...
 
 
 def test_both_checkers_know_them(stub: Any, tmp_path: Path) -> None:

@@ -111,13 +111,13 @@ async def event_loops() -> None:
 
 
 def of_event_loops_in_threads() -> None:
-    with nearcall.connect("shm://calc", AsyncCalculator) as calc:  # error
+    with nearcall.connect("shm://calc", AsyncCalculator):  # error
         pass
-    with nearcall.spawn(["calc"], AsyncCalculator) as calc:  # error
+    with nearcall.spawn(["calc"], AsyncCalculator):  # error
         pass
     with nearcall.Channel("shm://calc") as channel:
         channel.client(AsyncCalculator).service.add(1, 2)  # error
-    nearcall.connect("shm://pages", Pages).service  # error
+    nearcall.connect("shm://pages", Pages).service.fetch(1)  # error
 
 
 async def threads() -> None:

@@ -86,6 +86,7 @@ def test_a_description_is_plain_data() -> None:
                 "by_position": True,
                 "by_name": True,
                 "schema": "int",
+                "default": 2,
             },
         ],
         "stream": None,

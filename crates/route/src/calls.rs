@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::arrived::Arrived;
 use crate::bell::Bell;
-use crate::message::Transaction;
+use crate::message::{FAILURE, Transaction};
 use crate::rmr::frame::without_zeros;
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -40,6 +40,9 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 struct State {
     reply: Option<Arrived>,
+    /// What the first receiver says that has failed to reply, and how many have.
+    failure: Option<Arrived>,
+    failures: usize,
     /// The connections over which the message went.
     over: SmallVec<[Arc<Connection>; 1]>,
     /// It went to somebody whose end is not noticed: a program of RMR.
@@ -53,7 +56,7 @@ struct State {
 /// What has become of a call.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The reply has come.
+    /// The reply has come; or all who have got the message have failed, and this is what the first of them says.
     Replied(Arrived),
     /// There is nothing yet.
     Nothing,
@@ -91,20 +94,29 @@ impl Calls {
         self.count.load(Ordering::Acquire) != 0 && self.waiting.lock().contains_key(without_zeros(transaction))
     }
 
-    /// Gives a message to who waits for it. Gives it back if nobody does, or if that one has a reply already.
+    /// Gives a message to who waits for it. Gives it back if nobody does, or if that one has a reply already. That
+    /// somebody has failed is told to who waits, and to nobody else.
     pub(crate) fn give(&self, arrived: Arrived) -> Option<Arrived> {
+        let is_failure = arrived.head.kind == FAILURE;
         // Acquire: after the Release of `begin`.
-        if self.count.load(Ordering::Acquire) == 0 || arrived.transaction().is_empty() {
-            return Some(arrived);
-        }
-        let Some(place) = self.place(arrived.transaction()) else { return Some(arrived) };
+        let is_awaited = self.count.load(Ordering::Acquire) != 0 && !arrived.transaction().is_empty();
+        let place = if is_awaited { self.place(arrived.transaction()) } else { None };
+        let Some(place) = place else { return (!is_failure).then_some(arrived) };
         let mut state = place.state.lock();
         if state.reply.is_some() {
-            return Some(arrived);
+            return (!is_failure).then_some(arrived);
         }
-        state.reply = Some(arrived);
+        if is_failure {
+            state.failures += 1;
+            state.failure.get_or_insert(arrived);
+        } else {
+            state.reply = Some(arrived);
+        }
+        let is_over = !is_failure || state.have_all_failed();
         drop(state);
-        place.ring();
+        if is_over {
+            place.ring();
+        }
         None
     }
 
@@ -129,9 +141,9 @@ impl Calls {
             let mut state = place.state.lock();
             let before = state.over.len();
             state.over.retain(|over| !Arc::ptr_eq(over, connection));
-            let is_lost = state.over.len() < before && state.note_lost();
+            let is_over = state.over.len() < before && (state.note_lost() || state.have_all_failed());
             drop(state);
-            if is_lost {
+            if is_over {
                 place.ring();
             }
         }
@@ -139,6 +151,11 @@ impl Calls {
 }
 
 impl State {
+    /// Whether all who have got the message have said that they have failed.
+    fn have_all_failed(&self) -> bool {
+        self.failure.is_some() && self.failures >= self.over.len() && self.queued == 0 && !self.unwatched
+    }
+
     /// Whether there is nobody left who could reply.
     fn note_lost(&mut self) -> bool {
         let is_lost = self.over.is_empty() && !self.unwatched && self.queued == 0 && self.reply.is_none();
@@ -149,7 +166,8 @@ impl State {
     }
 
     fn outcome(&mut self) -> Outcome {
-        match self.reply.take() {
+        let failure = if self.have_all_failed() { self.failure.take() } else { None };
+        match self.reply.take().or(failure) {
             Some(arrived) => Outcome::Replied(arrived),
             None if self.lost.is_some_and(|lost| lost + LATE <= Instant::now()) => Outcome::Lost,
             None => Outcome::Nothing,

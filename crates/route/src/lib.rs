@@ -31,7 +31,7 @@ pub use bell::Bell;
 pub use calls::{Outcome, Waiter};
 pub use endpoint::{Counts, Endpoint, WhenFull};
 pub use inbox::Inbox;
-pub use message::{Envelope, Head, Heads, NO_SUBSCRIPTION, Transaction};
+pub use message::{Envelope, FAILURE, Head, Heads, NO_SUBSCRIPTION, Transaction};
 pub use node::{Dialler, Node};
 pub use passing::SendError;
 pub use pending::Pending;

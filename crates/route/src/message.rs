@@ -9,6 +9,9 @@ pub const SERVICE: &str = "nearcall.Route";
 /// Its method that takes messages.
 pub const METHOD: &str = "deliver";
 
+/// The type of the message that tells a sender that nobody will reply: the handler has failed, or there is none. RMR keeps
+/// the types below 100 for itself, and does not use this one.
+pub const FAILURE: i32 = 99;
 /// The subscription of a message that has none.
 pub const NO_SUBSCRIPTION: i32 = -1;
 /// Bytes of the longest transaction number.

@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from ..codec.protocol import BYTEARRAY, BYTES, MEMORYVIEW, NOTHING
 from ..service.description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from ..service.plan import BIDI_STREAM, KINDS, ONEWAY, SERVER_STREAM, UNARY
@@ -135,7 +137,7 @@ class _Writer:
         if method.kind not in KINDS:
             raise CannotBeWritten(f"{where} is of a kind that only a newer nearcall knows: update nearcall")
         parameters = [
-            Parameter(each.name, self._value(each), None if each.required else "...", each.by_position, each.by_name)
+            Parameter(each.name, self._value(each), _default_of(each), each.by_position, each.by_name)
             for each in method.parameters
         ]
         if method.stream is not None:
@@ -256,6 +258,14 @@ def _tag(name: str, tag: Any) -> int | str:
     if type(tag) not in (int, str):
         raise CannotBeWritten(f"the type {name} has a tag that is neither a number nor a text")
     return tag  # type: ignore[no-any-return]
+
+
+def _default_of(parameter: ParameterInfo) -> str | None:
+    """The default of a parameter as text; ``...`` if only the server knows it, ``None`` if it has none."""
+    if parameter.required:
+        return None
+    known = {} if parameter.default is msgspec.UNSET else {"default": parameter.default}
+    return _default({"type": parameter.schema, **known}) or "..."
 
 
 def _default(field: Mapping[str, Any]) -> str | None:

@@ -142,6 +142,6 @@ class OnlyForEventLoops:
 
 @final
 class OnlyAny:
-    """Nobody makes an object of this, so that of all types only ``Any`` fits it: an overload with it comes first, or type
-    checkers would take a class of which they know nothing for the kind that the next overload is about.
+    """Nobody makes an object of this, so that of all types only ``Any`` fits it: an overload with it comes first, or
+    type checkers would take a class of which they know nothing for the kind that the next overload is about.
     """

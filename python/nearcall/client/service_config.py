@@ -166,7 +166,8 @@ def _read_method(part: _Part) -> _Method:
     for each in entry.get("name").as_list():
         name = each.as_dict()
         service = name.get("service").maybe(_text) or ""
-        method = name.get("method").maybe(_text) or ""
+        # As gRPC writes it, or as Python does.
+        method = camel_case(name.get("method").maybe(_text) or "")
         if method and not service:
             raise _wrong(f"{each.where} names a method without a service")
         if (service, method) in names:

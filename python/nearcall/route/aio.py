@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from .. import _core
 from ..errors import FailedPrecondition
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
+from .base import LOOK, REPLY_TIMEOUT, NodeBase, checked_grace, shown
+from .failures import reply_or_raise
 from .message import AnyBuffer, reply_of
 from .sending import DEFAULT_QUEUE, WhenFull
 
@@ -122,6 +123,7 @@ class Node(NodeBase):
 
         Raises:
             TimeoutError: no reply has come within ``timeout`` seconds.
+            RpcError: the handler has failed, or there is none, as for :meth:`nearcall.route.Node.call`.
             Unavailable: all nodes that have got the message have stopped or died, or their connections were lost.
             AlreadyExists: a call with that number is under way.
             NotFound: no table is in force, or it has no entry for the message.
@@ -132,32 +134,31 @@ class Node(NodeBase):
         end = None if timeout is None else loop.time() + check_seconds("timeout", timeout)
         waiter = self._core.expect(transaction, for_loop=True)
         number = waiter.transaction
-        reply = self._calls[number] = loop.create_future()
+        self._calls[number] = loop.create_future()
         try:
             await self.send(type, payload, transaction=number, timeout=timeout, **about)
-            await asyncio.wait({reply}, timeout=None if end is None else max(0.0, end - loop.time()))
-            received = waiter.take()
-            if received is None and reply.done():
-                reply.result()
-                received = await self._last_reply(waiter, end)
+            received = await self._reply_to(waiter, end)
         finally:
             del self._calls[number]
         if received is None:
             raise TimeoutError(f"no reply to a message of type {shown(type)} within {timeout} s")
-        return cast("Message[Any]", received)
+        return cast("Message[Any]", reply_or_raise(received))
 
-    async def _last_reply(self, waiter: _core.RouteWaiter, end: float | None) -> Message[Any] | None:
-        """The reply to a message that only nodes have got which are gone."""
+    async def _reply_to(self, waiter: _core.RouteWaiter, end: float | None) -> _core.RouteMessage[Any] | None:
+        """The reply to a message that was sent; ``None`` if it does not come before ``end``."""
         loop, number = self._listen(), waiter.transaction
-        while (left := waiter.ends_in()) is not None:
-            if end is not None:
-                left = min(left, max(0.0, end - loop.time()))
-            reply = self._calls[number] = loop.create_future()
-            await asyncio.wait({reply}, timeout=left)
-            received = waiter.take()
-            if received is not None or (end is not None and loop.time() >= end):
-                return cast("Message[Any] | None", received)
-        return cast("Message[Any] | None", waiter.take())
+        while (received := waiter.take()) is None:
+            now = loop.time()
+            if end is not None and end <= now:
+                break
+            rung = self._calls[number]
+            if rung.done():
+                rung.result()
+                rung = self._calls[number] = loop.create_future()
+            # While somebody may reply, the bell rings for what happens; else it is certain after this time.
+            bounds = [waiter.ends_in(), None if end is None else end - now]
+            await asyncio.wait({rung}, timeout=min((each for each in bounds if each is not None), default=None))
+        return received
 
     async def _reply(
         self, message: _core.RouteMessage[Any], payload: AnyBuffer, type: int | None, timeout: float | None
@@ -296,10 +297,14 @@ class Node(NodeBase):
             await asyncio.sleep(LOOK)
 
     async def close(self, grace: float = 5.0) -> None:
-        """Ends: handles the messages that have come, and sends those that are queued, for at most ``grace`` seconds.
-        Harmless when repeated.
+        """Ends: handles the messages that have come, and sends those that are queued, for at most ``grace`` seconds,
+        or a day. Harmless when repeated.
+
+        Raises:
+            InvalidArgument: ``grace`` is no number, or negative.
         """
         loop = self._listen()
+        grace = checked_grace(grace)
         # The handlers go on in this loop meanwhile.
         await loop.run_in_executor(None, self._begin_end, grace)
         if self._workers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unimplemented
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds
 from .attached import Attachment
+from .failures import FAILURE, encoded, hears_of_failures
 from .handlers import Handlers
 from .manager import NodeInfo
 from .message import number_of
@@ -21,7 +23,7 @@ from .rmr import PushedTables, is_rmr
 from .sending import Sending, WhenFull, options_for
 from .service import RouteTable
 
-__all__ = ["LOOK", "REPLY_TIMEOUT", "NodeBase", "shown"]
+__all__ = ["LOOK", "REPLY_TIMEOUT", "NodeBase", "checked_grace", "shown"]
 
 LOOK = 0.02
 """Seconds after which ``ready()`` looks again."""
@@ -31,6 +33,8 @@ _LOOK_AT_FILE = 1.0
 """Seconds after which the table's file is looked at again."""
 _STABLE = 0.3
 """Seconds for which it must not have changed before it is read."""
+_LONGEST_GRACE = 86_400.0
+"""Seconds."""
 HEALTH_REQUEST, HEALTH_REPLY = 100, 101
 """The types of health messages, which a node answers by itself."""
 
@@ -118,11 +122,11 @@ class NodeBase(Sending):
         self._ended.set()
         if self._attachment is not None:
             self._attachment.end()
-        self._take_no_more(check_seconds("grace", grace, endless=True))
+        self._take_no_more(checked_grace(grace))
 
     def _finish(self, grace: float) -> None:
         self._begin_end(grace)
-        self._close(check_seconds("grace", grace, endless=True))
+        self._close(checked_grace(grace))
         for thread in self._running:
             thread.join(1.0)
 
@@ -155,11 +159,23 @@ class NodeBase(Sending):
         """A message has come that no handler takes."""
         if not self._answers_probe(message):
             self._unhandled += 1
+            self._tell_caller(
+                message, Unimplemented(f"the node {self.name} has no handler for messages of type {message.type}")
+            )
 
     def _note_failure(self, handler: str, message: _core.RouteMessage[Any], error: BaseException) -> None:
         """A handler has raised, or a payload does not fit its type."""
         self._failed += 1
         tell_failure(handler, message, error)
+        self._tell_caller(message, error)
+
+    def _tell_caller(self, message: _core.RouteMessage[Any], error: BaseException) -> None:
+        """Tells who may wait for a reply to a message that none will come. A sender that has no room for it is not
+        waited for.
+        """
+        if hears_of_failures(message):
+            with contextlib.suppress(Exception):
+                self._core.reply(message, FAILURE, encoded(error), 0.0)
 
     def _answers_probe(self, message: _core.RouteMessage[Any]) -> bool:
         """Answers a health message, unless the node has a handler of its own for those."""
@@ -188,6 +204,15 @@ class NodeBase(Sending):
                 log(INFO, "node %s: the table was read again from %s", self.name, str(self._table_file))
             except (InvalidArgument, OSError) as error:
                 log(ERROR, "node %s: the table before stays in force: %s", self.name, str(error))
+
+
+def checked_grace(grace: object) -> float:
+    """Seconds that a node may take to end: without end, as many as threads can wait for.
+
+    Raises:
+        InvalidArgument: it is no number, or negative.
+    """
+    return min(check_seconds("grace", grace, endless=True), _LONGEST_GRACE)
 
 
 def tell_failure(handler: str, message: _core.RouteMessage[Any], error: BaseException) -> None:

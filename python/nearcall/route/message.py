@@ -102,7 +102,11 @@ def codec_of(cls: type) -> _core.RouteCodec:
         def explain(error: BaseException) -> BaseException:
             if not isinstance(error, RpcError):
                 return error
-            return InvalidArgument(f"the payload is no {type_name(cls)}: {error.message}")
+            # The class stands for the result of a method, which nobody has written.
+            found = error.message.removeprefix(f"{cls.__name__}.value(): the result ")
+            return InvalidArgument(
+                f"the payload {found}" if found != error.message else f"the payload is no {type_name(cls)}: {found}"
+            )
 
         try:
             codec = _codecs[cls] = _core.RouteCodec(_core.Method(plan, max_values=DEFAULT_MAX_VALUES), explain)

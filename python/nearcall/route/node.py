@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from .. import _core
 from ..options.checked import check_seconds, check_whole
 from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
+from .failures import reply_or_raise
 from .message import AnyBuffer, Message, reply_of
 from .sending import DEFAULT_QUEUE, WhenFull
 
@@ -144,6 +145,9 @@ class Node(NodeBase):
 
         Raises:
             TimeoutError: no reply has come within ``timeout`` seconds.
+            RpcError: the handler has failed, as for a call of a service: what it has raised, if that is a status, and
+                else :class:`~nearcall.Unknown`; :class:`~nearcall.Unimplemented`: there is no handler. If several nodes
+                have got the message, all have failed, and this is the first.
             Unavailable: all nodes that have got the message have stopped or died, or their connections were lost.
             AlreadyExists: a call with that number is under way.
             NotFound: no table is in force, or it has no entry for the message.
@@ -159,7 +163,7 @@ class Node(NodeBase):
         received = waiter.wait(None if end is None else max(0.0, end - time.monotonic()))
         if received is None:
             raise TimeoutError(f"no reply to a message of type {shown(type)} within {timeout} s")
-        return cast("Message[Any]", received)
+        return cast("Message[Any]", reply_or_raise(received))
 
     def direct(self, url: str) -> Direct:
         """A way straight to one node, whatever the table says: what RMR calls a wormhole. It connects from now on.
@@ -243,8 +247,11 @@ class Node(NodeBase):
             self._ended.wait(LOOK)
 
     def close(self, grace: float = 5.0) -> None:
-        """Ends: handles the messages that have come, and sends those that are queued, for at most ``grace`` seconds.
-        Harmless when repeated.
+        """Ends: handles the messages that have come, and sends those that are queued, for at most ``grace`` seconds,
+        or a day. Harmless when repeated.
+
+        Raises:
+            InvalidArgument: ``grace`` is no number, or negative.
         """
         self._finish(grace)
 

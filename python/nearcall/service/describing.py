@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from ..codec.protocol import ParameterType
 from .description import VERSION, Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from .plan import MethodPlan, ServicePlan
 from .reading import Malformed, check_limits
@@ -60,6 +63,7 @@ def method_info(plan: MethodPlan) -> MethodInfo:
     """The description of one method."""
     stream = None
     slots = {slot.name: slot for slot in plan.slots}
+    defaults = {} if plan.types is None else {each.name: _default(each) for each in plan.types.parameters}
     if plan.request_item is not None:
         slot, item = plan.slots[plan.stream_position], plan.request_item
         stream = StreamInfo(
@@ -83,6 +87,7 @@ def method_info(plan: MethodPlan) -> MethodInfo:
                 by_position=slots[parameter.name].by_position,
                 by_name=slots[parameter.name].by_name,
                 schema=parameter.schema,
+                default=defaults.get(parameter.name, msgspec.UNSET),
             )
             for parameter, form in zip(plan.arguments.parameters, plan.arguments.coding.forms, strict=True)
         ],
@@ -92,3 +97,12 @@ def method_info(plan: MethodPlan) -> MethodInfo:
         doc=plan.doc,
         idempotent=plan.idempotent,
     )
+
+
+def _default(parameter: ParameterType) -> Any:
+    """What a description says of a parameter's default."""
+    value = parameter.fallback if parameter.default is ... else parameter.default
+    if isinstance(value, enum.Enum):
+        value = value.value
+    is_plain = value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
+    return msgspec.UNSET if parameter.required or not is_plain else value

@@ -49,6 +49,10 @@ class ParameterInfo(msgspec.Struct, frozen=True):
     by_position: bool = True
     by_name: bool = True
     schema: Any = "any"
+    default: Any = msgspec.UNSET
+    """What stands for an argument that is left out, if that is a number, a text, a truth value or ``None``; of a member
+    of an enum its value. Left out where it is anything else, or the argument is required.
+    """
 
 
 class StreamInfo(msgspec.Struct, frozen=True):

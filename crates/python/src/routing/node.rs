@@ -369,7 +369,7 @@ impl RouteNode {
 
     /// Sends nothing more but what is queued, for at most `grace` seconds.
     fn close(&self, grace: f64) {
-        self.node.close(Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX));
+        self.node.close(Duration::try_from_secs_f64(grace).unwrap_or(LONGEST).min(LONGEST));
     }
 
     /// Closes the sockets that are left, once nothing more is to be sent.
