@@ -29,11 +29,13 @@ class Hello:
     def hello(self) -> str: ...
 
 
-def test_a_changed_file_is_served_anew(tmp_path: Path, key: str) -> None:
+# A shell without job control starts what it leaves in the background with SIGINT ignored.
+@pytest.mark.parametrize("start", [[], ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]], ids=["", "in the background"])
+def test_a_changed_file_is_served_anew(tmp_path: Path, key: str, start: list[str]) -> None:
     app = tmp_path / "app.py"
     app.write_text(APP.format("before"))
     url = f"shm://reload{key}"
-    command = [sys.executable, "-m", "nearcall", "serve", "--reload", "app:Hello", url]
+    command = [*start, sys.executable, "-m", "nearcall", "serve", "--reload", "app:Hello", url]
     with subprocess.Popen(command, cwd=tmp_path, env=os.environ, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
