@@ -1438,8 +1438,10 @@ class RouteNode:
         """
     def handle(self, kind: int, function: Callable[..., object], codec: RouteCodec | None, name: str) -> None:
         """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
-    def set_address(self, address: str, inside: bool) -> None:
-        """Sets where this node takes replies; ``inside`` says whether it is served at an ``inproc://`` URL."""
+    def set_address(self, name: str, address: str, inside: bool) -> None:
+        """Sets its name, and where this node takes replies; ``inside`` says whether it is served at an ``inproc://``
+        URL.
+        """
     def listen_rmr(self, place: str) -> str:
         """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system
         chose, if it was 0.

@@ -530,6 +530,19 @@ def takers(node: route.Node) -> set[str]:
     return set() if table is None else {each.name for each in node.status().endpoints}
 
 
+def test_nodes_whose_ports_the_system_chooses_have_names_of_their_own(key: str) -> None:
+    at = f"shm://r{key}routes"
+    with nearcall.Server(route.manager(), at):
+        made = [route.Node("tcp://127.0.0.1:0", manager=at) for _ in range(2)]
+        for node in made:
+            node.on(1)(lambda message: message.reply(message.source.encode()))
+        with nodes(*made), route.Node("tcp://127.0.0.1:0", manager=at) as asker:
+            assert [node.name for node in made] == [node.urls[0].removeprefix("tcp://") for node in made]
+            until(lambda: takers(asker) == {node.urls[0] for node in made}, "both are in the table")
+            assert asker.call(1, timeout=PATIENCE).payload.startswith(asker.name.encode())
+            assert asker.status().name == asker.name
+
+
 @pytest.mark.crash
 def test_a_node_that_is_killed_leaves_the_managers_table(key: str, tmp_path: Path) -> None:
     at, dying = f"shm://r{key}routes", f"unix://{tmp_path}/dying"

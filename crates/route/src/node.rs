@@ -85,7 +85,6 @@ fn close_all<'a>(endpoints: impl IntoIterator<Item = &'a Arc<Endpoint>>, until: 
 
 /// Sends and takes messages.
 pub struct Node {
-    name: Box<str>,
     when_full: WhenFull,
     /// Bytes that may wait for an endpoint.
     queue: usize,
@@ -112,7 +111,7 @@ pub struct Node {
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Node").field("heads", &self.heads.load()).finish_non_exhaustive()
     }
 }
 
@@ -138,7 +137,6 @@ impl Node {
             salt = nearcall_core::monotonic_seconds().to_bits().to_ne_bytes();
         }
         Ok(Arc::new(Self {
-            name: name.into(),
             when_full,
             queue,
             dial,
@@ -177,14 +175,14 @@ impl Node {
         &self.bell
     }
 
-    /// Sets where this node takes replies; `inside` says whether other nodes of this process reach it at `inproc://`.
+    /// Sets its name, and where this node takes replies; `inside` says whether other nodes of this process reach it at `inproc://`.
     ///
     /// # Errors
     /// It is too long.
-    pub fn set_address(&self, address: &str, inside: bool) -> Result<(), TooLong> {
+    pub fn set_address(&self, name: &str, address: &str, inside: bool) -> Result<(), TooLong> {
         // Relaxed: nobody sends before.
         self.inside.store(inside, Ordering::Relaxed);
-        self.heads.store(Arc::new(Heads::new(&self.name, address)?));
+        self.heads.store(Arc::new(Heads::new(name, address)?));
         Ok(())
     }
 

@@ -75,7 +75,7 @@ class NodeBase(Sending):
         self._running: list[threading.Thread] = []
         self._table_file = None if table is None else Path(table)
         self._manager = manager
-        self._group = group or self.name
+        self._group = group
         self._attachment: Attachment | PushedTables | None = None
         self._ended = threading.Event()
         self._started = False
@@ -113,7 +113,7 @@ class NodeBase(Sending):
         if is_rmr(manager):
             pushed = PushedTables(self._core, manager, self.name, self.install)
             return pushed, partial(pushed.run, self._rmr_sender[0])
-        node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group)
+        node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group or self.name)
         attachment = Attachment(manager, node, self._take_table, options_for(manager, self._options))
         return attachment, attachment.run
 

@@ -99,6 +99,7 @@ class Sending:
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
             raise TypeError(f"a node has no option {unknown[0]!r}; besides its own it takes {known}")
+        self._is_named = bool(name)
         self.name = name or _name_of(urls[0])
         self._options = {key: value for key, value in options.items() if key in OF_BOTH}
         if (unused := sorted(set(options).intersection(OF_SERVER))) and not self._asked:
@@ -235,10 +236,12 @@ class Sending:
             self._server.bind()
         for number, place in enumerate(self._rmr_places):
             self._rmr_places[number] = self._core.listen_rmr(place)
+        urls = self.urls
+        if not self._is_named:
+            self.name = _name_of(urls[0])  # with the port that the system chose
         self._rmr_sender = sender_at(self.name, self._rmr_places)
         self._core.set_rmr_sender(*self._rmr_sender)
-        urls = self.urls
-        self._core.set_address(urls[0], any(url.startswith("inproc://") for url in urls))
+        self._core.set_address(self.name, urls[0], any(url.startswith("inproc://") for url in urls))
 
     def _serve(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
         """Takes messages from now on, as was said to :meth:`_bind`."""

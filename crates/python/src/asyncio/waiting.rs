@@ -215,7 +215,9 @@ impl Waiting {
             Owner::Loop(_) => {
                 return Err(PyRuntimeError::new_err(
                     "this connection belongs to another event loop, in which it was made: make one for each loop with \
-                     nearcall.aio.connect or nearcall.aio.Channel, or share one for threads between them",
+                     nearcall.aio.connect or nearcall.aio.Channel, or share one for threads between them. Objects and \
+                     functions that a coroutine handler has got are called in the loop of its server: from another one \
+                     with asyncio.run_coroutine_threadsafe",
                 ));
             }
         }

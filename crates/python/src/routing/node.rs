@@ -162,8 +162,8 @@ impl RouteNode {
     }
 
     /// Sets where this node takes replies; `inside` says whether it is served at an `inproc://` URL.
-    fn set_address(&self, py: Python<'_>, address: &str, inside: bool) -> PyResult<()> {
-        self.node.set_address(address, inside).map_err(|error| invalid(py, error.to_string()))
+    fn set_address(&self, py: Python<'_>, name: &str, address: &str, inside: bool) -> PyResult<()> {
+        self.node.set_address(name, address, inside).map_err(|error| invalid(py, error.to_string()))
     }
 
     /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it
