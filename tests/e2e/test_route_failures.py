@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,13 @@ import pytest
 import nearcall
 from nearcall import route
 
+from .conftest import TRANSPORTS
 from .test_route import PATIENCE, nodes, table_of, until
+
+
+@pytest.fixture(params=["shm", "unix", "tcp", "inproc"])
+def url_of(request: pytest.FixtureRequest, key: str, runtime_dir: Path) -> Callable[[str], str]:
+    return lambda name: TRANSPORTS[request.param](f"f{key}{name}", runtime_dir)
 
 
 @route.message(7_301)
@@ -26,17 +33,18 @@ class Wanted:
 def failing(node: route.Node | route.aio.Node) -> None:
     """Adds handlers that fail."""
 
-    @node.on(1)
     def plainly(message: Any) -> None:
         raise ValueError("bad")
 
-    @node.on(2)
     def with_a_status(message: Any) -> None:
         raise nearcall.NotFound("no such cell", details={"cell": 7})
 
-    @node.on(Wanted)
     def typed(message: Any) -> None:
         raise AssertionError("a payload that does not fit gets nowhere")
+
+    node.on(1)(plainly)
+    node.on(2)(with_a_status)
+    node.on(Wanted)(typed)
 
 
 def check(errors: list[BaseException], name: str) -> None:
@@ -54,7 +62,6 @@ def check(errors: list[BaseException], name: str) -> None:
 ASKED = [(1, b""), (2, b""), (7_301, b"\x01"), (5, b"")]
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_caller_hears_of_a_handler_that_fails(url_of: Callable[[str], str]) -> None:
     node, asker = route.Node(url_of("node")), route.Node(url_of("asker"))
     failing(node)

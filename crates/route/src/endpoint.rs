@@ -329,6 +329,9 @@ impl Endpoint {
     /// without one somebody else may be asked.
     fn queue_up(&self, message: Outbound<'_>, when_full: Option<WhenFull>) -> Offered {
         let len = message.len() + size_of_val(message.group);
+        // What calls know of it has a lock of its own, which this thread does not wait for with that of the queue.
+        let call = message.call.map(InQueue::new);
+        let mut dropped = Vec::new();
         let mut state = self.state.lock();
         if state.closing {
             // There may be another one for replies.
@@ -344,6 +347,7 @@ impl Endpoint {
                     {
                         self.take_bytes(&mut state, oldest.len());
                         self.drop_one();
+                        dropped.push(oldest);
                     }
                 }
             }
@@ -354,7 +358,6 @@ impl Endpoint {
         }
         let wakes = state.queue.is_empty() && state.sending == 0;
         let group = message.group.iter().map(|member| Arc::downgrade(member)).collect();
-        let call = message.call.map(InQueue::new);
         state.queue.push_back(Waiting { bytes: message.pieces.concat(), group, call });
         // Release: before who sees that nothing waits sends past this.
         self.behind.store(true, Ordering::Release);

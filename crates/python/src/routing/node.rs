@@ -302,7 +302,7 @@ impl RouteNode {
         let transaction = transaction.map_or_else(|| self.node.transaction(), Transaction::from_slice);
         let number = transaction.to_vec();
         let waiter = self.node.expect(transaction, for_loop).map_err(|error| failed(py, &error))?;
-        let waiter = Mutex::new(Some((waiter, calling)));
+        let waiter = Mutex::new(Some((Arc::new(waiter), calling)));
         Ok(RouteWaiter { waiter, transaction: number, owner: Arc::clone(&self.owner) })
     }
 
@@ -395,7 +395,8 @@ pub(crate) fn read_route_table(
 /// One who waits for a reply.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RouteWaiter {
-    waiter: Mutex<Option<(Waiter, Option<Calling>)>>,
+    /// Whoever asks it does so without this lock: it has one of its own.
+    waiter: Mutex<Option<(Arc<Waiter>, Option<Calling>)>>,
     transaction: Vec<u8>,
     owner: Arc<Owner>,
 }
@@ -409,13 +410,13 @@ impl RouteWaiter {
 
     /// The reply; `None` if none has come. Raises if none will come.
     fn take(&self, py: Python<'_>) -> PyResult<Option<RouteMessage>> {
-        let outcome = self.waiter.lock().as_ref().map_or(Outcome::Nothing, |(waiter, _)| waiter.take());
+        let outcome = self.waiter().map_or(Outcome::Nothing, |waiter| waiter.take());
         self.reply(py, outcome)
     }
 
     /// Seconds until it is certain that no reply will come; `None` if that is not known.
     fn ends_in(&self) -> Option<f64> {
-        let ends = self.waiter.lock().as_ref().and_then(|(waiter, _)| waiter.ends())?;
+        let ends = self.waiter()?.ends()?;
         Some(ends.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
@@ -438,6 +439,10 @@ impl RouteWaiter {
 }
 
 impl RouteWaiter {
+    fn waiter(&self) -> Option<Arc<Waiter>> {
+        self.waiter.lock().as_ref().map(|(waiter, _)| Arc::clone(waiter))
+    }
+
     fn reply(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Option<RouteMessage>> {
         match outcome {
             Outcome::Replied(arrived) => Ok(Some(message(py, &self.owner, arrived))),
@@ -451,20 +456,30 @@ impl RouteWaiter {
     }
 }
 
-/// A message that has no room yet, in an event loop.
+/// A message that has no room yet, in an event loop. One task has it; it is taken out while it is tried, which takes other
+/// locks.
 #[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct RoutePending(Mutex<Pending>);
+pub(crate) struct RoutePending(Mutex<Option<Pending>>);
 
 #[pymethods]
 impl RoutePending {
     /// Tries again. Whether everything is done. To be called once before anybody waits for the bell.
     fn attempt(&self, py: Python<'_>) -> PyResult<bool> {
-        self.0.lock().attempt().map_err(|error| failed(py, &error))
+        self.with(Pending::attempt).transpose().map(|done| done.unwrap_or(true)).map_err(|error| failed(py, &error))
     }
 
     /// The exception for giving up, which is counted.
     fn late(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.0.lock().late().map(|error| failed(py, &error).into_value(py).into_any())
+        self.with(Pending::late)?.map(|error| failed(py, &error).into_value(py).into_any())
+    }
+}
+
+impl RoutePending {
+    fn with<T>(&self, run: impl FnOnce(&mut Pending) -> T) -> Option<T> {
+        let mut pending = self.0.lock().take()?;
+        let result = run(&mut pending);
+        *self.0.lock() = Some(pending);
+        Some(result)
     }
 }
 
@@ -509,7 +524,7 @@ impl RouteNode {
 /// What is left to be done for a message.
 fn pending(py: Python<'_>, begun: Result<Option<Pending>, SendError>) -> PyResult<Option<RoutePending>> {
     let pending = begun.map_err(|error| failed(py, &error))?;
-    Ok(pending.map(|pending| RoutePending(Mutex::new(pending))))
+    Ok(pending.map(|pending| RoutePending(Mutex::new(Some(pending)))))
 }
 
 /// A message that has arrived, as Python holds it.
