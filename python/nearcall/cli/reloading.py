@@ -38,8 +38,8 @@ def serve_anew(options: argparse.Namespace, run: Callable[[argparse.Namespace], 
     logging.getLogger("watchfiles").setLevel(logging.ERROR)  # it would tell how it is told to end
     options.reload = False
     options.run = run
-    # Ends likewise however it is told to. Who ends the terminal's session ends both. SIGINT is also how the child is told
-    # to end: it would ignore it, too, as what a script leaves in the background does.
+    # Ends likewise however it is told to. Who ends the terminal's session ends both. SIGINT is also how the child is
+    # told to end: it would ignore it, too, as what a script leaves in the background does.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, signal.default_int_handler)
     watchfiles.run_process(

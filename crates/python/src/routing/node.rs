@@ -465,12 +465,13 @@ pub(crate) struct RoutePending(Mutex<Option<Pending>>);
 impl RoutePending {
     /// Tries again. Whether everything is done. To be called once before anybody waits for the bell.
     fn attempt(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(Pending::attempt).transpose().map(|done| done.unwrap_or(true)).map_err(|error| failed(py, &error))
+        let tried = self.with(Pending::attempt).unwrap_or(Ok(true));
+        tried.map_err(|error| failed(py, &error))
     }
 
     /// The exception for giving up, which is counted.
     fn late(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.with(Pending::late)?.map(|error| failed(py, &error).into_value(py).into_any())
+        self.with(|pending| pending.late())?.map(|error| failed(py, &error).into_value(py).into_any())
     }
 }
 
