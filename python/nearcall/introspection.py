@@ -210,9 +210,8 @@ CONNECTIONS = "connections"
 """The same, with the number after which connections are told of."""
 
 
-class _Own(Introspection):
-    """What the three below have in common."""
-
+# Their docstring is that of the service: a server's description has it.
+class _Own(Introspection):  # what the three below have in common
     def __init__(self, others: Others) -> None:
         self._others = others
 
@@ -233,9 +232,7 @@ class _Own(Introspection):
         return sorted(seen, key=lambda each: each.number)[:limit]
 
 
-class _Native(_Own):
-    """The service in the core. It answers even if every handler in Python is stuck."""
-
+class _Native(_Own):  # in the core: it answers even if every handler in Python is stuck
     def __init__(self, others: Others) -> None:
         super().__init__(others)
         vars(self).update(
@@ -251,9 +248,7 @@ class _Native(_Own):
         return self._read_all_connections(_read_connections(after, limit), after, limit)
 
 
-class _InThread(_Own):
-    """The service behind interceptors: its handlers are like others, and count among ``max_concurrency``."""
-
+class _InThread(_Own):  # behind interceptors: its handlers are like others, and count among max_concurrency
     def read(self) -> Statistics:
         return _read()
 
@@ -270,9 +265,7 @@ class _InThread(_Own):
         context()._call.introspect(IntrospectionMethod.STOP)
 
 
-class _InLoop(_Own):
-    """The service for a server all of whose handlers are coroutines, so that its interceptors await the result."""
-
+class _InLoop(_Own):  # for a server all of whose handlers are coroutines, so that its interceptors await the result
     async def read(self) -> Statistics:  # type: ignore[override]
         return _read()
 

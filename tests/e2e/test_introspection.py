@@ -536,3 +536,10 @@ def test_a_watcher_that_does_not_read_holds_up_nobody(runtime_dir: Path, key: st
             deaf.close()
         assert until(lambda: watcher.read().watchers == 1)
         assert watcher.read().connections == 2
+
+
+@pytest.mark.parametrize("interceptors", [[], [lambda call, proceed: proceed(call)]], ids=["native", "in threads"])
+def test_its_description_tells_users_what_it_is(key: str, interceptors: list[Any]) -> None:
+    url = f"inproc://described{key}"
+    with nearcall.Server(Basics(), url, interceptors=interceptors), nearcall.Channel(url) as channel:
+        assert channel.description["introspection"]["doc"] == Introspection.__doc__
