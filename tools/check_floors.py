@@ -67,7 +67,7 @@ ROOMS: list[set[str]] = [
     {"client"},
     {"aio"},
     {"server"},
-    {"plugin", "grpcio", "route"},
+    {"plugin", "grpcio", "route", "profile"},
     {"__init__"},  # what users import; the command line is one of them
     {"testing", "cli"},
     {"__main__"},

@@ -19,6 +19,7 @@ from ..service.implementing import by_position
 from ..service.outward import dressed
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, UNARY, MethodPlan
 from ..types.hints import describe_value
+from .around import wrapped
 from .context import Context, context
 from .metadata import metadata
 from .variables import current_metadata
@@ -164,6 +165,7 @@ def intercept_client(
     interceptors: tuple[ClientInterceptor, ...], plan: MethodPlan, function: Function, *, for_loop: bool
 ) -> Function:
     """A method's callable with interceptors around it; the callable itself if there are none."""
+    function = wrapped(plan, function, for_loop=for_loop)
     if not interceptors:
         return function
     streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)

@@ -18,6 +18,8 @@ class CommandParser(argparse.ArgumentParser):
     Options of a command may stand anywhere, even before an argument that can be left out.
     """
 
+    in_order = False
+    """Whether options stand before the arguments alone: these are another program's, with options of its own."""
     instead: str = ""
     """What to write in place of too many arguments, for the message."""
     _inside = False
@@ -28,7 +30,7 @@ class CommandParser(argparse.ArgumentParser):
         """As in argparse, but options and arguments may be mixed: ``parse_known_intermixed_args`` calls this method
         again.
         """
-        if self._inside or self._subparsers is not None:
+        if self._inside or self.in_order or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         self._inside = True
         try:

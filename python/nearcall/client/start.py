@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar, cast
 
 from .. import _core
 from .._core import StartedCall
+from ..call.around import starter
 from ..call.interceptors import interceptors_that_wait
 
 __all__ = ["StartedCall", "as_completed", "start"]
@@ -39,9 +40,12 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
         InvalidArgument: the arguments do not fit.
         RpcError: the call cannot be sent.
     """
-    if not isinstance(method, _core.Unary):
+    if isinstance(method, _core.Unary):
+        return method.start(*args, **kwargs)
+    begin = starter(method)
+    if begin is None:
         raise TypeError(_advice(method))
-    return method.start(*args, **kwargs)
+    return cast("StartedCall[R]", begin(*args, **kwargs))
 
 
 def as_completed(calls: Iterable[StartedCall[R]], timeout: float | None = None) -> Iterator[StartedCall[R]]:
