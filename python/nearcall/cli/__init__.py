@@ -1,6 +1,6 @@
 """The ``nearcall`` command: serve a class, list a server's methods, call them, measure the round trip, watch the
-server, profile a program's calls, compare two versions of a class, convert to and from .proto, make certificates, handle
-plugins, route messages, and complete what is typed.
+server, profile a program's calls, compare two versions of a class, convert to and from .proto, make certificates,
+handle plugins, route messages, and complete what is typed.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 

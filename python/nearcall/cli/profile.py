@@ -30,7 +30,8 @@ def add_to(commands: Any) -> None:
         usage="nearcall profile [options] SCRIPT [ARGUMENT ...]",
         help="run a script, and show which lines wait for remote calls",
         description="Run a script as it is, and report its remote calls: which lines make them, how many, how "
-        "long they wait, and what could be better. Writes a page and its data as JSON; a short table goes to standard error.",
+        "long they wait, and what could be better. Writes a page and its data as JSON; a short table goes to standard "
+        "error.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median_low
 
 from .model import Finding, Process
-from .reading import Frame, Record, Recorded, Site, Sites
+from .reading import Frame, Record, Recorded, Site, Sites, covered
 
 __all__ = ["duration", "findings_of"]
 
@@ -43,7 +43,8 @@ _KEEP_OPEN = {
     "grpcio": "make one channel and keep it",
     "rpyc": "connect once and keep the connection",
     "Pyro5": "keep the proxy: each new one connects anew",
-    "xmlrpc": "keep the ServerProxy: each new one connects anew",
+    "xmlrpc": "keep one ServerProxy; if there is one, the server ends each connection: one in Python speaks HTTP/1.0, "
+    "unless its handler's protocol_version is 'HTTP/1.1'",
     "requests": "use one requests.Session, which keeps connections open",
     "httpx": "use one httpx.Client, which keeps connections open",
 }
@@ -126,7 +127,8 @@ class _Looked:
                 f"{self._count(len(records))} calls with {many}, {duration(usual)} each",
                 "keep the result, if it does not change: functools.cache, or a variable before the loop",
                 len(records),
-                repeats * usual,
+                # Calls that were made at once are waited for together.
+                min(repeats * usual, covered(records)),
             )
 
     # Loops.
@@ -182,43 +184,22 @@ class _Looked:
         for found in lines.values():
             found.sort(key=lambda pair: pair[0].begun)
             records = [record for record, _ in found]
-            longest = max(self._chains(records), default=0)
+            different = len({record.name for record in records})
             usual = _usual(records)
             repeats = self._repeats(records)
             frame, name = max((site for _, site in found), key=lambda site: len(site[1].text))
-            trips = f"{longest} trips for each use, " if longest > 1 else ""
-            text = f"reading attributes of remote objects: {trips}{self._count(len(records))} trips in all, "
+            kinds = f"{different} attributes" if different > 1 else "an attribute"
+            text = f"a trip each time for {kinds} of remote objects: {self._count(len(records))} trips, "
             text += f"{duration(usual)} each"
             if repeats * 2 >= len(records):
                 advice = f"read {name.text} once, into a variable before the loop"
                 saved = float(repeats)
-            elif longest > 1:
-                advice = "add a method to the service that does this there and returns the result"
-                saved = len(records) * (1 - 1 / longest)
             else:
-                continue
-            yield self._finding("chain", frame, name.text, text, advice, len(records), saved * usual)
-
-    def _chains(self, records: Iterable[Record]) -> Iterator[int]:
-        before: Record | None = None
-        length = 0
-        seen: set[int] = set()
-        for record in records:
-            follows = (
-                before is not None
-                and before.lane == record.lane
-                and self._position[record.number] == self._position[before.number] + 1
-                and record.name not in seen
+                advice = "let a method of the service read them there and return the values"
+                saved = float(len(records) - 1)
+            yield self._finding(
+                "chain", frame, name.text, text, advice, len(records), min(saved * usual, covered(records))
             )
-            if follows:
-                length += 1
-            else:
-                yield length
-                length = 1
-                seen = set()
-            seen.add(record.name)
-            before = record
-        yield length
 
     # The others.
 
@@ -234,7 +215,7 @@ class _Looked:
                 f"{self._count(len(records))} connections were opened here, {duration(usual)} each",
                 _KEEP_OPEN.get(name.library, "keep one open"),
                 len(records),
-                (len(records) - 1) * usual,
+                min((len(records) - 1) * usual, covered(records)),
             )
 
     def slow(self) -> Iterator[Finding]:
@@ -262,9 +243,6 @@ class _Looked:
     def failures(self) -> Iterator[Finding]:
         for (frame, name), records in self._sites.items():
             errors = Counter(error for record in records if (error := self._recorded.error(record)) is not None)
-            # Leaving a stream early, and the end of an iterator, are no failures.
-            for harmless in ("GeneratorExit", "StopIteration", "StopAsyncIteration"):
-                errors.pop(harmless, None)
             if not errors:
                 continue
             kinds = ", ".join(f"{error} {self._count(count)}" for error, count in errors.most_common(3))

@@ -1,37 +1,26 @@
-"""What adapters put around functions: a call is followed to its end, whether it is waited for, awaited or iterated over."""
+"""What adapters put around functions: a call is followed to its end, whether it is waited for, awaited or iterated
+over.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from .recorder import Call, Recorder, clock, here
+from .recorder import Call, clock, here
 
-__all__ = ["AsyncItems", "Awaited", "Items", "awaited", "count_bytes", "waited"]
+__all__ = ["AsyncItems", "Awaited", "Items", "MadeHere", "count_bytes", "waited"]
 
 R = TypeVar("R")
 Function = Callable[..., Any]
 
 
-def waited(recorder: Recorder, call: Call | None, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+def waited(call: Call | None, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
     """Calls a function that waits; ``call`` ends with it."""
     if call is None:
         return function(*args, **kwargs)
     try:
         result = function(*args, **kwargs)
-    except BaseException as error:
-        call.end(error)
-        raise
-    call.end()
-    return result
-
-
-async def awaited(call: Call | None, function: Callable[..., Awaitable[R]], *args: Any, **kwargs: Any) -> R:
-    """The same for a coroutine function; where nobody looks at what this returns but to await it."""
-    if call is None:
-        return await function(*args, **kwargs)
-    try:
-        result = await function(*args, **kwargs)
     except BaseException as error:
         call.end(error)
         raise
@@ -46,7 +35,7 @@ def count_bytes(*, sent: int = 0, received: int = 0) -> None:
         call.takes(sent, received)
 
 
-class Awaited(Generator[Any, Any, Any]):
+class Awaited(Coroutine[Any, Any, Any]):
     """Stands for a coroutine that was made by a call, and begins when that is first awaited. It may be awaited in
     another task than where it was made.
     """
@@ -106,6 +95,46 @@ class Awaited(Generator[Any, Any, Any]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pending, name)
+
+
+class MadeHere(Coroutine[Any, Any, Any]):
+    """Stands for a coroutine of a library's, which makes calls when it runs, perhaps in a task that knows nothing of
+    who made it: they count as made where the coroutine was.
+    """
+
+    __slots__ = ("_coroutine", "_stack")
+
+    def __init__(self, stack: int, coroutine: Any) -> None:
+        self._stack = stack
+        self._coroutine = coroutine
+
+    def __await__(self) -> MadeHere:
+        return self
+
+    def __iter__(self) -> MadeHere:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        """Goes on until the coroutine waits for something."""
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        """The same, with an exception raised inside."""
+        return self._step(self._coroutine.throw, *error)
+
+    def _step(self, function: Function, *args: Any) -> Any:
+        before, here.made_at = here.made_at, self._stack
+        try:
+            return function(*args)
+        finally:
+            here.made_at = before
+
+    def close(self) -> None:
+        """Gives it up."""
+        self._coroutine.close()
 
 
 class _Stream:

@@ -96,7 +96,9 @@ class _Finder(MetaPathFinder):
         if adapter is None:
             return
         try:
-            importlib.import_module(adapter).patch(module, self._recorder)
+            loaded = importlib.import_module(adapter)
+            self._recorder.skip(loaded)
+            loaded.patch(module, self._recorder)
         except Exception as error:  # a version that the adapter does not know: the program must run all the same
             self._recorder.note(f"calls of {watched} are not seen: {type(error).__name__}: {error}")
 

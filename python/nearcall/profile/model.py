@@ -73,7 +73,7 @@ class FlameNode(msgspec.Struct, kw_only=True):
     line: int = 0
     waited: int = 0
     calls: int = 0
-    children: list[FlameNode] = msgspec.field(default_factory=list[object])  # type: ignore[arg-type] # pyright: ignore
+    children: list[FlameNode] = []
 
 
 class Call(msgspec.Struct, kw_only=True, array_like=True):

@@ -146,8 +146,8 @@ def _lines(profile: Profile) -> str:
     several = len(profile.processes) > 1
     body = "".join(_line(line, profile, several) for line in profile.lines)
     return (
-        "<p>Share: the part of the process's time in which this line waited for at least one of its calls. At once: the "
-        "most of them under way together. Inside: made while another call was under way in the same thread.</p>"
+        "<p>Share: the part of the process's time in which this line waited for at least one of its calls. At once: "
+        "the most of them under way together. Inside: made while another call was under way in the same thread.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Lines and their calls"><table id="table"><thead>'
         f"<tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
@@ -189,8 +189,8 @@ def _timeline(profile: Profile) -> str:
     shown_ = len(profile.timeline)
     which = "" if shown_ == recorded else f" The {shown_:,} longest of {recorded:,} recorded calls are drawn."
     return (
-        "<p>A row for each thread, with further rows for calls at the same time; a bar for each call. Drag to move, turn "
-        f"the wheel or press + and − to zoom, 0 for all.{which}</p>"
+        "<p>A row for each thread, with further rows for calls at the same time; a bar for each call. Drag to move, "
+        f"turn the wheel or press + and − to zoom, 0 for all.{which}</p>"
         '<noscript><p class="soft">The timeline needs scripts.</p></noscript>'
         '<div class="box"><canvas id="canvas" tabindex="0" role="img" aria-label="Calls over time; the table of lines '
         'has the numbers"></canvas></div>'

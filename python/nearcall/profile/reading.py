@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .recorder import CALLS, FAILED, RECORD, TABLES, VERSION
 
-__all__ = ["Frame", "Name", "Record", "Recorded", "Site", "Sites", "read"]
+__all__ = ["Frame", "Name", "Record", "Recorded", "Site", "Sites", "covered", "read"]
 
 
 class Frame(NamedTuple):
@@ -49,6 +49,8 @@ Site = tuple[Frame, Name]
 """A line, and what it calls."""
 Sites = dict[Site, list[Record]]
 """The calls of each, in the order of their begin."""
+_ENDS = frozenset({"GeneratorExit", "StopIteration", "StopAsyncIteration"})
+"""An iterator has ended, or a stream was left early."""
 UNKNOWN = Frame("(unknown)", 0, "(unknown)")
 
 
@@ -116,11 +118,23 @@ class Recorded:
         return self.names.get(record.name, Name("", "call", "(unknown)"))
 
     def error(self, record: Record) -> str | None:
-        """The kind of error that a call has raised."""
+        """The kind of error that a call has raised; ``None``: none, or one that only tells of an end."""
         if record.outcome < FAILED:
             return None
         found = self.names.get(record.outcome - FAILED)
-        return "(unknown)" if found is None else found.text
+        return "(unknown)" if found is None else None if found.text in _ENDS else found.text
+
+
+def covered(records: Iterable[Record]) -> int:
+    """The time in which at least one of the calls was waited for, ns. They come in the order of their begin."""
+    total = until = 0
+    for record in records:
+        # Of a stream only the waiting counts: as if it had come at once.
+        ended = record.begun + record.waited
+        if ended > until:
+            total += ended - max(record.begun, until)
+            until = ended
+    return total
 
 
 def read(folder: Path) -> list[Recorded]:

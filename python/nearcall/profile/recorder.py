@@ -22,7 +22,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from time import perf_counter_ns as clock
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, cast
 
 Sizes = Callable[[tuple[Any, ...]], int]
@@ -114,6 +114,8 @@ class Here(threading.local):
     """The innermost call that this thread is in and that counts bytes."""
     number = 0
     """The number of the innermost call that this thread is in; 0: in none."""
+    made_at = -1
+    """The stack that calls of the coroutine that runs count for; -1: that of now."""
     lane = -1
     """The thread's own lane, without a task."""
 
@@ -154,7 +156,7 @@ class Recorder:
         self._own = _folders_of_libraries()
         self._new_files()
         self._say({"version": VERSION, "argv": getattr(sys, "orig_argv", sys.argv), "begun": clock()})
-        assert RECORD.size == 96 and CHUNK == 8192, "as `write` has it"
+        assert (RECORD.size, CHUNK) == (96, 8192), "as `around` has it"
         self.stop_at(getattr(threading.Thread, "_bootstrap_inner", None))
         os.register_at_fork(after_in_child=self._forked)
 
@@ -170,12 +172,25 @@ class Recorder:
         """
         if self._share < 1.0 and self._choose() >= self._share:
             return None
+        if task and self._here.made_at >= 0:
+            call = Call()
+            call.stack = self._here.made_at
+            return self._begun(call, name, task)
         frame: FrameType | None = sys._getframe(depth)
         found = _place_in_loop(frame, self._stops) if task else _place(frame)
         call = Call()
-        call.recorder = self
         stack = self._stacks.get(found)
         call.stack = self._new_stack(found, sys._getframe(depth)) if stack is None else stack
+        return self._begun(call, name, task)
+
+    def stack_here(self, depth: int = 2) -> int:
+        """The stack of now, for calls that are made later; ``depth`` as for :meth:`begin`."""
+        found = _place_in_loop(sys._getframe(depth), self._stops)
+        stack = self._stacks.get(found)
+        return self._new_stack(found, sys._getframe(depth)) if stack is None else stack
+
+    def _begun(self, call: Call, name: int, task: str) -> Call:
+        call.recorder = self
         mine = self._here
         call.here = mine
         call.lane = mine.lane if mine.lane >= 0 and not task else self._lane(task)
@@ -337,6 +352,11 @@ class Recorder:
             self._kept[id(code)] = code
             self._stops.add(id(code))
 
+    def skip(self, adapter: ModuleType) -> None:
+        """Frames of this adapter, and of others in its folder, are no lines of the program."""
+        if adapter.__file__ is not None:
+            self._own = (*self._own, f"{Path(adapter.__file__).parent}/")
+
     def note(self, text: str) -> None:
         """Something that whoever reads the profile has to know."""
         with self._lock:
@@ -366,7 +386,7 @@ class Recorder:
                 code = frame.f_code
                 self._kept[id(code)] = code  # or another could get its address, and with it its place in the table
                 where = (code.co_filename, frame.f_lineno or 0, getattr(code, "co_qualname", code.co_name))
-                if code.co_filename.startswith(self._own):
+                if self._is_librarys(code.co_filename):
                     outside = outside or where
                 else:
                     frames.append(where)
@@ -377,6 +397,9 @@ class Recorder:
             found = self._stacks[key] = next(self._ids)
             self._say({"stack": [found, *map(self._frame, frames)]})
             return found
+
+    def _is_librarys(self, file: str) -> bool:
+        return file.startswith(self._own) or "/site-packages/" in file or "/dist-packages/" in file
 
     def _frame(self, where: tuple[str, int, str]) -> int:
         found = self._frames.get(where)
@@ -396,7 +419,7 @@ class Recorder:
             if found is None:
                 # A thread that begins may have the number of one that has ended.
                 # Not `current_thread`: it would make an object for a thread that Python does not know.
-                known = threading._active.get(thread)  # type: ignore[attr-defined] # pyright: ignore
+                known = threading._active.get(thread)  # type: ignore[attr-defined] # pyright: ignore[reportUnknownMemberType]
                 name = str(thread) if known is None else cast("threading.Thread", known).name
                 found = self._lanes[key] = next(self._ids)
                 self._say({"lane": [found, name, task] if key[0] else [found, "(others)", ""]})
@@ -465,7 +488,7 @@ class Recorder:
                 os.close(descriptor)
         self._lanes.clear()
         self._said = [line for line in self._said if not line.startswith('{"lane"')]
-        here.call, here.lane = None, -1
+        here.call, here.number, here.lane = None, 0, -1
 
 
 if sys.version_info >= (3, 11):
@@ -512,7 +535,7 @@ def _not_measured(_values: tuple[Any, ...]) -> int:
 
 def _are_plain(values: tuple[Any, ...]) -> bool:
     for value in values:
-        kind: type = type(value)
+        kind = cast("type", type(value))
         if kind in _LONG:
             if len(value) > LONGEST_ARGUMENT:
                 return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from .findings import findings_of
 from .model import FORMAT, Call, Failure, Finding, FlameNode, Line, Process, Profile
-from .reading import Record, Recorded, Site, Sites
+from .reading import Record, Recorded, Site, Sites, covered
 
 __all__ = ["summarize"]
 
@@ -58,7 +58,7 @@ def summarize(
                         begun=record.begun - begun,
                         took=record.ended - record.begun,
                         waited=record.waited,
-                        failed=record.outcome != 0,
+                        failed=each.error(record) is not None,
                     ),
                 )
                 for record in records
@@ -115,18 +115,6 @@ def _time_inside(recorded: Recorded) -> Counter[int]:
         if record.parent:
             found[record.parent] += record.waited
     return found
-
-
-def covered(records: Iterable[Record]) -> int:
-    """The time in which at least one of the calls was under way, ns. They come in the order of their begin."""
-    total = until = 0
-    for record in records:
-        # Of a stream only the waiting counts: as if it had come at once.
-        ended = record.begun + record.waited
-        if ended > until:
-            total += ended - max(record.begun, until)
-            until = ended
-    return total
 
 
 def _at_once(records: Sequence[Record]) -> int:
