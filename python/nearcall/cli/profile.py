@@ -85,7 +85,7 @@ def show(options: argparse.Namespace, adapters: dict[str, str]) -> int:
     from ..profile.page import render
     from ..profile.running import Options
     from ..profile.running import run as profiled
-    from ..profile.table import table
+    from ..profile.terminal import table
 
     words = ["-m", *options.module] if options.module is not None else options.command
     if words[:1] == ["--"]:

@@ -6,7 +6,7 @@ may add adapters for libraries of their own. Nothing here is imported by a progr
 - In the program's own process are :mod:`.recorder`, which writes down each call, :mod:`.importing`, which patches
   libraries when they are imported, and the adapters.
 - Afterwards, elsewhere: :mod:`.reading` reads what was written, :mod:`.summary` adds it up, :mod:`.findings` says what
-  could be better, :mod:`.page` and :mod:`.table` show it, and :mod:`.running` does all this in turn.
+  could be better, :mod:`.page` and :mod:`.terminal` show it, and :mod:`.running` does all this in turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .model import Call, Failure, Finding, FlameNode, Line, Process, Profile
     from .page import render
     from .running import NEARCALL, Options, run
-    from .table import table
+    from .terminal import table
 else:
     from ..lazy import lazily
 
@@ -27,7 +27,7 @@ else:
             "model": ["Call", "Failure", "Finding", "FlameNode", "Line", "Process", "Profile"],
             "page": ["render"],
             "running": ["NEARCALL", "Options", "run"],
-            "table": ["table"],
+            "terminal": ["table"],
         },
     )
 

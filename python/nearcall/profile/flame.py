@@ -10,7 +10,7 @@ from html import escape
 from ..types.shown import shown
 from .findings import duration
 from .model import FlameNode
-from .table import place
+from .terminal import place
 
 __all__ = ["drawing"]
 

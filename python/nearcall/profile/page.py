@@ -18,7 +18,7 @@ from ..types.shown import shown
 from .findings import duration
 from .flame import drawing
 from .model import Finding, Line, Profile
-from .table import place, size
+from .terminal import place, size
 
 __all__ = ["render"]
 

@@ -86,7 +86,7 @@ class Recorded:
                 self.one_in, self.most = entry["one_in"], entry["most"]
             case "version", version:
                 if version != VERSION:
-                    raise ValueError(f"records of version {version} cannot be read by nearcall {VERSION}")
+                    raise RuntimeError(f"records of version {version} cannot be read by nearcall {VERSION}")
                 self.argv, self.begun = entry["argv"], entry["begun"]
             case "frame", [number, file, line, function]:
                 self._frames[number] = Frame(file, line, function)

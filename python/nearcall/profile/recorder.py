@@ -345,6 +345,15 @@ class Recorder:
             found = self._errors[kind] = FAILED + self.name("", "error", kind.__name__)
         return found
 
+    def close(self) -> None:
+        """Ends the recording: further calls are not written down."""
+        self._broken = True
+        self._maps.clear()
+        for descriptor in (self._calls, self._tables):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._calls = self._tables = None
+
     def stop_at(self, function: Callable[..., object] | None) -> None:
         """Frames from this function on outwards are an event loop's, and in no stack."""
         code = getattr(function, "__code__", None)
@@ -535,7 +544,7 @@ def _not_measured(_values: tuple[Any, ...]) -> int:
 
 def _are_plain(values: tuple[Any, ...]) -> bool:
     for value in values:
-        kind = cast("type", type(value))
+        kind: Any = type(value)
         if kind in _LONG:
             if len(value) > LONGEST_ARGUMENT:
                 return False
