@@ -345,15 +345,6 @@ class Recorder:
             found = self._errors[kind] = FAILED + self.name("", "error", kind.__name__)
         return found
 
-    def close(self) -> None:
-        """Ends the recording: further calls are not written down."""
-        self._broken = True
-        self._maps.clear()
-        for descriptor in (self._calls, self._tables):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._calls = self._tables = None
-
     def stop_at(self, function: Callable[..., object] | None) -> None:
         """Frames from this function on outwards are an event loop's, and in no stack."""
         code = getattr(function, "__code__", None)
@@ -444,6 +435,15 @@ class Recorder:
         self._calls: int | None = None
         self._tables: int | None = None
         self._broken = False
+
+    def close(self) -> None:
+        """Ends the recording: further calls are not written down."""
+        self._broken = True
+        self._maps.clear()
+        for descriptor in (self._calls, self._tables):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._calls = self._tables = None
 
     def _say(self, what: dict[str, Any]) -> None:
         """Into the second file; if there is none yet, when it is made."""
