@@ -234,9 +234,10 @@ def test_the_program_sees_what_it_sees_without(write: Callable[[str], Path], tmp
         print("sitecustomize" in sys.modules, [entry for entry in sys.path if "inject" in entry])
         """
     )
-    asked = {"cwd": tmp_path, "input": "given", "capture_output": True, "text": True, "timeout": 60, "check": False}
-    plain = subprocess.run([sys.executable, script.name, "-o", "--x", ""], **asked)  # type: ignore[call-overload]
-    done = subprocess.run(command(script.name, "-o", "--x", ""), **asked)  # type: ignore[call-overload]
+    plain, done = (
+        subprocess.run(words, cwd=tmp_path, input="given", capture_output=True, text=True, timeout=60, check=False)
+        for words in ([sys.executable, script.name, "-o", "--x", ""], command(script.name, "-o", "--x", ""))
+    )
     assert plain.returncode == done.returncode == 0
     # `sitecustomize` is what has begun the recording.
     assert done.stdout.replace("True []", "False []") == plain.stdout.replace("True []", "False []")
