@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ class Recorded:
                 self._take(json.loads(line))
             except ValueError:
                 continue
-        self.records = sorted(self._records(tables.with_suffix(CALLS)), key=lambda record: record.begun)
+        self.records = sorted(self._records(tables.with_suffix(CALLS)), key=attrgetter("begun"))
         seen = max((record.number for record in self.records), default=0)
         self.weight = max(1.0, seen / len(self.records)) * self.one_in if self.records else 1.0
         """How many calls each record stands for."""
@@ -104,10 +105,9 @@ class Recorded:
     def _records(self, path: Path) -> Iterator[Record]:
         data = path.read_bytes()
         for found in RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size]):
-            record = Record._make(found)
             # A place that was not written yet, or half, when the process ended.
-            if record.number > 0 and 0 < record.begun <= record.ended:
-                yield record
+            if found[0] > 0 and 0 < found[5] <= found[6]:
+                yield Record._make(found)
 
     def stack(self, record: Record) -> tuple[Frame, ...]:
         """Where a call was made, from the inside outwards; never empty."""

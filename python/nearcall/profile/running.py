@@ -6,6 +6,7 @@ and exit handlers are those that it has without a profiler. What is different is
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -79,9 +80,14 @@ def run(words: Sequence[str], options: Options | None = None) -> Profile:
         started, begun = time.time(), clock()
         status = _run(command_of(words), known)
         ended = clock()
-        return summarize(
-            read(Path(folder)), command=list(words), started=started, begun=begun, ended=ended, status=status
-        )
+        # Many records, and no circles of them: to look for some again and again would take as long as all else.
+        gc.disable()
+        try:
+            return summarize(
+                read(Path(folder)), command=list(words), started=started, begun=begun, ended=ended, status=status
+            )
+        finally:
+            gc.enable()
 
 
 def _run(command: Sequence[str], known: Mapping[str, str]) -> int:

@@ -6,6 +6,7 @@ import heapq
 import platform
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter, itemgetter
 
 from .findings import findings_of
 from .model import FORMAT, Call, Failure, Finding, FlameNode, Line, Process, Profile
@@ -36,7 +37,7 @@ def summarize(
     processes: list[Process] = []
     lines: list[Line] = []
     findings: list[Finding] = []
-    timeline: list[tuple[int, Call]] = []
+    timeline: list[tuple[int, int, int, Record]] = []
     root = FlameNode(label="all")
     for place, each in enumerate(recorded):
         sites = _sites(each)
@@ -49,20 +50,10 @@ def summarize(
         for line, records in made:
             number = len(lines)
             lines.append(line)
-            timeline += [
-                (
-                    record.waited,
-                    Call(
-                        line=number,
-                        lane=record.lane,
-                        begun=record.begun - begun,
-                        took=record.ended - record.begun,
-                        waited=record.waited,
-                        failed=each.error(record) is not None,
-                    ),
-                )
-                for record in records
-            ]
+            # Only the longest are made calls of: most would not be shown.
+            if len(records) > MOST_SHOWN:
+                records = heapq.nlargest(MOST_SHOWN, records, key=attrgetter("waited"))  # noqa: PLW2901
+            timeline += [(record.waited, number, place, record) for record in records]
         base = root
         if len(recorded) > 1:
             base = FlameNode(label=f"process {each.pid}")
@@ -73,10 +64,19 @@ def summarize(
             root.calls += base.calls
     order = sorted(range(len(lines)), key=lambda number: -lines[number].waited)[:MOST_LINES]
     new = {old: place for place, old in enumerate(order)}
-    shown = heapq.nlargest(MOST_SHOWN, timeline, key=lambda pair: pair[0])
-    calls = [call for _, call in shown if call.line in new]
-    for call in calls:
-        call.line = new[call.line]
+    shown = heapq.nlargest(MOST_SHOWN, timeline, key=itemgetter(0))
+    calls = [
+        Call(
+            line=new[number],
+            lane=record.lane,
+            begun=record.begun - begun,
+            took=record.ended - record.begun,
+            waited=record.waited,
+            failed=recorded[place].error(record) is not None,
+        )
+        for _, number, place, record in shown
+        if number in new
+    ]
     _number_lanes(calls, [lines[number] for number in order], recorded, processes)
     _prune(root)
     return Profile(
