@@ -244,6 +244,20 @@ def test_the_program_sees_what_it_sees_without(write: Callable[[str], Path], tmp
     assert "no remote calls were seen" in done.stderr
 
 
+def test_a_sitecustomize_of_the_machine_runs_as_ever(
+    profile: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import sys\nsys.customized = True\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{own}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    done, found = profile(
+        f"{CONNECT}    server.Basics.nothing()\nprint(sys.customized, sys.modules['sitecustomize'].__file__)"
+    )
+    assert done.stdout == f"True {own}/sitecustomize.py\n"
+    assert line_of(found, "Basics.nothing").calls == 1
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [
