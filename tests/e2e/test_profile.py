@@ -302,6 +302,7 @@ def test_a_signal_that_ends_it(write: Callable[[str], Path], tmp_path: Path, num
         pid = int(process.stdout.readline())
         # SIGKILL cannot be passed on.
         os.kill(pid if number == signal.SIGKILL else process.pid, number)
+        process.wait(60)  # before its input ends, which would end it as well
         _, said = process.communicate(timeout=60)
     assert process.returncode == -number, said
     found = msgspec.json.decode((tmp_path / "nearcall-profile.json").read_bytes(), type=Profile)
@@ -326,6 +327,7 @@ def test_a_signal_that_it_handles(write: Callable[[str], Path], tmp_path: Path) 
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGUSR1)
+        process.wait(60)  # before its input ends, which would end it as well
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (9, "")
 
