@@ -244,6 +244,20 @@ def test_the_program_sees_what_it_sees_without(write: Callable[[str], Path], tmp
     assert "no remote calls were seen" in done.stderr
 
 
+def test_a_sitecustomize_of_the_machine_runs_as_ever(
+    profile: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import sys\nsys.customized = True\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{own}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    done, found = profile(
+        f"{CONNECT}    server.Basics.nothing()\nprint(sys.customized, sys.modules['sitecustomize'].__file__)"
+    )
+    assert done.stdout == f"True {own}/sitecustomize.py\n"
+    assert line_of(found, "Basics.nothing").calls == 1
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [
@@ -288,6 +302,7 @@ def test_a_signal_that_ends_it(write: Callable[[str], Path], tmp_path: Path, num
         pid = int(process.stdout.readline())
         # SIGKILL cannot be passed on.
         os.kill(pid if number == signal.SIGKILL else process.pid, number)
+        process.wait(60)  # before its input ends, which would end it as well
         _, said = process.communicate(timeout=60)
     assert process.returncode == -number, said
     found = msgspec.json.decode((tmp_path / "nearcall-profile.json").read_bytes(), type=Profile)
@@ -312,6 +327,7 @@ def test_a_signal_that_it_handles(write: Callable[[str], Path], tmp_path: Path) 
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGUSR1)
+        process.wait(60)  # before its input ends, which would end it as well
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (9, "")
 

@@ -542,14 +542,14 @@ def _not_measured(_values: tuple[Any, ...]) -> int:
     return -1
 
 
-def _are_plain(values: tuple[Any, ...]) -> bool:
+def _are_plain(values: tuple[object, ...]) -> bool:
     for value in values:
-        kind: Any = type(value)
+        kind = type(value)
         if kind in _LONG:
-            if len(value) > LONGEST_ARGUMENT:
+            if len(cast("str | bytes", value)) > LONGEST_ARGUMENT:
                 return False
         elif kind is tuple:
-            if not _are_plain(value):
+            if not _are_plain(cast("tuple[object, ...]", value)):
                 return False
         elif kind not in _SHORT:
             return False
