@@ -47,7 +47,7 @@ pub(crate) fn waiting<R: Send>(py: Python<'_>, wait: impl FnOnce(&mut dyn FnMut(
     let mut raised = None;
     let result = detach(py, || {
         wait(&mut || {
-            raised = attach(|py| py.check_signals()).err();
+            attach(|py| raised = py.check_signals().err());
             raised.is_none()
         })
     });
