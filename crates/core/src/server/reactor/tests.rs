@@ -648,3 +648,31 @@ fn a_worker_leaves_the_lead_before_a_handler_that_will_be_slow() {
     leadership.close();
     assert!((0..3).all(|_| run(true)), "nobody is parked");
 }
+
+/// How many locks its thread held when it was told of news.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<usize>>);
+
+impl crate::server::CallObserver for Told {
+    fn changed(&self, _: &Arc<crate::server::ServerCall>) {
+        let held = held_here();
+        self.0.lock().push(held);
+    }
+}
+
+/// Who is told may end the call, which takes it out of the table.
+#[test]
+fn calls_are_told_of_room_without_a_lock() {
+    let (scene, told) = (Scene::new(0), Arc::new(Told::default()));
+    let connection = Arc::clone(&scene.client.connection);
+    assert!(!connection.has_room_or_tells());
+    let observer = Some(Arc::clone(&told) as _);
+    let call = crate::server::ServerCall::new(connection, 3, observer, None, MethodRouting::default());
+    assert!(scene.client.calls.lock().insert(&Arc::new(call)));
+    *scene.link.queued.lock() = 0;
+    let reactor = scene.server.reactor.lock();
+    let held = held_here();
+    scene.client.flush();
+    drop(reactor);
+    assert_eq!(std::mem::take(&mut *told.0.lock()), [held]);
+}
