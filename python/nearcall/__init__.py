@@ -21,7 +21,7 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 - **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
 - **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
   a child process. `start` sends a call without waiting for its reply; `as_completed` waits for the first of several.
-- **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `nearcall.auth`,
+- **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `NATS`, `nearcall.auth`,
   interceptors.
 - **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
 - **More than values:** `Topic` for what many listen to; `empty` and `buffer` for memory that is not copied; `release`
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         Unknown,
     )
     from .metadata_pairs import Metadata
+    from .options.nats import NATS
     from .options.tls import TLS
     from .references.reference import release
     from .server.serve import serve
@@ -138,6 +139,7 @@ else:
                 "Unknown",
             ],
             "metadata_pairs": ["Metadata"],
+            "options.nats": ["NATS"],
             "options.tls": ["TLS"],
             "references.reference": ["release"],
             "server.serve": ["serve"],
@@ -169,6 +171,7 @@ _core.install(_errors)
 _core.set_call_variables(current_deadline, current_metadata, current_compression, current_request)
 
 __all__ = [
+    "NATS",
     "TLS",
     "Aborted",
     "AlreadyExists",

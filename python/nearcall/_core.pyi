@@ -534,6 +534,7 @@ class Connection(Calls):
         compression: Literal["gzip", "zstd"] | None,
         allow_plaintext: bool,
         tls: Tls | None,
+        nats: Login | None,
         allow_users: Sequence[int],
         allow_groups: Sequence[int],
         timeout: float | None,
@@ -915,6 +916,7 @@ class Listeners:
         *,
         allow_plaintext: bool,
         tls: Tls | None,
+        nats: Login | None,
         allow_users: Sequence[int],
         allow_groups: Sequence[int],
         sockets: Sequence[int],
@@ -1062,6 +1064,12 @@ class Server:
         """A turn that begins with the next request of that loop, for a task. If there is none, where to hear of the
         next one. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
         """
+
+@final
+class Login:
+    """Who this process is to the servers of ``nats://``: nothing, or the name of a kind of proof and its values."""
+
+    def __new__(cls, proof: Sequence[str], *, tls: Tls | None, inbox: str) -> Login: ...
 
 @final
 class Tls:
@@ -1438,8 +1446,8 @@ class RouteNode:
         """
     def handle(self, kind: int, function: Callable[..., object], codec: RouteCodec | None, name: str) -> None:
         """Gives messages of a type to a function. ``codec`` decodes their payloads, if they have values."""
-    def set_address(self, address: str, inside: bool) -> None:
-        """Sets where this node takes replies; ``inside`` says whether it is served at an ``inproc://`` URL."""
+    def set_address(self, address: str, shared: Sequence[str]) -> None:
+        """Sets where this node takes replies; ``shared`` is how addresses begin for which it has to be there itself."""
     def listen_rmr(self, place: str) -> str:
         """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system
         chose, if it was 0.

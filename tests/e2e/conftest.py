@@ -12,6 +12,7 @@ import pytest
 
 import nearcall
 
+from . import nats
 from .ports import own_port
 from .process import ServerProcess, serve_encrypted
 from .services import everything
@@ -22,9 +23,12 @@ TRANSPORTS: dict[str, Callable[[str, Path], str]] = {
     "unix": lambda name, directory: f"unix://{directory}/{name}.unix",
     "tcp": lambda name, directory: f"tcp://127.0.0.1:{own_port()}",
     "tls": lambda name, directory: f"tls://127.0.0.1:{own_port()}",
+    "nats": lambda name, directory: f"nats://127.0.0.1:{nats.port()}/{name}",
     "inproc": lambda name, directory: f"inproc://{name}",
 }
 IN_PROCESS = {"inproc"}
+if nats.PROGRAM is None:
+    del TRANSPORTS["nats"]
 OUTSIDE = [name for name in TRANSPORTS if name not in IN_PROCESS]
 
 _numbers = itertools.count(1)

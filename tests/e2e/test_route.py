@@ -586,8 +586,6 @@ def test_mistakes_say_what_to_do(key: str) -> None:
         node.install(table_of(f"rte | 1 | shm://r{key}"))
         with pytest.raises(nearcall.NotFound, match="its entry names this node only"):
             node.send(1)
-        with pytest.raises(nearcall.InvalidArgument, match="nodes at nats:// cannot be reached yet"):
-            node.install(table_of("rte | 1 | nats://127.0.0.1:4222/subject"))
     with pytest.raises(nearcall.FailedPrecondition, match="the node is closed"):
         node.send(1, to="shm://x")
 

@@ -123,7 +123,6 @@ def test_a_manager_that_comes_back_makes_no_table_of_a_part(key: str) -> None:
 
 def test_commands_say_what_is_wrong(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, data, said in (
-        ("nats.rt", table_of("rte | 1 | nats://host/subject").encode(), "nodes at nats:// cannot be reached yet"),
         ("latin.rt", b"# one\n# caf\xe9\n", "line 2: the byte 0xe9 is no UTF-8"),
         ("empty.toml", b"\n", "the file is empty"),
     ):

@@ -27,6 +27,7 @@ use crate::gil::errors::{describe, invalid, raise};
 use crate::gil::interpreter::{attach, detach};
 use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, trust};
 use crate::options::peer::peer;
+use crate::options::login::Login;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;
 
@@ -55,7 +56,7 @@ impl Connection {
         clippy::fn_params_excessive_bools,
         reason = "they are keyword arguments in Python"
     )]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, nats, allow_users, allow_groups, timeout, wait_for_ready, balancing, proxy, oneway, on_drop, on_change, make_passage, explain=None, shown=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -68,6 +69,7 @@ impl Connection {
         compression: Option<&str>,
         allow_plaintext: bool,
         tls: Option<Py<Tls>>,
+        nats: Option<Py<Login>>,
         allow_users: Vec<u32>,
         allow_groups: Vec<u32>,
         timeout: Option<f64>,
@@ -87,7 +89,7 @@ impl Connection {
             url = url.shown_as(shown);
         }
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
-        trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
+        trust(&mut options, allow_plaintext, tls, nats, allow_users, allow_groups);
         options.codec = if codec == "json" { Codec::Json } else { Codec::Proto };
         options.by_get = use_get;
         let timeout = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;

@@ -52,6 +52,8 @@ mod _core {
     #[pymodule_export]
     use super::options::listeners::{Listeners, die_with_starter, end_with};
     #[pymodule_export]
+    use super::options::login::Login;
+    #[pymodule_export]
     use super::options::named::named_servers;
     #[pymodule_export]
     use super::options::sandbox::{EarlyLimits, confine, sandbox_names};

@@ -100,8 +100,8 @@ pub struct Node {
     in_force: ArcSwapOption<InForce>,
     known: Arc<Mutex<Known>>,
     replies: Arc<Replies>,
-    /// Whether other nodes of this process reach this one without leaving it.
-    inside: AtomicBool,
+    /// How addresses begin that only a node may use which is itself there.
+    shared: Mutex<Vec<String>>,
     closed: AtomicBool,
     transactions: AtomicU64,
     /// What the transaction numbers of this node begin with.
@@ -151,7 +151,7 @@ impl Node {
             in_force: ArcSwapOption::empty(),
             known: Arc::default(),
             replies: Replies::new(queue),
-            inside: AtomicBool::new(false),
+            shared: Mutex::default(),
             closed: AtomicBool::new(false),
             transactions: AtomicU64::new(0),
             salt,
@@ -177,13 +177,13 @@ impl Node {
         &self.bell
     }
 
-    /// Sets where this node takes replies; `inside` says whether other nodes of this process reach it at `inproc://`.
+    /// Sets where this node takes replies. `shared` is how addresses begin for which it has to be there itself: `inproc://`, and
+    /// a NATS server, which a sender could else choose to be told this node's password.
     ///
     /// # Errors
     /// It is too long.
-    pub fn set_address(&self, address: &str, inside: bool) -> Result<(), TooLong> {
-        // Relaxed: nobody sends before.
-        self.inside.store(inside, Ordering::Relaxed);
+    pub fn set_address(&self, address: &str, shared: Vec<String>) -> Result<(), TooLong> {
+        *self.shared.lock() = shared;
         self.heads.store(Arc::new(Heads::new(&self.name, address)?));
         Ok(())
     }
@@ -395,10 +395,11 @@ impl Node {
         if self.is_closed() {
             return Err(SendError::Closed);
         }
-        // Relaxed: it is set before messages come.
-        if address.starts_with("inproc://") && !self.inside.load(Ordering::Relaxed) {
-            let why = "no reply goes to inproc://, because this node is not served there";
-            return Err(SendError::BadAddress(why.to_owned()));
+        if let Some(scheme) = ["inproc://", "nats://", "nats+tls://"].iter().find(|&scheme| address.starts_with(scheme))
+            && !self.shared.lock().iter().any(|place| address.starts_with(place))
+        {
+            let why = format!("no reply goes to {scheme}, because this node is not served there");
+            return Err(SendError::BadAddress(why));
         }
         check_reply_address(address).map_err(SendError::BadAddress)?;
         let brief = self.replies.begin().ok_or(SendError::Crowded)?;

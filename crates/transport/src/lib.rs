@@ -13,6 +13,7 @@
 //!   waiting ones), on these `stream` and `shm/`; `http/` beside them;
 //! - what a transport is: `places/`, with [`Place`], and the openings that become links: [`Dialled`] and [`Accepted`];
 //! - `handshake/`: the protocols over sockets, which make links of them;
+//! - `nats/`: connections by way of a NATS server, which end in sockets of this process;
 //! - addresses of servers: `transports/`, one file for each scheme and a table of them, and [`Url`];
 //! - connections: [`Dial`] and [`Listener`].
 
@@ -27,6 +28,7 @@ mod limits;
 mod link;
 mod listen;
 mod memory;
+mod nats;
 mod options;
 mod peer;
 mod places;
@@ -50,6 +52,7 @@ pub use listen::Listener;
 pub use memory::{Buffer, BufferPool, Lease};
 pub use nearcall_http::{Codec, Encoding, Origins};
 pub use options::Options;
+pub use options::login::{Login, Proof};
 pub use options::passed::PassedSockets;
 pub use options::proxy::Proxy;
 pub use peer::{Admission, Peer};

@@ -28,6 +28,8 @@ pub enum Peer {
         /// The certificate's alternative names: host names, addresses, mail addresses and URIs.
         names: Vec<String>,
     },
+    /// A peer beyond this broker, which does not say who it is.
+    Beyond(String),
 }
 
 impl Peer {
@@ -89,6 +91,7 @@ impl std::fmt::Display for Peer {
             Self::Local { pid: 0, uid, .. } => write!(f, "a process of user {uid}"),
             Self::Local { pid, uid, .. } => write!(f, "process {pid} of user {uid}"),
             Self::Remote(address) => address.fmt(f),
+            Self::Beyond(broker) => write!(f, "somebody at {broker}"),
             Self::Certified { address, subject, .. } => write!(f, "{address} ({})", nearcall_wire::shown(subject)),
         }
     }

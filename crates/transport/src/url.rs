@@ -62,11 +62,22 @@ fn form_of(scheme: &str) -> Option<&'static str> {
         .filter(|form| form.contains("://"))
 }
 
+/// A URL for messages. Some hold a password, in front of an `@`.
+fn without_user(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((front, rest)) => match front.split_once("://") {
+            Some((scheme, _)) => format!("{scheme}://...@{rest}"),
+            None => format!("...@{rest}"),
+        },
+        None => url.to_owned(),
+    }
+}
+
 impl FromStr for Url {
     type Err = BadUrl;
 
     fn from_str(url: &str) -> Result<Self, BadUrl> {
-        let bad = |reason: String| BadUrl { url: url.to_owned(), reason };
+        let bad = |reason: String| BadUrl { url: without_user(url), reason };
         let (scheme, rest) = match (url.split_once("://"), url.strip_suffix(':')) {
             (Some(parts), _) => parts,
             (None, Some(scheme)) => (scheme, ""),
@@ -110,8 +121,23 @@ mod tests {
             "tcp://[::1]:0",
             "tls://[::1]:7",
             "inproc://x",
+            "nats://host/calc",
+            "nats+tls://[::1],host:4223/shop.prices",
         ] {
             assert_eq!(url.parse::<Url>().expect(url).to_string(), url);
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_repeated() {
+        for (url, hint) in [
+            ("tcp://ada:secret@host:7000", "tcp://...@host:7000"),
+            ("nats://secret@host/calc", "nats=NATS"),
+            ("nats+tls://ada:secret@host:4222/calc", "nats=NATS"),
+            ("secret@host", "...@host"),
+        ] {
+            let error = url.parse::<Url>().expect_err(url).to_string();
+            assert!(error.contains(hint) && !error.contains("secret"), "{error}");
         }
     }
 
@@ -132,7 +158,9 @@ mod tests {
             ("TCP://127.0.0.1:7000", "in lower case: write tcp://host:port"),
             ("tcp://[::1:7000", "write tcp://[::1]:7000"),
             ("tcp://::1]:7000", "write tcp://[::1]:7000"),
-            ("tcp://ada@host:7000", "write tcp://host:7000"),
+            ("nats://host", "nats://127.0.0.1:4222/calc"),
+            ("nats://host/a.*", "without blanks"),
+            ("nats://host:x/a", "no port"),
         ] {
             let error = url.parse::<Url>().expect_err(url).to_string();
             assert!(error.contains(hint) && error.contains(url), "{error}");

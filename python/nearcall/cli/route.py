@@ -70,8 +70,6 @@ def check(options: argparse.Namespace) -> int:
         try:
             text, toml = read_table(file)
             name, entries, endpoints, text = _core.read_route_table(text, toml=toml)
-            if unreachable := [each for each in endpoints if each.startswith("nats://")]:
-                raise InvalidArgument(f"nodes at nats:// cannot be reached yet: {', '.join(unreachable)}")
         except InvalidArgument as error:
             print(f"{file}: {error}", file=sys.stderr)
             wrong = True

@@ -210,6 +210,7 @@ class Channel(ChannelBase, ForThreads):
         allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
             pretend to be the server.
         tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
+        nats: For ``nats://``: who this client is to the NATS server.
         allow_users: Users, by name or id, whose servers at ``unix://`` may be used, besides this process's user and
             root.
         allow_groups: Groups, by name or id, whose members' servers may be used, too.

@@ -21,6 +21,7 @@ from ..options.common import (
 )
 from ..options.names import check_names
 from ..options.schemes import speaks_http
+from ..options.nats import NATS, login_of
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
@@ -69,6 +70,7 @@ class ChannelOptions(TypedDict, total=False):
     compression: Compression | None
     allow_plaintext: bool
     tls: TLS | None
+    nats: NATS | None
     allow_users: Sequence[str | int]
     allow_groups: Sequence[str | int]
 
@@ -137,6 +139,7 @@ def _checked(  # noqa: PLR0913 - options have names
     compression: Compression | None = None,
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    nats: NATS | None = None,
     allow_users: Sequence[str | int] = (),
     allow_groups: Sequence[str | int] = (),
 ) -> Settings:
@@ -160,6 +163,7 @@ def _checked(  # noqa: PLR0913 - options have names
     of_connection |= {
         "allow_plaintext": check_flag("allow_plaintext", allow_plaintext),
         "tls": client_side(tls, url),
+        "nats": login_of(nats, [url]),
         "allow_users": users,
         "allow_groups": groups,
         "oneway": check_oneway(oneway),

@@ -27,7 +27,7 @@ WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
-SCHEMES = ("shm", "unix", "tcp", "tls", "inproc", "rmr")
+SCHEMES = ("shm", "unix", "tcp", "tls", "inproc", "rmr", "nats", "nats+tls")
 """Where nodes can be."""
 _LONGEST_NAME = 63
 """Bytes of a node's name."""
@@ -39,9 +39,10 @@ _GRACE = 5.0
 """Seconds in which what is queued for a receiver that a table no longer names may still be sent."""
 OF_BOTH = {
     "allow_groups": ("shm", "unix"),
-    "allow_plaintext": ("tcp", "rmr"),
+    "allow_plaintext": ("tcp", "rmr", "nats"),
     "allow_users": ("shm", "unix"),
     "max_message_size": (),
+    "nats": ("nats", "nats+tls"),
     "spin": (),
     "tls": ("tls",),
 }
@@ -140,11 +141,8 @@ class Sending:
     # --- endpoints ---
 
     def _dial(self, name: str) -> _core.Connection:
-        scheme, separator, _ = name.partition("://")
-        if not separator:
+        if "://" not in name:
             name = f"tcp://{name}"
-        elif scheme == "nats":
-            raise InvalidArgument(f"{name}: nodes at {scheme}:// cannot be reached yet")
         return _Endpoint(name, **options_for(name, self._options)).connection
 
     def _start_work(self, work: _core.RouteWork) -> None:
@@ -238,7 +236,7 @@ class Sending:
         self._rmr_sender = sender_at(self.name, self._rmr_places)
         self._core.set_rmr_sender(*self._rmr_sender)
         urls = self.urls
-        self._core.set_address(urls[0], any(url.startswith("inproc://") for url in urls))
+        self._core.set_address(urls[0], [shared for url in urls if (shared := _shared_place(url))])
 
     def _serve(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
         """Takes messages from now on, as was said to :meth:`_bind`."""
@@ -292,6 +290,14 @@ def _name_of(url: str) -> str:
     """The name of a node that is given none: as much of the end of its URL as a name may have."""
     name = url.partition("://")[2] or url
     return name.encode()[-_LONGEST_NAME:].decode(errors="ignore")
+
+
+def _shared_place(url: str) -> str:
+    """How the addresses begin of others who are where only those reach each other who are there; empty elsewhere."""
+    scheme, separator, rest = url.partition("://")
+    if scheme.startswith("nats"):
+        return f"{scheme}{separator}{rest.partition('/')[0]}/"
+    return "inproc://" if scheme == "inproc" else ""
 
 
 def options_for(url: str, options: Mapping[str, Any]) -> dict[str, Any]:

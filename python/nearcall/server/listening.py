@@ -10,11 +10,12 @@ from typing import Any, cast
 from .. import _core
 from ..options.checked import with_option
 from ..options.common import check_users
+from ..options.nats import NATS, login_of
 from ..options.tls import TLS, server_side
 
 __all__ = ["OF_LISTENERS", "listen", "make_listeners"]
 
-OF_LISTENERS = ("allow_plaintext", "tls", "allow_users", "allow_groups", "sockets")
+OF_LISTENERS = ("allow_plaintext", "tls", "nats", "allow_users", "allow_groups", "sockets")
 """Options that concern the sockets, which the parent of workers binds."""
 
 
@@ -23,6 +24,7 @@ def make_listeners(
     *,
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    nats: NATS | None = None,
     allow_users: Sequence[str | int] = (),
     allow_groups: Sequence[str | int] = (),
     sockets: Sequence[int] = (),
@@ -38,6 +40,7 @@ def make_listeners(
     return _core.Listeners(
         allow_plaintext=bool(allow_plaintext),
         tls=of_server,
+        nats=login_of(nats, urls),
         allow_users=users,
         allow_groups=groups,
         sockets=_copies(sockets),

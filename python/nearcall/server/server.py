@@ -31,6 +31,7 @@ from ..options.common import (
 )
 from ..options.names import checks_names
 from ..options.origins import check_origins
+from ..options.nats import NATS
 from ..options.tls import TLS
 from ..service.depends import Provider
 from ..service.describing import described_as_text
@@ -126,6 +127,7 @@ class Server:
         compression: For ``grpc://`` and ``http://``: compress what is sent to clients that can read it, from 1 KiB,
             with ``"gzip"`` or ``"zstd"``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
+        nats: For ``nats://``: who this server is to the NATS server.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
         sockets: Descriptors of listening sockets that this process was given. A URL with the address of one of them is
@@ -183,6 +185,7 @@ class Server:
         reflection: bool = True,
         compression: Compression | None = None,
         tls: TLS | None = None,
+        nats: NATS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
         sockets: Sequence[int] = (),
@@ -243,6 +246,7 @@ class Server:
             self._asked,
             allow_plaintext=allow_plaintext,
             tls=tls,
+            nats=nats,
             allow_users=allow_users,
             allow_groups=allow_groups,
             sockets=sockets,

@@ -7,6 +7,7 @@ use nearcall_core::{Admission, Encoding, Options, Proxy, SpinPolicy};
 use pyo3::prelude::*;
 
 use crate::gil::errors::invalid;
+use crate::options::login::Login;
 use crate::options::tls::Tls;
 
 /// Reads the options that clients and servers share, except those of [`trust`].
@@ -50,11 +51,13 @@ pub(crate) fn trust(
     options: &mut Options,
     allow_plaintext: bool,
     tls: Option<Py<Tls>>,
+    nats: Option<Py<Login>>,
     allow_users: Vec<u32>,
     allow_groups: Vec<u32>,
 ) {
     options.allow_plaintext = allow_plaintext;
     options.tls = tls.map(|tls| tls.get().0.clone());
+    options.nats = nats.map(|login| login.get().0.clone());
     options.admission = Admission { users: allow_users, groups: allow_groups };
 }
 

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use crate::gil::errors::{invalid, raise};
 use crate::gil::interpreter::detach;
 use crate::options::common::trust;
+use crate::options::login::Login;
 use crate::options::tls::Tls;
 
 const ALREADY_EXISTS: u8 = 6;
@@ -27,16 +28,17 @@ pub(crate) struct Listeners {
 #[pymethods]
 impl Listeners {
     #[new]
-    #[pyo3(signature = (*, allow_plaintext, tls, allow_users, allow_groups, sockets))]
+    #[pyo3(signature = (*, allow_plaintext, tls, nats, allow_users, allow_groups, sockets))]
     fn new(
         allow_plaintext: bool,
         tls: Option<Py<Tls>>,
+        nats: Option<Py<Login>>,
         allow_users: Vec<u32>,
         allow_groups: Vec<u32>,
         sockets: Vec<i32>,
     ) -> Self {
         let mut options = Options::default();
-        trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
+        trust(&mut options, allow_plaintext, tls, nats, allow_users, allow_groups);
         // SAFETY: the caller gives up descriptors that are open and nobody else's.
         let owned = |socket| unsafe { OwnedFd::from_raw_fd(socket) };
         options.passed = PassedSockets::new(sockets.into_iter().map(owned).collect());

@@ -2,6 +2,7 @@
 
 pub(crate) mod common;
 pub(crate) mod listeners;
+pub(crate) mod login;
 pub(crate) mod named;
 pub(crate) mod peer;
 pub(crate) mod sandbox;

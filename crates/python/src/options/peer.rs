@@ -17,6 +17,7 @@ pub(crate) fn peer<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyD
             out.set_item("gid", gid)?;
         }
         Peer::Remote(address) => out.set_item("address", address.to_string())?,
+        Peer::Beyond(broker) => out.set_item("broker", broker)?,
         Peer::Certified { address, subject, names } => {
             out.set_item("address", address.to_string())?;
             out.set_item("subject", subject)?;

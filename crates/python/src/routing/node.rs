@@ -161,9 +161,9 @@ impl RouteNode {
         self.owner.set_handler(kind, Handler { function, codec, name });
     }
 
-    /// Sets where this node takes replies; `inside` says whether it is served at an `inproc://` URL.
-    fn set_address(&self, py: Python<'_>, address: &str, inside: bool) -> PyResult<()> {
-        self.node.set_address(address, inside).map_err(|error| invalid(py, error.to_string()))
+    /// Sets where this node takes replies; `shared` is how addresses begin for which it has to be there itself.
+    fn set_address(&self, py: Python<'_>, address: &str, shared: Vec<String>) -> PyResult<()> {
+        self.node.set_address(address, shared).map_err(|error| invalid(py, error.to_string()))
     }
 
     /// Takes messages of RMR's programs from now on at `host:port`. Returns that with the port that the system chose, if it

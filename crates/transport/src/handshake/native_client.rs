@@ -22,7 +22,7 @@ pub(super) async fn greet(reached: Reached, greeting: Greeting<'_>) -> Result<Co
     let Greeting { url, options, version, .. } = greeting;
     let limits = Limits { max_message: options.max_message };
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0, buffers: 0 };
-    let Reached { socket, memory, tls, .. } = reached;
+    let Reached { socket, memory, peer, tls, .. } = reached;
     if let Some(tls) = tls {
         let wire = greeting.encrypt(socket, tls).await?;
         let greeted = shake_hands(&greeting, &wire, &hello, &[]).await;
@@ -44,7 +44,7 @@ pub(super) async fn greet(reached: Reached, greeting: Greeting<'_>) -> Result<Co
     let fds: Vec<_> = segment.iter().map(|(_, fd)| fd.as_fd()).collect();
     let wire = Plain::new(socket);
     let welcome = shake_hands(&greeting, &wire, &hello, &fds).await?;
-    let peer = memory.peer_of(wire.fd());
+    let peer = peer.unwrap_or_else(|| memory.peer_of(wire.fd()));
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {

@@ -1,5 +1,6 @@
 //! The options of a connection that the user may choose.
 
+pub(crate) mod login;
 pub(crate) mod passed;
 pub(crate) mod proxy;
 
@@ -14,6 +15,7 @@ use crate::limits::budget::{Account, Budget};
 use crate::link::HEAD_ROOM;
 use crate::peer::Admission;
 use crate::tls::Credentials;
+use login::Login;
 use passed::PassedSockets;
 use proxy::Proxy;
 
@@ -32,6 +34,8 @@ pub struct Options {
     pub allow_plaintext: bool,
     /// Certificates and keys for `tls://`.
     pub tls: Option<Credentials>,
+    /// Who this process is to the NATS servers of `nats://`.
+    pub nats: Option<Login>,
     /// The limit on the memory of all connections together, if there is one.
     pub budget: Option<Arc<Budget>>,
     /// Users and groups that a `unix://` server admits besides its own user, or whose servers a client uses.
@@ -87,6 +91,7 @@ impl Default for Options {
             handshake: Duration::from_secs(5),
             allow_plaintext: false,
             tls: None,
+            nats: None,
             budget: None,
             admission: Admission::default(),
             paths: Arc::default(),

@@ -37,6 +37,8 @@ pub(crate) trait Protocol: Debug + Send + Sync {
 pub(crate) struct Reached {
     pub(crate) socket: OwnedFd,
     pub(crate) memory: SharedMemory,
+    /// The server, if its socket does not say who that is.
+    pub(crate) peer: Option<Peer>,
     /// The configuration of TLS, and the name that the server's certificate must have.
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(crate) protocol: &'static dyn Protocol,

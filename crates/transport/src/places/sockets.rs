@@ -18,6 +18,8 @@ use crate::signal::Signal;
 pub(crate) struct Sockets {
     pub(crate) clients: Box<dyn Clients>,
     pub(crate) memory: SharedMemory,
+    /// Who all clients are, if their sockets do not say that.
+    pub(crate) peer: Option<Peer>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) admission: Admission,
     pub(crate) protocol: &'static dyn Protocol,
@@ -53,7 +55,7 @@ impl Acceptor for Sockets {
 
     fn accept(&self) -> io::Result<Option<Arrived>> {
         let Some((socket, permit)) = self.next()? else { return Ok(None) };
-        let peer = self.memory.peer_of(socket.as_fd());
+        let peer = self.peer.clone().unwrap_or_else(|| self.memory.peer_of(socket.as_fd()));
         let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
         let client = Client { socket, peer, stranger, memory: self.memory, tls: self.tls.clone() };
         Ok(Some(Arrived { opening: self.protocol.accept(client)?, permit }))
@@ -77,6 +79,7 @@ impl HandsOver for Sockets {
         Box::new(Self {
             clients: Box::new(Handed { channel, returned }),
             memory: self.memory,
+            peer: self.peer.clone(),
             tls: self.tls.clone(),
             admission: self.admission.clone(),
             protocol: self.protocol,

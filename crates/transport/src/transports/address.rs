@@ -28,7 +28,7 @@ pub(super) struct Address {
 
 /// A host and a port.
 #[derive(Debug, Clone)]
-struct Host {
+pub(super) struct Host {
     /// A name or address; IPv6 without its brackets.
     name: String,
     /// 0 lets the system choose (servers only).
@@ -223,7 +223,7 @@ impl Address {
 }
 
 impl Host {
-    fn parse(scheme: &str, text: &str) -> Result<Self, String> {
+    pub(super) fn parse(scheme: &str, text: &str) -> Result<Self, String> {
         let (host, port) = text
             .rsplit_once(':')
             .ok_or_else(|| format!("{scheme}:// takes a host and a port: write {scheme}://127.0.0.1:7000"))?;
@@ -242,6 +242,10 @@ impl Host {
             return Err(format!("a URL names no user: write {scheme}://{name}:{port}"));
         }
         Ok(Self { name: name.to_owned(), port })
+    }
+
+    pub(super) fn into_parts(self) -> (String, u16) {
+        (self.name, self.port)
     }
 }
 

@@ -38,7 +38,7 @@ impl Place for Hosts {
             let socket = self.address.dial(self, pace).await?;
             let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
             let (memory, protocol) = (SharedMemory::Never, self.protocol);
-            Ok(Box::new(Reached { socket, memory, tls, protocol, fallback }) as _)
+            Ok(Box::new(Reached { socket, memory, peer: None, tls, protocol, fallback }) as _)
         })
     }
 
@@ -57,6 +57,7 @@ impl Place for Hosts {
         let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
             memory: SharedMemory::Never,
+            peer: None,
             tls,
             admission: Admission::default(),
             protocol: self.protocol,

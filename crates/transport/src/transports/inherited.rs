@@ -75,7 +75,7 @@ impl Place for Inherited {
             })?;
             keep_from_children(socket.as_fd());
             let memory = memory_over(&socket);
-            Ok(Box::new(Reached { socket, memory, tls: None, protocol: &NATIVE, fallback: None }) as _)
+            Ok(Box::new(Reached { socket, memory, peer: None, tls: None, protocol: &NATIVE, fallback: None }) as _)
         })
     }
 
@@ -90,6 +90,7 @@ impl Place for Inherited {
         let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
             memory,
+            peer: None,
             tls: None,
             admission: Admission::default(),
             protocol: &NATIVE,

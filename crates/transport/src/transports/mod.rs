@@ -7,6 +7,7 @@ mod http;
 mod inherited;
 mod inproc;
 mod local;
+mod nats;
 mod rendezvous;
 mod resolve;
 mod shm;
@@ -29,6 +30,8 @@ pub(crate) const TABLE: &[Transport] = &[
     inherited::FD,
     inherited::STDIO,
     inproc::INPROC,
+    nats::NATS,
+    nats::NATS_TLS,
     grpc::GRPC,
     grpc::GRPCS,
     grpc::GRPC_UNIX,

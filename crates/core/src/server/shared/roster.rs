@@ -73,6 +73,7 @@ fn peer_as_map<S: Serializer>(peer: &Arc<Peer>, serializer: S) -> Result<S::Ok, 
             map.serialize_entry("gid", gid)?;
         }
         Peer::Remote(address) => map.serialize_entry("address", &address.to_string())?,
+        Peer::Beyond(broker) => map.serialize_entry("broker", broker)?,
         Peer::Certified { address, subject, names } => {
             map.serialize_entry("address", &address.to_string())?;
             map.serialize_entry("subject", subject)?;

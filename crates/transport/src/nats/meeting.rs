@@ -1,0 +1,232 @@
+//! How both sides of a connection find each other.
+//!
+//! A client says hello at the subject of a service, with a subject of its own for the answer. One server of those that listen
+//! there gets the hello, makes a subject of its own, and answers from that. From then on both speak over these two.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Message, StatusCode, Subject};
+use futures_util::StreamExt as _;
+use nearcall_platform::fork::Owned;
+use nearcall_platform::sys::send_with_fds;
+use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::broker::{Broker, Servers};
+use super::pipe::{Ends, Pipe, readiness};
+use super::thread::Thread;
+use crate::errors::ConnectError;
+use crate::link::pace::Pace;
+use crate::options::Options;
+
+/// What a client says first: the version of what the two sides then speak over their subjects.
+const HELLO: &[u8] = b"nearcall/1";
+/// The servers at a subject take turns: they are one queue group.
+const GROUP: &str = "nearcall";
+/// How all subjects for answers begin. A server publishes at no other subject that a client names.
+const INBOX: &str = "_INBOX";
+/// How long a server waits before it looks for its NATS server again.
+const PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// Reaches a server, on behalf of a URL. What comes is a socket to speak to it.
+pub(crate) async fn dial(
+    servers: &Servers,
+    subject: &str,
+    url: &str,
+    options: &Options,
+    pace: &Pace,
+) -> Result<OwnedFd, ConnectError> {
+    let thread = Thread::get().map_err(|error| unavailable(url, &error))?;
+    let (tell, mut told) = oneshot::channel();
+    let (servers, subject, shown, options) =
+        (servers.clone(), Subject::from(subject), url.to_owned(), options.clone());
+    let (own, runtime) = (thread.clone(), thread.runtime.clone());
+    thread.runtime.spawn(async move {
+        match reach(&own, &servers, subject, &shown, &options).await {
+            Ok((pipe, socket)) => {
+                // Nobody waits any more for a dial that has run out of time.
+                if tell.send(Ok(socket)).is_ok() {
+                    pipe.run().await;
+                }
+            }
+            Err(error) => _ = tell.send(Err(error)),
+        }
+    });
+    let answer = pace.wait(|until| runtime.block_on(async { tokio::time::timeout_at(until.into(), &mut told).await.ok() }));
+    match answer.await {
+        Some(Ok(Ok(socket))) => {
+            pace.reach();
+            Ok(socket)
+        }
+        Some(Ok(Err(error))) => Err(error),
+        Some(Err(_)) => Err(ConnectError::Unavailable(format!("cannot connect to {url}: its thread has failed"))),
+        None => Err(ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time"))),
+    }
+}
+
+/// A pipe to one of the servers that listen at a subject, and the socket that it fills.
+async fn reach(
+    thread: &Thread,
+    servers: &Servers,
+    subject: Subject,
+    url: &str,
+    options: &Options,
+) -> Result<(Pipe, OwnedFd), ConnectError> {
+    let broker = servers.connect(url, options).await?;
+    let failed = |error: &dyn std::fmt::Display| unavailable(url, error);
+    let own = inbox(options).map_err(|error| failed(&error))?;
+    let mut inbox = broker.client.subscribe(own.clone()).await.map_err(|error| failed(&error))?;
+    let said = broker.client.publish_with_reply(subject, own.clone(), HELLO.into()).await;
+    said.map_err(|error| failed(&error))?;
+    let answer = timeout(options.handshake, inbox.next()).await;
+    let answer = answer.map_err(|_| ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time")))?;
+    let answer = answer.ok_or_else(|| failed(&"the NATS server has gone"))?;
+    if answer.status == Some(StatusCode::NO_RESPONDERS) {
+        return Err(failed(&"nobody serves this subject; start the server first"));
+    }
+    readiness(&answer.payload).map_err(|why| ConnectError::Left(format!("{url} refused: {why}")))?;
+    let other = answering(&answer).ok_or_else(|| failed(&"what answers there is no nearcall server"))?;
+    let (here, there) = UnixStream::pair().map_err(|error| failed(&error))?;
+    let pipe = Pipe::new(broker, Ends { inbox, own, other }, there, thread.enter(), 1);
+    Ok((pipe.map_err(|error| failed(&error))?, here.into()))
+}
+
+/// The end of listening: whoever drops it in the process that made it listens no more.
+#[derive(Debug)]
+pub(crate) struct Doorbell(Owned<Arc<Notify>>);
+
+impl Drop for Doorbell {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.get() {
+            end.notify_one();
+        }
+    }
+}
+
+/// Takes clients at a subject, on behalf of a URL, until the doorbell is dropped. Each comes as a socket through `channel`.
+///
+/// # Errors
+/// The NATS server is not there, or does not let this process in.
+pub(crate) fn listen(
+    servers: &Servers,
+    subject: &str,
+    url: &str,
+    options: &Options,
+    channel: OwnedFd,
+) -> Result<Doorbell, ConnectError> {
+    let thread = Thread::get().map_err(|error| unavailable(url, &error))?;
+    let (tell, told) = oneshot::channel();
+    let end = Arc::new(Notify::new());
+    let door = Door {
+        thread: thread.clone(),
+        servers: servers.clone(),
+        subject: Subject::from(subject),
+        url: url.to_owned(),
+        options: options.clone(),
+        channel,
+    };
+    let ended = Arc::clone(&end);
+    thread.runtime.spawn(async move {
+        tokio::select! {
+            () = door.keep(tell) => {}
+            () = ended.notified() => {}
+        }
+    });
+    told.blocking_recv().map_err(|_| unavailable(url, &"its thread has failed"))??;
+    Ok(Doorbell(Owned::new(end)))
+}
+
+/// Where clients come to a server.
+struct Door {
+    thread: Thread,
+    servers: Servers,
+    subject: Subject,
+    url: String,
+    options: Options,
+    channel: OwnedFd,
+}
+
+impl Door {
+    /// Takes clients for ever. When the NATS server is lost, looks for it again.
+    async fn keep(&self, tell: oneshot::Sender<Result<(), ConnectError>>) {
+        let mut first = Some(tell);
+        let mut pause = PAUSE;
+        loop {
+            match self.servers.connect(&self.url, &self.options).await {
+                Ok(broker) => {
+                    pause = PAUSE;
+                    tokio::select! {
+                        () = self.take_clients(&broker, &mut first) => {}
+                        () = broker.lost() => {}
+                    }
+                }
+                Err(error) => {
+                    if let Some(tell) = first.take() {
+                        _ = tell.send(Err(error));
+                        return;
+                    }
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn take_clients(&self, broker: &Broker, first: &mut Option<oneshot::Sender<Result<(), ConnectError>>>) {
+        let Ok(mut hellos) = broker.client.queue_subscribe(self.subject.clone(), GROUP.into()).await else { return };
+        broker.flush(self.options.handshake).await;
+        if let Some(tell) = first.take() {
+            _ = tell.send(Ok(()));
+        }
+        while let Some(hello) = hellos.next().await {
+            if let Some(other) = answering(&hello)
+                && let Some(version) = hello.payload.strip_prefix(b"nearcall/")
+            {
+                let refusal = (version != b"1").then_some("this server speaks another version of nearcall over NATS");
+                _ = self.admit(broker.clone(), other, refusal).await;
+            }
+        }
+    }
+
+    /// Hands a client to the server, or says why not.
+    async fn admit(&self, broker: Broker, other: Subject, refusal: Option<&str>) -> io::Result<()> {
+        let own = inbox(&self.options)?;
+        let inbox = broker.client.subscribe(own.clone()).await.map_err(io::Error::other)?;
+        let (here, there) = UnixStream::pair()?;
+        let mut pipe = Pipe::new(broker, Ends { inbox, own, other }, there, self.thread.enter(), 0)?;
+        let handed = || send_with_fds(self.channel.as_fd(), &[0], &[here.as_fd()]).is_ok();
+        let refusal = refusal.or_else(|| (!handed()).then_some("too many clients wait there to be accepted"));
+        pipe.answer(refusal).await;
+        if refusal.is_none() {
+            self.thread.runtime.spawn(pipe.run());
+        }
+        Ok(())
+    }
+}
+
+/// A subject for answers that nobody else can guess.
+fn inbox(options: &Options) -> io::Result<Subject> {
+    let mut bytes = [0; 16];
+    if getrandom(&mut bytes, GetRandomFlags::empty())? != bytes.len() {
+        return Err(io::Error::other("the system gives no random numbers"));
+    }
+    let prefix = options.nats.as_ref().map_or(INBOX, |login| &login.inbox);
+    Ok(format!("{prefix}.{:032x}", u128::from_le_bytes(bytes)).into())
+}
+
+/// The subject from which somebody speaks.
+fn answering(message: &Message) -> Option<Subject> {
+    let reply = message.reply.as_ref().filter(|reply| reply.is_valid())?;
+    let fine = reply.starts_with(INBOX) && reply.len() <= 256 && !reply.contains(['*', '>']);
+    fine.then(|| reply.clone())
+}
+
+fn unavailable(url: &str, error: &dyn std::fmt::Display) -> ConnectError {
+    ConnectError::Unavailable(format!("cannot connect to {url}: {error}"))
+}

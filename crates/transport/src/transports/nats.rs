@@ -1,0 +1,129 @@
+//! `nats://server:port/subject`: by way of a NATS server, plain or encrypted.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nearcall_platform::descriptors;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::address::Host;
+use crate::errors::ConnectError;
+use crate::handshake::NATIVE;
+use crate::link::pace::Pace;
+use crate::nats::{self, Doorbell, Servers};
+use crate::options::Options;
+use crate::peer::{Admission, Peer};
+use crate::places::clients::{Clients, ConnectionPermit, Handed};
+use crate::places::place::{Bound, Comeback, Dialling, Parsed, Place, Transport};
+use crate::places::protocol::{Reached, SharedMemory};
+use crate::places::sockets::Sockets;
+
+pub(super) const NATS: Transport =
+    Transport { form: "nats://server/subject", parse: |scheme, rest| Subject::parse(scheme, rest, false) };
+pub(super) const NATS_TLS: Transport =
+    Transport { form: "nats+tls://server/subject", parse: |scheme, rest| Subject::parse(scheme, rest, true) };
+
+/// Where NATS servers listen if their URL does not say so.
+const PORT: u16 = 4222;
+/// The longest subject of a service.
+const LONGEST: usize = 200;
+
+/// A subject, and the NATS servers to find it at.
+#[derive(Debug, Clone)]
+struct Subject {
+    url: String,
+    servers: Servers,
+    subject: String,
+}
+
+impl Subject {
+    fn parse(scheme: &'static str, rest: &str, is_encrypted: bool) -> Parsed {
+        let (hosts, subject) = rest
+            .split_once('/')
+            .ok_or_else(|| format!("{scheme}:// takes a server and a subject: write {scheme}://127.0.0.1:4222/calc"))?;
+        if hosts.contains('@') {
+            return Err(format!("a URL holds no password and no token: write {scheme}://server/subject, and give nats=NATS(...)"));
+        }
+        let host = |text: &str| {
+            let has_port = text.rsplit(']').next().unwrap_or_default().contains(':');
+            let text = if has_port { text.to_owned() } else { format!("{text}:{PORT}") };
+            Host::parse(scheme, &text).map(Host::into_parts)
+        };
+        let hosts = hosts.split(',').map(host).collect::<Result<_, _>>()?;
+        let fine = |token: &str| !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | '>'));
+        if subject.len() > LONGEST || !subject.split('.').all(fine) {
+            return Err(format!(
+                "a subject is 1 to {LONGEST} letters, digits and signs without blanks, '*' and '>', such as calc or shop.prices"
+            ));
+        }
+        let (url, servers) = (format!("{scheme}://{rest}"), Servers { hosts, is_encrypted });
+        Ok(Arc::new(Self { url, servers, subject: subject.to_owned() }))
+    }
+
+    /// What is known of who is at the other end.
+    fn peer(&self) -> Peer {
+        Peer::Beyond(self.servers.to_string())
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl Place for Subject {
+    fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
+        Box::pin(async move {
+            let socket = nats::dial(&self.servers, &self.subject, &self.url, options, pace).await?;
+            let (memory, peer) = (SharedMemory::Never, Some(self.peer()));
+            Ok(Box::new(Reached { socket, memory, peer, tls: None, protocol: &NATIVE, fallback: None }) as _)
+        })
+    }
+
+    fn bind(&self, options: &Options) -> io::Result<Bound> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (channel, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let handed = Handed { channel, returned: Arc::new(descriptors::new_event()?) };
+        let listening = nats::listen(&self.servers, &self.subject, &self.url, options, other);
+        let doorbell = listening.map_err(|error| match error {
+            ConnectError::Options(_) | ConnectError::Refused(_) | ConnectError::Untrusted(_) => {
+                io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
+            }
+            error => io::Error::other(error.to_string()),
+        })?;
+        let acceptor = Box::new(Sockets {
+            clients: Box::new(AtSubject { handed, _doorbell: doorbell }),
+            memory: SharedMemory::Never,
+            peer: Some(self.peer()),
+            tls: None,
+            admission: Admission::default(),
+            protocol: &NATIVE,
+        });
+        Ok(Bound { acceptor, place: Arc::new(self.clone()) })
+    }
+
+    fn comeback(&self) -> Comeback {
+        Comeback::Far
+    }
+}
+
+/// The clients who come to a subject.
+#[derive(Debug)]
+struct AtSubject {
+    handed: Handed,
+    _doorbell: Doorbell,
+}
+
+impl Clients for AtSubject {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.handed.fd()
+    }
+
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
+        // They are counted by nobody else.
+        self.handed.accept().map(|(socket, _)| (socket, None))
+    }
+}
