@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ class Named:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def peer(self) -> dict[str, object]:
+    def peer(self) -> dict[str, Any]:
         return dict(nearcall.context().peer)
 
 
@@ -343,7 +344,7 @@ def test_workers_share_a_subject(url: str) -> None:
     code = """
 import sys, nearcall
 from tests.e2e.test_nats import Pid
-nearcall.serve(Pid(), sys.argv[1], workers=2, on_ready=lambda urls: print("ready", flush=True))
+nearcall.serve(Pid, sys.argv[1], workers=2, on_ready=lambda urls: print("ready", flush=True))
 """
     with start_program(code, url) as process:
         assert process.stdout is not None

@@ -24,8 +24,8 @@ pub use nearcall_platform::rest;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, Body, Buffer, BufferPool, Charge, Codec, Compress, ConnectError, Credentials, DevCerts,
-    Encoding, Incoming, Lease, LinkError, Listener, Login, Messages, MethodPath, Options, Origins, Outgoing, PassedSockets,
-    Path, Paths, Payload, Peer, Pem, Proof, Proxy, Url, dev_certs, named_servers,
+    Encoding, Incoming, Lease, LinkError, Listener, Login, Messages, MethodPath, Options, Origins, Outgoing,
+    PassedSockets, Path, Paths, Payload, Peer, Pem, Proof, Proxy, Url, dev_certs, named_servers,
 };
 pub use nearcall_wire::{
     Effort, Failure, FrameHead, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind,

@@ -26,8 +26,8 @@ use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
 use crate::gil::interpreter::{attach, detach};
 use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, trust};
-use crate::options::peer::peer;
 use crate::options::login::Login;
+use crate::options::peer::peer;
 use crate::options::tls::Tls;
 use crate::serving::server::Server;
 

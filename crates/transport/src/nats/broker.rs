@@ -66,7 +66,9 @@ impl Servers {
             Proof::Nkey(seed) => asked.nkey(seed),
             // The library's own words could show a part of the file.
             Proof::Credentials(text) => asked.credentials(&text).map_err(|_| {
-                refuse(&"NATS(credentials=...) has no user's token and seed in it; `nsc generate creds` makes such a file")
+                refuse(
+                    &"NATS(credentials=...) has no user's token and seed in it; `nsc generate creds` makes such a file",
+                )
             })?,
         };
         let client = asked.connect(addresses).await.map_err(|error| Self::failure(url, &error))?;
@@ -108,7 +110,9 @@ impl Servers {
             None => Credentials::client(None, None, None).map_err(refuse)?.client.expect("it is a client's"),
         };
         if side.server_name.is_some() {
-            return Err(refuse("TLS(server_name=...) is not for NATS: connect by a name of the server's certificate".into()));
+            return Err(refuse(
+                "TLS(server_name=...) is not for NATS: connect by a name of the server's certificate".into(),
+            ));
         }
         Ok((*side.config).clone())
     }
@@ -124,9 +128,11 @@ impl Servers {
             return ConnectError::Untrusted(failed(&explain(tls, true, None)));
         }
         match error.kind() {
-            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => ConnectError::Refused(failed(
-                &"the NATS server does not take these credentials, or asks for some; give them with nats=NATS(...)",
-            )),
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+                ConnectError::Refused(failed(
+                    &"the NATS server does not take these credentials, or asks for some; give them with nats=NATS(...)",
+                ))
+            }
             ConnectErrorKind::TimedOut => ConnectError::TimedOut(failed(&"the NATS server did not answer in time")),
             ConnectErrorKind::Tls => ConnectError::Untrusted(failed(error)),
             _ if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) => {

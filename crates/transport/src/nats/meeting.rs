@@ -44,8 +44,7 @@ pub(crate) async fn dial(
 ) -> Result<OwnedFd, ConnectError> {
     let thread = Thread::get().map_err(|error| unavailable(url, &error))?;
     let (tell, mut told) = oneshot::channel();
-    let (servers, subject, shown, options) =
-        (servers.clone(), Subject::from(subject), url.to_owned(), options.clone());
+    let (servers, subject, shown, options) = (servers.clone(), Subject::from(subject), url.to_owned(), options.clone());
     let (own, runtime) = (thread.clone(), thread.runtime.clone());
     thread.runtime.spawn(async move {
         match reach(&own, &servers, subject, &shown, &options).await {
@@ -58,7 +57,8 @@ pub(crate) async fn dial(
             Err(error) => _ = tell.send(Err(error)),
         }
     });
-    let answer = pace.wait(|until| runtime.block_on(async { tokio::time::timeout_at(until.into(), &mut told).await.ok() }));
+    let answer =
+        pace.wait(|until| runtime.block_on(async { tokio::time::timeout_at(until.into(), &mut told).await.ok() }));
     match answer.await {
         Some(Ok(Ok(socket))) => {
             pace.reach();

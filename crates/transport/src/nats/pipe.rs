@@ -307,7 +307,7 @@ fn decode(payload: &[u8]) -> Option<(u8, u64, u64, &[u8])> {
 pub(super) fn readiness(payload: &[u8]) -> Result<(), String> {
     match decode(payload) {
         Some((0, 0, 0, [])) => Ok(()),
-        Some((LAST, 0, 0, text)) if text.len() <= LONGEST_TEXT => Err(shown(&String::from_utf8_lossy(text)).to_string()),
+        Some((LAST, 0, 0, text)) if text.len() <= LONGEST_TEXT => Err(shown(&String::from_utf8_lossy(text))),
         _ => Err("what answers there is no nearcall server".into()),
     }
 }

@@ -16,7 +16,8 @@ use tokio::sync::watch;
 /// How long a process that ends waits for what its connections have not sent yet.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-static THREAD: LazyLock<PerProcess<InnerMutex<Option<Thread>>>> = LazyLock::new(|| PerProcess::new(InnerMutex::default));
+static THREAD: LazyLock<PerProcess<InnerMutex<Option<Thread>>>> =
+    LazyLock::new(|| PerProcess::new(InnerMutex::default));
 
 /// The thread, for those who give it work.
 #[derive(Debug, Clone)]
@@ -41,11 +42,8 @@ impl Thread {
             return Ok(thread.clone());
         }
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let made = Self {
-            runtime: runtime.handle().clone(),
-            ending: watch::Sender::new(false),
-            open: watch::Sender::new(0),
-        };
+        let made =
+            Self { runtime: runtime.handle().clone(), ending: watch::Sender::new(false), open: watch::Sender::new(0) };
         std::thread::Builder::new()
             .name("nearcall-nats".into())
             .spawn(move || runtime.block_on(std::future::pending::<()>()))?;

@@ -83,7 +83,14 @@ impl Place for Local {
         Box::pin(async move {
             let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), self.brings(), pace).await?;
             let fallback = self.protocol.fallback().map(|protocol| Arc::new(Self { protocol, ..self.clone() }) as _);
-            Ok(Box::new(Reached { socket, memory: self.memory, peer: None, tls: None, protocol: self.protocol, fallback }) as _)
+            Ok(Box::new(Reached {
+                socket,
+                memory: self.memory,
+                peer: None,
+                tls: None,
+                protocol: self.protocol,
+                fallback,
+            }) as _)
         })
     }
 

@@ -35,7 +35,7 @@ const LONGEST: usize = 200;
 struct Subject {
     url: String,
     servers: Servers,
-    subject: String,
+    name: String,
 }
 
 impl Subject {
@@ -44,7 +44,9 @@ impl Subject {
             .split_once('/')
             .ok_or_else(|| format!("{scheme}:// takes a server and a subject: write {scheme}://127.0.0.1:4222/calc"))?;
         if hosts.contains('@') {
-            return Err(format!("a URL holds no password and no token: write {scheme}://server/subject, and give nats=NATS(...)"));
+            return Err(format!(
+                "a URL holds no password and no token: write {scheme}://server/subject, and give nats=NATS(...)"
+            ));
         }
         let host = |text: &str| {
             let has_port = text.rsplit(']').next().unwrap_or_default().contains(':');
@@ -52,14 +54,15 @@ impl Subject {
             Host::parse(scheme, &text).map(Host::into_parts)
         };
         let hosts = hosts.split(',').map(host).collect::<Result<_, _>>()?;
-        let fine = |token: &str| !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | '>'));
+        let fine =
+            |token: &str| !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | '>'));
         if subject.len() > LONGEST || !subject.split('.').all(fine) {
             return Err(format!(
                 "a subject is 1 to {LONGEST} letters, digits and signs without blanks, '*' and '>', such as calc or shop.prices"
             ));
         }
         let (url, servers) = (format!("{scheme}://{rest}"), Servers { hosts, is_encrypted });
-        Ok(Arc::new(Self { url, servers, subject: subject.to_owned() }))
+        Ok(Arc::new(Self { url, servers, name: subject.to_owned() }))
     }
 
     /// What is known of who is at the other end.
@@ -77,7 +80,7 @@ impl fmt::Display for Subject {
 impl Place for Subject {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
-            let socket = nats::dial(&self.servers, &self.subject, &self.url, options, pace).await?;
+            let socket = nats::dial(&self.servers, &self.name, &self.url, options, pace).await?;
             let (memory, peer) = (SharedMemory::Never, Some(self.peer()));
             Ok(Box::new(Reached { socket, memory, peer, tls: None, protocol: &NATIVE, fallback: None }) as _)
         })
@@ -87,7 +90,7 @@ impl Place for Subject {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (channel, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let handed = Handed { channel, returned: Arc::new(descriptors::new_event()?) };
-        let listening = nats::listen(&self.servers, &self.subject, &self.url, options, other);
+        let listening = nats::listen(&self.servers, &self.name, &self.url, options, other);
         let doorbell = listening.map_err(|error| match error {
             ConnectError::Options(_) | ConnectError::Refused(_) | ConnectError::Untrusted(_) => {
                 io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
