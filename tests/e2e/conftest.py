@@ -29,6 +29,8 @@ TRANSPORTS: dict[str, Callable[[str, Path], str]] = {
 IN_PROCESS = {"inproc"}
 if nats.PROGRAM is None:
     del TRANSPORTS["nats"]
+SHARED = {"nats"}
+"""Where several servers may be at one URL."""
 OUTSIDE = [name for name in TRANSPORTS if name not in IN_PROCESS]
 
 _numbers = itertools.count(1)

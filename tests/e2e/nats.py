@@ -12,7 +12,9 @@ import time
 
 from .ports import own_port
 
-PROGRAM = shutil.which("nats-server", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
+PROGRAM = shutil.which(
+    "nats-server", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
+)
 """``None`` if there is none: ``make nats-server`` installs it."""
 
 _PATIENCE = 20.0

@@ -59,6 +59,8 @@ def test_the_peer_is_known(url: str, transport: str) -> None:
     try:
         if transport == "tcp":
             assert client.peer.keys() == {"address"}
+        elif transport == "nats":
+            assert client.peer.keys() == {"broker"}
         elif transport == "tls":
             assert client.peer.keys() == {"address", "subject", "names"}
         else:

@@ -186,6 +186,8 @@ def test_the_peer_is_this_process(curious: tuple[Curious, str], transport: str) 
         peer = nearcall.connect(curious[1], Curious).peer
     if transport in ("shm", "unix", "inproc"):
         assert (peer["pid"], peer["uid"]) == (os.getpid(), os.getuid())
+    elif transport == "nats":
+        assert peer["broker"].startswith("nats://127.0.0.1:")
     else:
         assert peer["address"].startswith("127.0.0.1:")
 

@@ -135,7 +135,7 @@ def test_a_fault_is_logged(faulty: Any, records: pytest.LogCaptureFixture, metho
             CALLS[method](faulty, how)
     (record,) = until(lambda: told(records))
     assert record.levelno == logging.ERROR
-    assert re.match(rf"Faulty\.{method} raised {name}, called by (pid|address)=\S+", record.getMessage())
+    assert re.match(rf"Faulty\.{method} raised {name}, called by (pid|address|broker)=\S+", record.getMessage())
     assert ("no client learns of it" in record.getMessage()) == (method in ONE_WAY)
     assert record.exc_info is not None
     text = logging.Formatter().format(record)

@@ -106,7 +106,7 @@ def test_every_call_passes_the_interceptors_of_both_sides(new_url: str) -> None:
 
     def server(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
         assert call.context.method == call.method
-        assert "pid" in call.context.peer or "address" in call.context.peer
+        assert call.context.peer.keys() & {"pid", "address", "broker"}
         at_server.append((call.method, call.kind))
         return proceed(call)
 

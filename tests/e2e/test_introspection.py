@@ -271,7 +271,9 @@ def test_connections(own_url: str, key: str) -> None:
             assert busy.transport == own_url.partition(":")[0]
             assert busy.pid == watcher.read().pid
             assert busy.worker is None
-            if "address" in busy.peer:
+            if "broker" in busy.peer:
+                assert own_url.startswith(busy.peer["broker"])
+            elif "address" in busy.peer:
                 assert busy.peer["address"].startswith("127.0.0.1:")
             else:
                 assert busy.peer["uid"] == os.getuid()

@@ -166,7 +166,7 @@ def test_what_was_sent_arrives_though_the_program_ends(url: str) -> None:
         end = time.monotonic() + PATIENCE
         while len(NOTED) < 1000 and time.monotonic() < end:
             time.sleep(0.01)
-    assert NOTED == list(range(1000))
+    assert list(range(1000)) == NOTED
 
 
 FORK = """
@@ -191,7 +191,11 @@ def test_a_forked_child_connects_anew(url: str) -> None:
 
 def test_who_may(key: str, tmp_path: Path) -> None:
     for options, good, bad in (
-        (("--user", "ada", "--pass", "se-cret"), nearcall.NATS(user="ada", password="se-cret"), nearcall.NATS(user="ada", password="no-secret")),
+        (
+            ("--user", "ada", "--pass", "se-cret"),
+            nearcall.NATS(user="ada", password="se-cret"),
+            nearcall.NATS(user="ada", password="no-secret"),
+        ),
         (("--auth", "se-cret"), nearcall.NATS(token="se-cret"), nearcall.NATS(token="no-secret")),
     ):
         assert "secret" not in repr(good) + repr(bad) and "se-cret" not in repr(good)

@@ -21,6 +21,7 @@ import pytest
 import nearcall
 from nearcall import aio
 
+from ..hostile.raw import NO_SOCKET
 from ..survival.observing import stopped
 from .ports import own_port
 from .process import ServerProcess, start_program
@@ -38,6 +39,8 @@ MUCH_LATER = 10.0
 def mute(url: str, runtime_dir: Path) -> Generator[list[socket.socket]]:
     """A server that lets clients come and never says a word; the sockets of those that came."""
     scheme, _, place = url.partition("://")
+    if scheme == "nats":
+        pytest.skip(NO_SOCKET)
     files: list[Path] = []
     if scheme in ("tcp", "tls"):
         host, _, port = place.rpartition(":")
@@ -387,6 +390,8 @@ def test_a_child_by_fork_does_not_wait_for_its_parents_dial(outside_url: str, ru
 def _free(transport: str, key: str, runtime_dir: Path) -> str:
     if transport in ("tcp", "tls"):
         return f"{transport}://127.0.0.1:{own_port()}"
+    if transport == "nats":
+        pytest.skip(NO_SOCKET)
     (runtime_dir / "nearcall").mkdir(mode=0o700, exist_ok=True)
     return f"shm://c{key}" if transport == "shm" else f"unix://{runtime_dir}/c{key}.unix"
 

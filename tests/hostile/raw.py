@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
+import pytest
+
 from ..words import Word, load, store
 from .frames import HELLO, WELCOME, Frame, Received, hello, parse
 
@@ -32,6 +34,9 @@ NOTE = 1 << 31
 CLIENT_SIDE, SERVER_SIDE = 0, 128
 TO_SERVER, TO_CLIENT = 256, 640
 PARKED, TAIL = 4, 128
+
+
+NO_SOCKET = "this peer speaks over a socket; those of NATS are in test_nats.py"
 
 
 class Gone(Exception):
@@ -50,6 +55,8 @@ def address(url: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
         runtime = os.environ.get("XDG_RUNTIME_DIR")
         directory = f"{runtime}/nearcall" if runtime else f"{tempfile.gettempdir()}/nearcall-{os.getuid()}"
         return socket.AF_UNIX, f"{directory}/{place}.sock"
+    if scheme == "nats":
+        pytest.skip(NO_SOCKET)
     host, _, port = place.rpartition(":")
     return socket.AF_INET, (host, int(port))
 
@@ -491,6 +498,8 @@ class Listener:
     """Where a hostile server waits."""
 
     def __init__(self, transport: str, directory: Path, name: str) -> None:
+        if transport == "nats":
+            pytest.skip(NO_SOCKET)
         self.transport = transport
         self._path: Path | None = None
         self._context: ssl.SSLContext | None = None

@@ -20,8 +20,8 @@ from ..options.common import (
     check_users,
 )
 from ..options.names import check_names
-from ..options.schemes import speaks_http
 from ..options.nats import NATS, login_of
+from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
 from .balancing import Balancing, check_balancing, check_proxy
 from .dropping import OnewayPolicy, check_oneway, drop_reporter

@@ -70,17 +70,19 @@ def login_of(nats: NATS | None, urls: Sequence[str]) -> _core.Login | None:
         raise with_option(InvalidArgument(f"NATS takes one of {', '.join(proofs)}, not {' and '.join(given)}"), "nats")
     for kind, proof in given.items():
         if not isinstance(cast(object, proof), str):
-            raise with_option(InvalidArgument(f"NATS({kind}=...) is a text, not a {type(proof).__name__}"), f"nats.{kind}")
+            raise with_option(
+                InvalidArgument(f"NATS({kind}=...) is a text, not a {type(proof).__name__}"), f"nats.{kind}"
+            )
     prefix = nats.inbox
     if not isinstance(cast(object, prefix), str) or not prefix.startswith("_INBOX") or not _is_subject(prefix):
         raise with_option(
-            InvalidArgument(f"NATS(inbox=...) begins with _INBOX, such as _INBOX_ada, and has no wildcard: not {prefix!r}"),
+            InvalidArgument(
+                f"NATS(inbox=...) begins with _INBOX, such as _INBOX_ada, and has no wildcard: not {prefix!r}"
+            ),
             "nats.inbox",
         )
     words = [word for kind, proof in given.items() for word in (kind, nats.user if kind == "password" else None, proof)]
-    return _core.Login(
-        [word for word in words if word is not None], tls=client_side(nats.tls, "tls://"), inbox=prefix
-    )
+    return _core.Login([word for word in words if word is not None], tls=client_side(nats.tls, "tls://"), inbox=prefix)
 
 
 def _is_subject(text: str) -> bool:
@@ -96,8 +98,12 @@ def _read(source: str | os.PathLike[str] | bytes) -> str:
         return source.decode()
     except OSError as error:
         raise with_option(
-            InvalidArgument(f"NATS(credentials={os.fspath(cast(str, source))!r}) cannot be read: {error.strerror or error}"),
+            InvalidArgument(
+                f"NATS(credentials={os.fspath(cast(str, source))!r}) cannot be read: {error.strerror or error}"
+            ),
             "nats.credentials",
         ) from None
     except UnicodeDecodeError:
-        raise with_option(InvalidArgument("NATS(credentials=...) is no file of credentials"), "nats.credentials") from None
+        raise with_option(
+            InvalidArgument("NATS(credentials=...) is no file of credentials"), "nats.credentials"
+        ) from None

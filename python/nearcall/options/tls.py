@@ -105,7 +105,9 @@ def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
         raise with_option(TypeError(f"tls takes nearcall.TLS({usual}), not a {type(tls).__name__}"), "tls")
     if urls and all(url.startswith("nats") for url in urls):
         raise with_option(
-            ValueError("the TLS of nats+tls:// is between this process and the NATS server: write nats=NATS(tls=TLS(...))"),
+            ValueError(
+                "the TLS of nats+tls:// is between this process and the NATS server: write nats=NATS(tls=TLS(...))"
+            ),
             "tls",
         )
     # A user who gives certificates expects encryption, so a URL that does not encrypt is an error.

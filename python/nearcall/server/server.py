@@ -30,8 +30,8 @@ from ..options.common import (
     check_spin,
 )
 from ..options.names import checks_names
-from ..options.origins import check_origins
 from ..options.nats import NATS
+from ..options.origins import check_origins
 from ..options.tls import TLS
 from ..service.depends import Provider
 from ..service.describing import described_as_text
