@@ -12,7 +12,7 @@ import pytest
 import nearcall
 from nearcall import cli, route
 
-from .test_route import PATIENCE, nodes, noting, table_of, until
+from .test_route import PATIENCE, nodes, noting, until
 
 
 @route.message(4000)
