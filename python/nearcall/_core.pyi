@@ -40,6 +40,7 @@ __all__ = [
     "IntrospectionMethod",
     "LeftToDo",
     "Listeners",
+    "Login",
     "LoopRequest",
     "LoopWork",
     "Method",
