@@ -209,7 +209,7 @@ ssh-server:  ## install OpenSSH's server, which tests of the lab's other machine
 	    && echo "ssh-server: installed" || echo "ssh-server: skipped, apt-get cannot install openssh-server"; \
 	else echo "ssh-server: skipped, it needs root and apt-get; elsewhere set NEARCALL_LAB_SSHD to an sshd"; fi
 
-nats-server:  ## install nats-server, which the lab's row of NATS runs (Debian, as root; without it the row says so)
+nats-server:  ## install nats-server, for tests of nats:// and the lab's row of NATS (Debian, as root; without it they say so)
 	@if command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ]; then echo "nats-server: it is there"; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nats-server; } >/dev/null 2>&1 \

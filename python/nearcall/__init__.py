@@ -21,8 +21,8 @@ The guide, in ``docs/guide``, explains everything with examples. The names of th
 - **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
 - **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
   a child process. `start` sends a call without waiting for its reply; `as_completed` waits for the first of several.
-- **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `NATS`, `nearcall.auth`,
-  interceptors.
+- **Around a call:** `timeout`, `metadata`, `compression`, `context`, `Session`, `Retry`, `TLS`, `NATS`,
+  `nearcall.auth`, interceptors.
 - **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
 - **More than values:** `Topic` for what many listen to; `empty` and `buffer` for memory that is not copied; `release`
   for objects that were passed.

@@ -42,6 +42,7 @@ __all__ = [
     "IntrospectionMethod",
     "LeftToDo",
     "Listeners",
+    "Login",
     "LoopRequest",
     "LoopWork",
     "Method",

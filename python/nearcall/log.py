@@ -87,7 +87,7 @@ def write(
 
 def known_peer(peer: dict[str, Any]) -> str:
     """The caller's identity, for a line of a log: ``pid=4711 uid=1000``."""
-    return " ".join(f"{key}={peer[key]}" for key in ("pid", "uid", "address", "subject") if key in peer)
+    return " ".join(f"{key}={peer[key]}" for key in ("pid", "uid", "address", "subject", "broker") if key in peer)
 
 
 def _complain(problem: BaseException, text: str) -> None:

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import time
 
+from nearcall import _core
+
 from .ports import own_port
 
 PROGRAM = shutil.which(
@@ -33,7 +35,13 @@ class NatsServer:
         """Starts it, at the same port if it was there before."""
         assert PROGRAM is not None
         command = [PROGRAM, "--addr", "127.0.0.1", "--port", str(self.port), *self.options]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Also when the tests' process is killed because one of them hangs.
+            preexec_fn=_core.die_with_starter,  # noqa: PLW1509 - one system call
+        )
         end = time.monotonic() + _PATIENCE
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What is special to ``nats://``: the NATS server, who may use it, and what becomes of connections when it or the other side is gone."""
+"""What is special to ``nats://``: the NATS server, who may use it, and what becomes of connections without a side."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_there_is_no_nats_server(key: str) -> None:
 
 def test_servers_share_a_subject_by_connection(url: str) -> None:
     with nearcall.Server(Named("a"), url), nearcall.Server(Named("b"), url):
-        seen = set()
+        seen: set[Any] = set()
         end = time.monotonic() + PATIENCE
         while len(seen) < 2:
             assert time.monotonic() < end, seen
@@ -198,7 +198,8 @@ def test_who_may(key: str, tmp_path: Path) -> None:
         ),
         (("--auth", "se-cret"), nearcall.NATS(token="se-cret"), nearcall.NATS(token="no-secret")),
     ):
-        assert "secret" not in repr(good) + repr(bad) and "se-cret" not in repr(good)
+        assert "secret" not in repr(good) + repr(bad)
+        assert "se-cret" not in repr(good)
         with nats.NatsServer(*options) as server:
             url = f"nats://127.0.0.1:{server.port}/n{key}"
             with nearcall.Server(Named("a"), url, nats=good), nearcall.connect(url, Named, nats=good) as client:
@@ -225,9 +226,9 @@ def test_encrypted(key: str, certificates: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_leaves_this_machine_unasked(key: str) -> None:
-    with pytest.raises(nearcall.InvalidArgument, match="192.0.2.1 is not this machine"):
+    with pytest.raises(nearcall.InvalidArgument, match=r"192\.0\.2\.1 is not this machine"):
         nearcall.connect(f"nats://192.0.2.1:4222/n{key}", Named)
-    with pytest.raises(nearcall.InvalidArgument, match=r"holds no password") as failed:
+    with pytest.raises(nearcall.InvalidArgument, match="holds no password") as failed:
         nearcall.connect("nats://ada:secret@127.0.0.1/calc", Named)
     assert "secret" not in str(failed.value)
 
@@ -241,7 +242,7 @@ def test_options_say_what_is_wrong() -> None:
         ({"credentials": b"nothing"}, "has no user's token and seed"),
     ):
         with pytest.raises(nearcall.InvalidArgument, match=said):
-            nearcall.connect("nats://127.0.0.1:1/calc", Named, nats=nearcall.NATS(**options))  # type: ignore[arg-type]
+            nearcall.connect("nats://127.0.0.1:1/calc", Named, nats=nearcall.NATS(**options))
     with pytest.raises(ValueError, match="nats is for nats:// URLs"):
         nearcall.connect("shm://calc", Named, nats=nearcall.NATS(token="a"))
     with pytest.raises(ValueError, match=r"write nats=NATS\(tls=TLS"):
@@ -326,12 +327,14 @@ def test_hostile_messages_end_their_own_connection_only(url: str, key: str) -> N
 
 def test_a_client_that_vanishes_is_forgotten(url: str, key: str) -> None:
     gone = threading.Event()
-    with nearcall.Server(Named("a"), url, on_disconnect=lambda _: gone.set()):
-        with start_program(FORGOTTEN, url) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "a\n"
-            process.kill()
-            assert gone.wait(PATIENCE)
+    with (
+        nearcall.Server(Named("a"), url, on_disconnect=lambda _: gone.set()),
+        start_program(FORGOTTEN, url) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "a\n"
+        process.kill()
+        assert gone.wait(PATIENCE)
 
 
 FORGOTTEN = """
@@ -353,7 +356,7 @@ nearcall.serve(Pid, sys.argv[1], workers=2, on_ready=lambda urls: print("ready",
     with start_program(code, url) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        seen = set()
+        seen: set[Any] = set()
         end = time.monotonic() + PATIENCE
         while len(seen) < 2:
             assert time.monotonic() < end, seen

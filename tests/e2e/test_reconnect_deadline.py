@@ -322,6 +322,8 @@ client.close()
 
 
 def test_ctrl_c_ends_a_call_that_connects_anew(outside_url: str, runtime_dir: Path) -> None:
+    if outside_url.startswith("nats"):
+        pytest.skip(NO_SOCKET)
     with ServerProcess(outside_url) as server, start_program(RENEWING, server.url) as program:
         assert program.stdout is not None
         assert program.stdin is not None
@@ -371,6 +373,8 @@ caller.join()
 
 
 def test_a_child_by_fork_does_not_wait_for_its_parents_dial(outside_url: str, runtime_dir: Path) -> None:
+    if outside_url.startswith("nats"):
+        pytest.skip(NO_SOCKET)
     with ServerProcess(outside_url) as server, start_program(FORKED, server.url) as program:
         assert program.stdout is not None
         assert program.stdin is not None

@@ -113,7 +113,7 @@ def test_the_server_is_not_kept_from_others_while_a_handler_waits(new_url: str) 
 
 
 def wake_ups_of_others() -> int:
-    """How often threads of this process have slept, without the calling one, and that which always reads from a broker."""
+    """How often threads of this process have slept, without the caller and what reads from a broker."""
     own = threading.get_native_id()
     tasks = [task for task in Path("/proc/self/task").iterdir() if int(task.name) != own]
     tasks = [task for task in tasks if (task / "comm").read_text().strip() != "nearcall-nats"]

@@ -145,7 +145,9 @@ def test_connections(server: ServerProcess) -> None:
     assert rows[2] == "", "two connections, and then the methods"
     transport = server.url.partition(":")[0]
     (line,) = [row for row in rows[:2] if f" {transport} " in row and " 25 " in row]
-    if "address" in peer:
+    if "broker" in peer:
+        assert line.startswith(f"somebody at {peer['broker']}")
+    elif "address" in peer:
         assert line.startswith(peer["address"])
     else:
         pid, uid = peer.get("pid"), os.getuid()

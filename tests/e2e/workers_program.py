@@ -43,7 +43,7 @@ class Crew:
 
     def who(self) -> str:
         peer = nearcall.context().peer
-        return str(peer["pid"]) if "pid" in peer else str(peer["address"]).rpartition(":")[0]
+        return str(peer["pid"]) if "pid" in peer else str(peer.get("address") or peer["broker"]).rpartition(":")[0]
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -142,6 +142,12 @@ pub fn is_delivered(socket: BorrowedFd<'_>) -> bool {
     if sockopt::socket_domain(socket).is_ok_and(|domain| domain == AddressFamily::UNIX) {
         return true;
     }
+    is_taken(socket)
+}
+
+/// Whether nothing that was written is left: over TCP the peer's system has acknowledged it, and at a Unix socket the other
+/// end has read it.
+pub fn is_taken(socket: BorrowedFd<'_>) -> bool {
     let mut left: libc::c_int = 0;
     // SAFETY: this request writes one int, which `left` is.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut left) };

@@ -388,7 +388,11 @@ impl<W: Wire> Link for StreamLink<W> {
     }
 
     fn has_delivered(&self) -> bool {
-        sys::is_delivered(self.wire.fd())
+        match self.properties.peer {
+            // The other end of this socket is in this process, and keeps what the peer has not taken.
+            Peer::Beyond(_) => sys::is_taken(self.wire.fd()),
+            _ => sys::is_delivered(self.wire.fd()),
+        }
     }
 
     fn close(&self) {

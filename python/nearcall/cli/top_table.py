@@ -171,6 +171,8 @@ def _of_client(row: ClientRow) -> tuple[str, ...]:
 
 def _peer(peer: dict[str, Any]) -> str:
     """Who that is, in a few words."""
+    if "broker" in peer:
+        return shown(f"somebody at {peer['broker']}", 80)
     if "address" not in peer:
         who = f"process {peer['pid']}" if "pid" in peer else "a process"
         return shown(f"{who} of user {peer.get('uid', '?')}", 60)

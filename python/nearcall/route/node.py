@@ -52,9 +52,9 @@ class Node(NodeBase):
             (``"drop_oldest"``, ``"drop_newest"``).
         queue: Bytes that may wait for each receiver; 1 MiB.
         threads: How many threads run handlers.
-        options: ``tls``, ``allow_plaintext``, ``allow_users``, ``allow_groups``, ``max_message_size`` and ``spin``, as
-            for :class:`~nearcall.Server` and :class:`~nearcall.Channel`; ``handshake_timeout``, ``max_memory``,
-            ``max_pending``, ``on_connect`` and ``on_disconnect``, as for :class:`~nearcall.Server`.
+        options: ``tls``, ``nats``, ``allow_plaintext``, ``allow_users``, ``allow_groups``, ``max_message_size`` and
+            ``spin``, as for :class:`~nearcall.Server` and :class:`~nearcall.Channel`; ``handshake_timeout``,
+            ``max_memory``, ``max_pending``, ``on_connect`` and ``on_disconnect``, as for :class:`~nearcall.Server`.
 
     Raises:
         InvalidArgument: an option is malformed.

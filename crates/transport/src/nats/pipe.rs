@@ -12,9 +12,12 @@ use std::time::Duration;
 use async_nats::{Message, StatusCode, Subject, Subscriber};
 use futures_util::StreamExt as _;
 use nearcall_wire::shown;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, recv};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::broker::Broker;
 use super::thread::Open;
@@ -39,6 +42,8 @@ const LEAST_PAYLOAD: usize = 1 << 10;
 
 /// A side that has sent nothing for so long says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
+/// A side says so soon what it has taken, if it sends nothing else.
+const SOON: Duration = Duration::from_millis(20);
 /// A side that was not heard for so long is gone.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long the last message may take to leave.
@@ -71,6 +76,10 @@ pub(super) struct Pipe {
     come: u64,
     taken: u64,
     told: u64,
+    taken_at: Instant,
+    /// Bytes that were sent and are left in the socket until the other side has taken all: none or one. So the program here
+    /// sees whether that is so.
+    held: usize,
     heard_at: Instant,
     sent_at: Instant,
     scratch: Vec<u8>,
@@ -132,9 +141,11 @@ impl Pipe {
             come: 0,
             taken: 0,
             told: 0,
+            taken_at: now,
+            held: 0,
             heard_at: now,
             sent_at: now,
-            scratch: vec![0; MOST.min(most - HEAD)],
+            scratch: vec![0; MOST.min(most - HEAD) + 1],
         })
     }
 
@@ -176,6 +187,10 @@ impl Pipe {
             if self.taken - self.told >= WINDOW / 4 {
                 self.publish(0, &[]).await?;
             }
+            if self.held > 0 && self.acknowledged == self.sent {
+                self.consume(self.held);
+                self.held = 0;
+            }
             let room = WINDOW.saturating_sub(self.sent - self.acknowledged + EACH);
             let may_send = room >= LEAST && !self.ended;
             if may_send && self.is_ending && !self.forward(room).await? {
@@ -188,6 +203,7 @@ impl Pipe {
                 },
                 _ = self.socket.readable(), if may_send => { self.forward(room).await?; }
                 _ = self.socket.writable(), if !self.waiting.is_empty() => self.deliver()?,
+                () = sleep_until(self.taken_at + SOON), if self.taken > self.told => self.publish(0, &[]).await?,
                 _ = beats.tick() => self.beat().await?,
                 _ = self.ending.changed(), if !self.is_ending => { self.is_ending = true; }
             }
@@ -228,7 +244,7 @@ impl Pipe {
             }
         }
         if written == data.len() {
-            self.taken += data.len() as u64 + EACH;
+            self.take(data.len());
         } else {
             // Copied, because the library's buffer may hold more than this.
             self.at = if self.waiting.is_empty() { written } else { self.at };
@@ -246,28 +262,67 @@ impl Pipe {
                 Err(_) => return Err(End::Here),
             }
             if self.at == first.len() {
-                self.taken += first.len() as u64 + EACH;
+                let len = first.len();
                 self.at = 0;
                 self.waiting.pop_front();
+                self.take(len);
             }
         }
         Ok(())
     }
 
+    /// The socket has taken a message.
+    fn take(&mut self, len: usize) {
+        if self.taken == self.told {
+            self.taken_at = Instant::now();
+        }
+        self.taken += len as u64 + EACH;
+    }
+
     /// Sends what the socket has, at most `room` bytes. Whether it had any.
     async fn forward(&mut self, room: u64) -> Result<bool, End> {
-        let most = self.scratch.len().min(room as usize);
-        let got = match self.socket.try_read(&mut self.scratch[..most]) {
+        let most = (self.scratch.len() - 1).min(room as usize) + self.held;
+        let got = match self.look(most) {
             Ok(0) => return Err(End::Here),
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(_) => return Err(End::Here),
         };
         let scratch = std::mem::take(&mut self.scratch);
-        let sent = self.publish(0, &scratch[..got]).await;
+        let sent = self.publish(0, &scratch[self.held..got]).await;
         self.scratch = scratch;
-        self.sent += got as u64 + EACH;
+        self.sent += (got - self.held) as u64 + EACH;
+        self.consume(got - 1);
+        self.held = 1;
         sent.map(|()| true)
+    }
+
+    /// Looks at what is in the socket, behind what is held there. 0: nothing more will come.
+    fn look(&mut self, most: usize) -> io::Result<usize> {
+        let (socket, held, scratch) = (&self.socket, self.held, &mut self.scratch[..most]);
+        let mut peek = || recv(socket, &mut *scratch, RecvFlags::PEEK | RecvFlags::DONTWAIT).map(|(_, got)| got);
+        socket.try_io(Interest::READABLE, || {
+            let got = peek()?;
+            if got > held || got == 0 {
+                return Ok(got);
+            }
+            let mut at = [PollFd::new(socket, PollFlags::RDHUP)];
+            if poll(&mut at, Some(&Timespec::default()))? == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            // It is over, perhaps with something that came since.
+            Ok(peek()?).map(|got| if got > held { got } else { 0 })
+        })
+    }
+
+    /// Takes bytes that were sent out of the socket.
+    fn consume(&mut self, mut len: usize) {
+        while len > 0 {
+            match recv(&self.socket, &mut self.scratch[..len], RecvFlags::DONTWAIT) {
+                Ok((_, got)) if got > 0 => len -= got,
+                _ => return,
+            }
+        }
     }
 
     /// Says that this side lives, unless it has said so just now.
