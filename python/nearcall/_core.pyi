@@ -459,7 +459,6 @@ class ProtobufCodec:
     def decode(self, body: bytes, max_values: int) -> Any:
         """The value of some bytes that hold at most ``max_values`` values."""
 
-@final
 @disjoint_base
 class Calls:
     """Where calls go: to what a server serves, under one policy, or to one object. Makes the callables of methods."""

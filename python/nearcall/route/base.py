@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
-from ..errors import InvalidArgument, Unimplemented
+from ..errors import InvalidArgument, RpcError, Unimplemented
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds
 from .attached import Attachment
@@ -174,8 +174,8 @@ class NodeBase(Sending):
         waited for.
         """
         if hears_of_failures(message):
-            with contextlib.suppress(Exception):
-                self._core.reply(message, FAILURE, encoded(error), 0.0)
+            with contextlib.suppress(RpcError):
+                self._core.reply(message, FAILURE, encoded(error), timeout=0.0)
 
     def _answers_probe(self, message: _core.RouteMessage[Any]) -> bool:
         """Answers a health message, unless the node has a handler of its own for those."""
