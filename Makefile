@@ -41,7 +41,7 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 # nearly all pairs of locks that all tests take (`test_stop.py`: many calls that wait).
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buffers compress concurrency early_ends \
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
-  references_waiting sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
+  references_waiting route_aio sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
 .PHONY: help setup profiled wheel dist try-dist rmr demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server nats-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
 
