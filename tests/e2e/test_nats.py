@@ -219,6 +219,8 @@ def test_encrypted(key: str, certificates: Path, tmp_path: Path) -> None:
         trusting = nearcall.NATS(tls=nearcall.TLS(ca=certificates / "ca.pem"))
         with nearcall.Server(Named("a"), url, nats=trusting), nearcall.connect(url, Named, nats=trusting) as client:
             assert client.who() == "a"
+            assert cli.main(["ping", url, "--nats-ca", str(certificates / "ca.pem"), "--count", "1"]) == 0
+            assert cli.main(["ping", url, "--nats-credentials", str(tmp_path / "none.creds")]) == 2
             assert cli.main(["dev-certs", str(tmp_path), "127.0.0.1"]) == 0
             other = nearcall.NATS(tls=nearcall.TLS(ca=tmp_path / "ca.pem"))
             with pytest.raises(nearcall.RpcError, match="signed by nobody trusted here"):

@@ -115,12 +115,11 @@ def test_the_server_is_not_kept_from_others_while_a_handler_waits(new_url: str) 
 def wake_ups_of_others() -> int:
     """How often threads of this process have slept, without the caller and what reads from a broker."""
     own = threading.get_native_id()
-    tasks = [task for task in Path("/proc/self/task").iterdir() if int(task.name) != own]
-    tasks = [task for task in tasks if (task / "comm").read_text().strip() != "nearcall-nats"]
     lines: list[str] = []
-    for task in tasks:
+    for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # a thread that has ended meanwhile
-            lines += (task / "status").read_text().splitlines()
+            if int(task.name) != own and (task / "comm").read_text().strip() != "nearcall-nats":
+                lines += (task / "status").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 

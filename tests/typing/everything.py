@@ -77,6 +77,9 @@ def around_a_call() -> None:
         assert_type(metadata.trailing, nearcall.Metadata)
         with nearcall.compression("gzip"), nearcall.timeout(1.0):
             samples.last()
+    login = nearcall.NATS(user="ada", password="secret", tls=tls)
+    with nearcall.connect("nats+tls://there/samples", Samples, nats=login) as samples:
+        assert_type(samples.last(), Sample)
     hedge = nearcall.Hedge(0.05, attempts=3)
     with nearcall.connect("shm://there", Samples, hedge=hedge) as samples:
         assert_type(samples.last(), Sample)

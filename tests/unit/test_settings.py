@@ -182,7 +182,8 @@ def test_a_file_that_cannot_be_read(read: Read, config: str) -> None:
 def test_every_option_of_a_server_is_a_setting() -> None:
     """But for what only a test needs, what is spelt in several settings, and what a service manager passes."""
     options: dict[str, Any] = dict(signature(nearcall.Server).parameters)
-    del options["services_and_urls"], options["overrides"], options["tls"], options["sockets"]
+    del options["services_and_urls"], options["overrides"], options["tls"], options["nats"], options["sockets"]
     of_serve = {"services", "urls", "workers", "grace", "tls_cert", "tls_key", "tls_client_ca", "token_file"}
+    of_serve |= {"nats_credentials", "nats_ca"}
     of_serve |= {"log_level", "access_log"}
     assert {setting.name for setting in SETTINGS} == options.keys() | of_serve

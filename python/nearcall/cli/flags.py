@@ -45,6 +45,10 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tls-cert", metavar="FILE", help="a certificate to show to the server")
     group.add_argument("--tls-key", metavar="FILE", help="its private key, without a password")
     group.add_argument("--tls-server-name", metavar="NAME", help="whom the server's certificate must be for")
+    group.add_argument(
+        "--nats-credentials", metavar="FILE", help="who this is at nats://: a file of credentials (.creds)"
+    )
+    group.add_argument("--nats-ca", metavar="FILE", help="authorities to trust for nats+tls://, not the system's (PEM)")
 
 
 def _add_common(group: argparse._ArgumentGroup) -> None:
@@ -79,8 +83,11 @@ def server_options(values: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: options contradict each other.
     """
     tls = _tls({name.removeprefix("tls_"): value for name, value in values.items() if name.startswith("tls_")})
+    nats = _nats(values.get("nats_credentials"), values.get("nats_ca"))
     other = ("services", "urls", "token_file", "interceptors", "log_level", "access_log", *FUNCTIONS)
-    return tls | {name: value for name, value in values.items() if name not in other and not name.startswith("tls_")}
+    spelt = ("tls_", "nats_")
+    rest = {name: value for name, value in values.items() if name not in other and not name.startswith(spelt)}
+    return tls | nats | rest
 
 
 def server_functions(settings: Settings, find: Callable[[str], object]) -> Callable[[], dict[str, Any]]:
@@ -135,7 +142,8 @@ def client_options(options: argparse.Namespace) -> dict[str, Any]:
         UsageError: options contradict each other.
     """
     names = ("cert", "key", "ca", "server_name")
-    return _common(options) | _tls({name: getattr(options, f"tls_{name}") for name in names})
+    tls = _tls({name: getattr(options, f"tls_{name}") for name in names})
+    return _common(options) | tls | _nats(options.nats_credentials, options.nats_ca)
 
 
 def _common(options: argparse.Namespace) -> dict[str, Any]:
@@ -176,6 +184,15 @@ def _tls(asked: Mapping[str, Any]) -> dict[str, Any]:
     from ..options.tls import TLS
 
     return {"tls": TLS(**given)}
+
+
+def _nats(credentials: str | None, ca: str | None) -> dict[str, Any]:
+    if credentials is None and ca is None:
+        return {}
+    from ..options.nats import NATS
+    from ..options.tls import TLS
+
+    return {"nats": NATS(credentials=credentials, tls=None if ca is None else TLS(ca=ca))}
 
 
 def _flag(name: str) -> str:

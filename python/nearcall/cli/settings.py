@@ -173,6 +173,8 @@ GROUPS: Final = {
         Setting("tls_cert", PATH, "the server's certificate, for tls:// (PEM)", "FILE"),
         Setting("tls_key", PATH, "its private key, without a password", "FILE"),
         Setting("tls_client_ca", PATH, "ask clients for a certificate that one of these authorities signed", "FILE"),
+        Setting("nats_credentials", PATH, "who this is at nats://: a file of credentials (.creds)", "FILE"),
+        Setting("nats_ca", PATH, "authorities to trust for nats+tls://, not the system's (PEM)", "FILE"),
         Setting(
             "token_file",
             PATH,
