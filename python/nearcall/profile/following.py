@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from .recorder import Call, clock, here
 
-__all__ = ["AsyncItems", "Awaited", "Items", "MadeHere", "count_bytes", "waited"]
+__all__ = ["AsyncItems", "Awaited", "Items", "MadeHere", "Stepped", "count_bytes", "waited"]
 
 R = TypeVar("R")
 Function = Callable[..., Any]
@@ -35,24 +35,22 @@ def count_bytes(*, sent: int = 0, received: int = 0) -> None:
         call.takes(sent, received)
 
 
-class Awaited(Coroutine[Any, Any, Any]):
-    """Stands for a coroutine that was made by a call, and begins when that is first awaited. It may be awaited in
-    another task than where it was made.
-    """
+class Stepped(Coroutine[Any, Any, Any]):
+    """Stands for a coroutine, and does something around each of its steps."""
 
-    __slots__ = ("_begun", "_call", "_pending", "_size")
+    __slots__ = ("_coroutine",)
 
-    def __init__(self, call: Call, pending: Any, size: Callable[[tuple[Any, ...]], int] | None = None) -> None:
-        self._call = call
-        self._pending = pending
-        self._size = size
-        """Measures the result, bytes."""
-        self._begun = False
+    def __init__(self, coroutine: Any) -> None:
+        self._coroutine = coroutine
 
-    def __await__(self) -> Awaited:
+    def step(self, function: Function, *args: Any) -> Any:
+        """Runs one step: ``function(*args)``."""
+        raise NotImplementedError
+
+    def __await__(self) -> Stepped:
         return self
 
-    def __iter__(self) -> Awaited:
+    def __iter__(self) -> Stepped:
         return self
 
     def __next__(self) -> Any:
@@ -60,13 +58,33 @@ class Awaited(Coroutine[Any, Any, Any]):
 
     def send(self, value: Any) -> Any:
         """Goes on until the coroutine waits for something."""
-        return self._step(self._pending.send, value)
+        return self.step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
         """The same, with an exception raised inside."""
-        return self._step(self._pending.throw, *error)
+        return self.step(self._coroutine.throw, *error)
 
-    def _step(self, function: Function, *args: Any) -> Any:
+    def close(self) -> None:
+        """Gives the coroutine up."""
+        self._coroutine.close()
+
+
+class Awaited(Stepped):
+    """Stands for a coroutine that was made by a call, and begins when that is first awaited. It may be awaited in
+    another task than where it was made.
+    """
+
+    __slots__ = ("_begun", "_call", "_size")
+
+    def __init__(self, call: Call, pending: Any, size: Callable[[tuple[Any, ...]], int] | None = None) -> None:
+        super().__init__(pending)
+        self._call = call
+        self._size = size
+        """Measures the result, bytes."""
+        self._begun = False
+
+    def step(self, function: Function, *args: Any) -> Any:
+        """Runs one step as part of the call, and records it after the last."""
         call = self._call
         if not self._begun:
             self._begun = True
@@ -88,53 +106,33 @@ class Awaited(Coroutine[Any, Any, Any]):
 
     def close(self) -> None:
         """Gives the call up."""
-        self._pending.close()
+        super().close()
         if self._begun:
             self._begun = False
             self._call.end_elsewhere(GeneratorExit())
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._pending, name)
+        return getattr(self._coroutine, name)
 
 
-class MadeHere(Coroutine[Any, Any, Any]):
+class MadeHere(Stepped):
     """Stands for a coroutine of a library's, which makes calls when it runs, perhaps in a task that knows nothing of
     who made it: they count as made where the coroutine was.
     """
 
-    __slots__ = ("_coroutine", "_stack")
+    __slots__ = ("_stack",)
 
     def __init__(self, stack: int, coroutine: Any) -> None:
+        super().__init__(coroutine)
         self._stack = stack
-        self._coroutine = coroutine
 
-    def __await__(self) -> MadeHere:
-        return self
-
-    def __iter__(self) -> MadeHere:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)
-
-    def send(self, value: Any) -> Any:
-        """Goes on until the coroutine waits for something."""
-        return self._step(self._coroutine.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        """The same, with an exception raised inside."""
-        return self._step(self._coroutine.throw, *error)
-
-    def _step(self, function: Function, *args: Any) -> Any:
+    def step(self, function: Function, *args: Any) -> Any:
+        """Runs one step; calls that begin in it count as made where the coroutine was."""
         before, here.made_at = here.made_at, self._stack
         try:
             return function(*args)
         finally:
             here.made_at = before
-
-    def close(self) -> None:
-        """Gives it up."""
-        self._coroutine.close()
 
 
 class _Stream:

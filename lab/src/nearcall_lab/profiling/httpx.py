@@ -6,7 +6,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nearcall.profile.following import MadeHere
+from nearcall.profile.following import MadeHere, Stepped
 from nearcall.profile.recorder import Call, Recorder, here
 
 from nearcall_lab.profiling.connections import connects
@@ -74,32 +74,16 @@ def _begin(recorder: Recorder, request: Any, task: str) -> Call | None:
     return call
 
 
-class _Within:
+class _Within(Stepped):  # type: ignore[misc]
     """Runs each step of a coroutine inside a call, so that connections that it opens are that call's."""
 
+    __slots__ = ("_call",)
+
     def __init__(self, call: Call, coroutine: Any) -> None:
+        super().__init__(coroutine)
         self._call = call
-        self._coroutine = coroutine
 
-    def __await__(self) -> _Within:
-        return self
-
-    def __iter__(self) -> _Within:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)
-
-    def send(self, value: Any) -> Any:
-        return self._step(self._coroutine.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._step(self._coroutine.throw, *error)
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-    def _step(self, function: Any, *args: Any) -> Any:
+    def step(self, function: Any, *args: Any) -> Any:
         self._call.enter()
         try:
             return function(*args)
