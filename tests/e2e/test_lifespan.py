@@ -9,11 +9,12 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import nearcall
+from nearcall.server.lifespan import Lifespan
 
 from .process import start_program
 
@@ -293,6 +294,43 @@ def test_it_can_be_told_to_end_while_it_starts(
         program.send_signal(how)
         assert program.stdout.read() == printed
         assert program.wait(20) == 0
+
+
+def test_it_can_be_told_to_end_as_soon_as_it_is_entered() -> None:
+    gave_up: list[str] = []
+    entered = threading.Event()
+
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        entered.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            gave_up.append("gave up")
+        yield
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    class Signalled:
+        """The loop, for a thread that a signal interrupts just after it has had the lifespan entered."""
+
+        create_task = loop.create_task
+
+        def call_soon_threadsafe(self, function: Any) -> None:
+            loop.call_soon_threadsafe(function)
+            if function.__name__ == "enter":
+                entered.wait(SECONDS)
+                raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Lifespan(lifespan).begin(cast(Any, None), lambda: cast(Any, Signalled()), lambda: None)
+        assert gave_up == ["gave up"]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @pytest.mark.parametrize(

@@ -89,14 +89,14 @@ class Lifespan:
             Exception: what the lifespan raises on entering.
         """
         manager = self._manager(server)
-        if hasattr(manager, "__aenter__"):
-            self._begin_in_loop(manager, loop(), ended)
-        else:
-            leave = Latch()
-            self._leave = leave.set
-            arguments = (manager, leave, ended)
-            threading.Thread(target=self._in_thread, args=arguments, name="nearcall-lifespan", daemon=True).start()
-        try:
+        try:  # from here on, as a signal may come at any time
+            if hasattr(manager, "__aenter__"):
+                self._begin_in_loop(manager, loop(), ended)
+            else:
+                leave = Latch()
+                self._leave = leave.set
+                arguments = (manager, leave, ended)
+                threading.Thread(target=self._in_thread, args=arguments, name="nearcall-lifespan", daemon=True).start()
             while not self._begun.wait(_LOOK):
                 pass
             if self._refusal is not None:
@@ -131,15 +131,17 @@ class Lifespan:
         def leave_now() -> None:
             if self._begun.is_set():
                 leave.set()
-            else:
+            elif tasks:
                 tasks[0].cancel()  # its end is waited for: what it has begun to set up, it has to give back
+            else:
+                self._is_over.set()  # a signal came before it was entered
 
         def tell() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(leave_now)
 
+        self._leave = tell  # first: a signal may come as soon as it is entered
         loop.call_soon_threadsafe(enter)
-        self._leave = tell
 
     def _manager(self, server: Server) -> Any:
         function: Any = self.function
