@@ -22,7 +22,8 @@ def _row(name: str, label: str, transport: Transport) -> Mechanism:
         *(name, label, "rpc"),
         requires=("capnp",),
         distribution="pycapnp",
-        settings="two-party RPC on asyncio" + (", TCP_NODELAY on both sides" if transport == "TCP" else ""),
+        settings="two-party RPC on asyncio, traversal limit raised to what is sent"
+        + (", TCP_NODELAY on both sides" if transport == "TCP" else ""),
         typed="Cap'n Proto struct, dataclass rebuilt on both sides",
         transport=transport,
         operations=("echo", "quote", "wait"),
@@ -67,7 +68,7 @@ async def _serve(spec: Spec, ready: Ready, stop: Stop) -> None:
             return types.Named.new_message(**vars(named(seconds)))
 
     async def connected(stream: Any) -> None:
-        await capnp.TwoPartyServer(stream, bootstrap=Lab()).on_disconnect()
+        await capnp.TwoPartyServer(stream, bootstrap=Lab(), traversal_limit_in_words=spec.max_message).on_disconnect()
 
     async with capnp.kj_loop():
         if spec.mechanism.transport == "TCP":
@@ -124,7 +125,8 @@ class _Client:
             stream = await connections.create_connection(host=self._spec.host, port=int(self._spec.address))
         else:
             stream = await connections.create_unix_connection(self._spec.address)
-        self._client = capnp.TwoPartyClient(stream)
+        # Its own limit, of 8 million words, is for what strangers send.
+        self._client = capnp.TwoPartyClient(stream, traversal_limit_in_words=self._spec.max_message)
         self._lab = self._client.bootstrap().cast_as(self._types.Lab)
 
     def call(self, operation: Operation) -> Callable[[Any], Awaitable[Any]]:
