@@ -48,7 +48,7 @@ pub(super) struct Inner {
     /// Names the other side in messages: a server's URL, or a client.
     pub(super) name: String,
     /// The flag that says, in the frames of calls made here, which side began the call:
-    /// [`flags::BACK`](nearcall_wire::flags::BACK) if this side has accepted the connection.
+    /// [`flags::BACK`] if this side has accepted the connection.
     pub(super) side: u8,
     /// Decides which thread receives.
     pub(super) receiving: Leadership,
@@ -271,7 +271,7 @@ impl Connection {
         self.even_in_child().memory.is_some()
     }
 
-    /// Whether this connection [can tell](Incoming::is_unbegun) that the server has not begun a call.
+    /// Whether this connection can tell that the server has not begun a call.
     #[must_use]
     pub fn tells_unbegun(&self) -> bool {
         self.inner().is_some_and(|inner| inner.link.properties().tells_unbegun)

@@ -1,6 +1,6 @@
 //! Connections by way of a NATS server.
 //!
-//! A [`Broker`] is a connection of this process to a NATS server. Over it, a [`Pipe`] carries the bytes of one connection
+//! A [`Broker`](broker::Broker) is a connection of this process to a NATS server. Over it, a [`Pipe`](pipe::Pipe) carries the bytes of one connection
 //! between two private subjects, and a pair of sockets of this process carries them on: so what is spoken is nearcall's own
 //! protocol over a socket, with its limits, as everywhere. The sockets of a server's clients come to it as those that
 //! another process hands over.

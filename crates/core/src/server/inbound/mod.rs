@@ -1,6 +1,6 @@
 //! What comes from one client: its calls under way, and its requests that wait.
 //!
-//! [`routing`] makes requests of frames. The type of a request is generic here, because a request holds its `Inbound`.
+//! `routing` makes requests of frames. The type of a request is generic here, because a request holds its `Inbound`.
 
 mod calls;
 mod deferred;

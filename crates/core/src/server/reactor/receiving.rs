@@ -27,7 +27,7 @@ pub(super) struct ExpectedReply<'a> {
 }
 
 impl ExpectedReply<'_> {
-    /// Whether a look at the connection may find the reply. A hint, as [`Wait::may_have_more`].
+    /// Whether a look at the connection may find the reply. A hint, as `Wait::may_have_more`.
     #[inline]
     pub(super) fn may_come(&self) -> bool {
         let connection = &self.client.connection;
