@@ -7,6 +7,7 @@ import platform
 from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter, itemgetter
+from statistics import median_low
 
 from .findings import findings_of
 from .model import FORMAT, Call, Failure, Finding, FlameNode, Line, Process, Profile
@@ -170,7 +171,7 @@ def _line(place: int, site: Site, records: list[Record], recorded: Recorded, pro
         waited=round(sum(waits) * weight),
         share=min(1.0, covered(records) * weight / process.took),
         fastest=waits[0],
-        median=waits[len(waits) // 2],
+        median=median_low(waits),
         p99=waits[min(len(waits) - 1, len(waits) * 99 // 100)],
         slowest=waits[-1],
         sent=_bytes([record.sent for record in records], weight),
