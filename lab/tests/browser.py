@@ -189,3 +189,15 @@ def _pipes_as(first: int, read: int, second: int, write: int) -> Callable[[], No
         os.dup2(high[1], second)
 
     return place
+
+
+@contextlib.contextmanager
+def shown(tab: Page, file: Path) -> Iterator[Page]:
+    """A page of the lab's, freshly opened; whatever a test does, the console stays silent and nothing is asked for."""
+    tab.events.clear()
+    tab.look()
+    tab.open(file)
+    yield tab
+    assert tab.complaints() == []
+    assert tab.requests() == []
+    assert tab.run("typeof window.hurt") == "undefined"

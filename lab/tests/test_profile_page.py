@@ -66,14 +66,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shown(tab: browser.Page, file: Path) -> Iterator[browser.Page]:
-    """The page, freshly opened; whatever a test does, the console stays silent and nothing is asked for."""
-    tab.events.clear()
-    tab.look()
-    tab.open(file)
-    yield tab
-    assert tab.complaints() == []
-    assert tab.requests() == []
-    assert tab.run("typeof window.hurt") == "undefined"
+    with browser.shown(tab, file) as page_:
+        yield page_
 
 
 def test_what_it_says(shown: browser.Page) -> None:

@@ -148,6 +148,11 @@ class _Stream:
         if call is not None:
             call.end_elsewhere(error)
 
+    def _ended(self, call: Call, begun: int, error: BaseException) -> None:
+        """There is no further item: it was waited for since ``begun``."""
+        call.waited += clock() - begun
+        self._end(None if isinstance(error, (StopIteration, StopAsyncIteration)) else error)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._items, name)
 
@@ -169,13 +174,8 @@ class Items(_Stream):
         begun = clock()
         try:
             item = next(self._items)
-        except StopIteration:
-            call.waited += clock() - begun
-            self._end()
-            raise
         except BaseException as error:
-            call.waited += clock() - begun
-            self._end(error)
+            self._ended(call, begun, error)
             raise
         call.waited += clock() - begun
         return item
@@ -211,13 +211,8 @@ class AsyncItems(_Stream):
         begun = clock()
         try:
             item = await self._items.__anext__()
-        except StopAsyncIteration:
-            call.waited += clock() - begun
-            self._end()
-            raise
         except BaseException as error:
-            call.waited += clock() - begun
-            self._end(error)
+            self._ended(call, begun, error)
             raise
         call.waited += clock() - begun
         return item

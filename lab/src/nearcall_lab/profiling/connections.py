@@ -1,4 +1,6 @@
-"""Connections that are opened during a call over HTTP, by `http.client`, `urllib3` and `httpcore`."""
+"""Connections: those that are opened during a call over HTTP, by `http.client`, `urllib3` and `httpcore`; and the bytes
+that go over those of other libraries.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nearcall.profile.following import waited
+from nearcall.profile.following import count_bytes, waited
 from nearcall.profile.recorder import Recorder, here
 
 
@@ -69,3 +71,21 @@ def connects(name: int, library: str) -> int:
     """Say that calls of this name may open connections; returns the name."""
     _libraries[name] = library
     return name
+
+
+def count_all(connection: Any) -> None:
+    """Counts what a class with ``send(data)`` and ``recv(...)`` sends and receives."""
+    send, recv = connection.send, connection.recv
+
+    @wraps(send)
+    def sent(self: Any, data: Any) -> Any:
+        count_bytes(sent=len(data))
+        return send(self, data)
+
+    @wraps(recv)
+    def received(self: Any, *args: Any) -> Any:
+        data = recv(self, *args)
+        count_bytes(received=len(data))
+        return data
+
+    connection.send, connection.recv = sent, received

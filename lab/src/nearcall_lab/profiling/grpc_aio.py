@@ -6,10 +6,9 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nearcall.profile.following import waited
 from nearcall.profile.recorder import Call, Recorder
 
-from nearcall_lab.profiling.grpcio import arguments_of, method_of
+from nearcall_lab.profiling.grpcio import arguments_of, follow_connecting, method_of
 
 _LIBRARY = "grpcio"
 
@@ -19,15 +18,7 @@ class AioRpcError(Exception):
 
 
 def patch(module: ModuleType, recorder: Recorder) -> None:
-    channel: Any = module.Channel
-    init = channel.__init__
-
-    @wraps(init)
-    def made(self: Any, target: Any, *args: Any, **kwargs: Any) -> None:
-        call = recorder.begin(recorder.name(_LIBRARY, "connect", f"channel to {target}"))
-        waited(call, init, self, target, *args, **kwargs)
-
-    channel.__init__ = made
+    follow_connecting(module.Channel, recorder)
     for name in ("UnaryUnary", "UnaryStream", "StreamUnary", "StreamStream"):
         _follow(getattr(module, f"{name}MultiCallable"), recorder, name)
 

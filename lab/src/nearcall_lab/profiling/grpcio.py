@@ -18,7 +18,8 @@ _CALL = "_nearcall_profiled"
 
 
 def patch(module: ModuleType, recorder: Recorder) -> None:
-    _follow_channels(module, recorder)
+    follow_connecting(module.Channel, recorder)
+    _follow_channels(module.Channel)
     for kind in ("UnaryUnary", "StreamUnary"):
         owner = getattr(module, f"_{kind}MultiCallable")
         _follow_waiting(owner, "__call__", recorder)
@@ -36,8 +37,8 @@ def method_of(callable_: Any) -> str:
     return (method.decode("utf-8", "replace") if isinstance(method, bytes) else str(method)).lstrip("/")
 
 
-def _follow_channels(module: Any, recorder: Recorder) -> None:
-    channel = module.Channel
+def follow_connecting(channel: Any, recorder: Recorder) -> None:
+    """Records that channels of this class are made."""
     init = channel.__init__
 
     @wraps(init)
@@ -46,6 +47,9 @@ def _follow_channels(module: Any, recorder: Recorder) -> None:
         waited(call, init, self, target, *args, **kwargs)
 
     channel.__init__ = made
+
+
+def _follow_channels(channel: Any) -> None:
     for kind in ("unary_unary", "unary_stream", "stream_unary", "stream_stream"):
         original = getattr(channel, kind)
 

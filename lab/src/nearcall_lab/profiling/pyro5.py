@@ -6,15 +6,17 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nearcall.profile.following import count_bytes, waited
+from nearcall.profile.following import waited
 from nearcall.profile.recorder import Recorder
+
+from nearcall_lab.profiling.connections import count_all
 
 _LIBRARY = "Pyro5"
 
 
 def patch(module: ModuleType, recorder: Recorder) -> None:
     if module.__name__ == "Pyro5.socketutil":
-        _count(module.SocketConnection)
+        count_all(module.SocketConnection)
         return
     proxy: Any = module.Proxy
     invoke, connect = proxy._pyroInvoke, proxy._Proxy__pyroCreateConnection
@@ -38,20 +40,3 @@ def patch(module: ModuleType, recorder: Recorder) -> None:
         return waited(call, connect, self, *args, **kwargs)
 
     proxy._pyroInvoke, proxy._Proxy__pyroCreateConnection = invoked, connected
-
-
-def _count(connection: Any) -> None:
-    send, recv = connection.send, connection.recv
-
-    @wraps(send)
-    def sent(self: Any, data: Any) -> Any:
-        count_bytes(sent=len(data))
-        return send(self, data)
-
-    @wraps(recv)
-    def received(self: Any, size: int) -> Any:
-        data = recv(self, size)
-        count_bytes(received=len(data))
-        return data
-
-    connection.send, connection.recv = sent, received

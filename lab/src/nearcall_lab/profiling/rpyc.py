@@ -10,8 +10,10 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nearcall.profile.following import count_bytes, waited
+from nearcall.profile.following import waited
 from nearcall.profile.recorder import Recorder
+
+from nearcall_lab.profiling.connections import count_all
 
 _LIBRARY = "rpyc"
 _MOST_PATHS = 20_000
@@ -23,7 +25,7 @@ def patch(module: ModuleType, recorder: Recorder) -> None:
     if module.__name__ == "rpyc.utils.factory":
         _follow_connect(module, recorder)
     elif module.__name__ == "rpyc.core.channel":
-        _count(module.Channel)
+        count_all(module.Channel)
     else:
         _Requests(module, recorder)
 
@@ -38,23 +40,6 @@ def _follow_connect(module: Any, recorder: Recorder) -> None:
             return waited(call, _original, *args, **kwargs)
 
         setattr(module, name, wraps(original)(connected))
-
-
-def _count(channel: Any) -> None:
-    send, recv = channel.send, channel.recv
-
-    @wraps(send)
-    def sent(self: Any, data: Any) -> Any:
-        count_bytes(sent=len(data))
-        return send(self, data)
-
-    @wraps(recv)
-    def received(self: Any) -> Any:
-        data = recv(self)
-        count_bytes(received=len(data))
-        return data
-
-    channel.send, channel.recv = sent, received
 
 
 class _Requests:
