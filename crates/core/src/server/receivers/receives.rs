@@ -110,7 +110,7 @@ impl Receiver for ServerReceiver {
         let mut waits = Waits::new(self, &server);
         let mut leads = server.lead_for_caller();
         // Only the thread that holds the lead queues requests, so none is added while this thread holds it.
-        if !leads || server.shared.crew.queued() > 0 {
+        if !leads || server.shared.crew.has_queued() {
             waits.count();
             leads = server.lead_for_caller();
         }
