@@ -116,7 +116,7 @@ impl Receiver for ServerReceiver {
         }
         let token = self.connection.get().map(|connection| connection.token);
         let mut reply = Reply { awaited, token };
-        let over = leads && server.receive_for_caller(&mut reply, slice, || waits.count());
+        let over = leads && server.receive_as_mine(&mut reply, Some(slice), || waits.count());
         if server.is_stopped()
             && let Some(connection) = self.connection()
         {
@@ -213,22 +213,5 @@ impl Server {
     fn lead_for_caller(&self) -> bool {
         let leadership = &self.shared.leadership;
         leadership.back() || leadership.try_take() || leadership.take_offered()
-    }
-
-    /// Receives for a thread that holds the lead and waits for a reply. If there is work for others, calls `leave` and
-    /// frees the lead. The caller must then sleep: to take the lead again at once would keep it from the workers that
-    /// wake up to take it. Whether the wait is over.
-    pub(in crate::server) fn receive_for_caller(
-        &self,
-        mine: &mut impl Mine,
-        slice: Duration,
-        leave: impl FnOnce(),
-    ) -> bool {
-        let received = self.receive_as_mine(mine, Some(slice));
-        if received.has_work {
-            leave();
-            self.release();
-        }
-        received.over
     }
 }
