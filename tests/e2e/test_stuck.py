@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ def test_it_is_said_once(new_url: str, how: str, caplog: pytest.LogCaptureFixtur
     with (
         nearcall.Server(service, new_url, max_concurrency=2) as server,
         nearcall.connect(server.urls[0], Waiting) as client,
+        contextlib.ExitStack() as ending,
     ):
         results: list[int] = []
 
@@ -53,7 +55,8 @@ def test_it_is_said_once(new_url: str, how: str, caplog: pytest.LogCaptureFixtur
         busy: list[Any] = []
         waiting = [threading.Thread(target=call, args=(client.fine,)) for _ in range(3)]
         if how == "streams":
-            busy = [client.ticks() for _ in range(2)]
+            other = ending.enter_context(nearcall.connect(server.urls[0], Waiting))
+            busy = [client.ticks(), other.ticks()]
             assert [next(items) for items in busy] == [1, 1]
         else:
             waiting = [threading.Thread(target=call, args=(client.wait,)) for _ in range(4)]
@@ -75,29 +78,36 @@ def test_it_is_said_once(new_url: str, how: str, caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.slow
-def test_streams_leave_threads_for_other_calls(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_streams_leave_threads_for_other_calls_and_places_for_other_clients(
+    new_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     service = Waiting()
     caplog.set_level(logging.WARNING, "nearcall")
     with (
         nearcall.Server(service, new_url, max_concurrency=8) as server,
         nearcall.connect(server.urls[0], Waiting) as greedy,
         nearcall.connect(server.urls[0], Waiting) as other,
+        nearcall.connect(server.urls[0], Waiting) as third,
     ):
         streams: list[Any] = [greedy.ticks() for _ in range(20)]
         try:
-            assert [next(items) for items in streams[:6]] == [1] * 6
+            # There are six places. A client gets one more while it has fewer than are free.
+            assert [next(items) for items in streams[:3]] == [1] * 3
             with nearcall.timeout(PATIENCE):
                 assert [client.fine() for client in (greedy, other) for _ in range(20)] == [1] * 40
-            until(lambda: warnings(caplog))
+            (text,) = until(lambda: warnings(caplog))
+            assert "of the 6 places for streams, three quarters of max_concurrency, their clients have as many" in text
+            with nearcall.timeout(PATIENCE):
+                others: list[Any] = [other.ticks(), other.ticks(), third.ticks()]
+                assert [next(items) for items in others] == [1] * 3
             with nearcall.timeout(0.2), pytest.raises(nearcall.DeadlineExceeded):
-                next(other.ticks())
+                next(greedy.ticks())
         finally:
             service.go_on.set()
         # Those that waited have their turn; none is lost.
-        assert [list(items) for items in streams] == [[]] * 6 + [[1]] * 14
-        assert list(other.ticks()) == [1]
-    (text,) = warnings(caplog)
-    assert "6 handlers of streams run in threads, three quarters of max_concurrency, which is their limit" in text
+        assert [list(items) for items in streams] == [[]] * 3 + [[1]] * 17
+        assert [list(items) for items in others] == [[]] * 3
+    assert len(warnings(caplog)) == 1
 
 
 def test_a_busy_server_is_not_stuck(new_url: str, caplog: pytest.LogCaptureFixture) -> None:

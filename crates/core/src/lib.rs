@@ -13,6 +13,7 @@ mod flow;
 mod given;
 pub mod server;
 mod sync;
+mod vary;
 
 pub use exports::{Export, Identity, Methods, Object};
 pub use given::{given_in, left_over};

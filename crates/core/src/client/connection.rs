@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::fork::Owned;
 use nearcall_platform::sys;
-use nearcall_transport::{Body, CallKey, Connected, Link, LinkError, MemoryLink, Outgoing, Peer, Room, Sent, Url};
+use nearcall_transport::{
+    Body, CallKey, Connected, Incoming, Link, LinkError, MemoryLink, Outgoing, Peer, Room, Sent, Url,
+};
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
 use crate::client::own_event::OwnEvent;
-use crate::client::table::awaited::Awaited;
 use crate::client::table::leadership::Leadership;
 use crate::client::table::shared_table::SharedTable;
 use crate::client::table::{CallId, NO_CALL};
@@ -106,6 +107,20 @@ pub(crate) trait Receiver: Send + Sync {
 
     /// The thread that received on the connection until now has stopped: the server receives from now on.
     fn take_over(&self);
+}
+
+/// What a thread waits for while it receives for a server.
+pub(crate) trait Awaited {
+    /// Whether the thread need not wait any longer.
+    fn is_over(&mut self) -> bool;
+
+    /// Takes in a frame of a call that this side has made, from the connection over which the awaited frame is to come.
+    /// Whether the thread need not wait any longer.
+    fn take_in(&mut self, arrived: &mut Option<Incoming>) -> bool;
+
+    /// Sleeps until something may have come for the thread, while another thread receives. Whether the thread need not wait
+    /// any longer.
+    fn sleep(&mut self) -> bool;
 }
 
 /// What is known of the answer to a call before it comes.

@@ -1,6 +1,5 @@
 //! The objects that this side of a connection has given to the other one, which may call them.
 
-mod numbers;
 mod routing;
 
 use std::any::Any;
@@ -15,7 +14,6 @@ use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 use crate::sync::{AtomicUsize, Ordering};
 use nearcall_transport::Incoming;
 
-use numbers::ByNumber;
 pub use routing::{HandlerKind, MethodRouting};
 
 /// An object as its owner gave it; only the owner knows what it is.
@@ -104,11 +102,11 @@ pub(crate) struct Exports {
 
 #[derive(Debug, Default)]
 struct Given {
-    by_id: ByNumber<Counted>,
+    by_id: HashMap<NonZeroU64, Counted>,
     by_identity: HashMap<Identity, NonZeroU64>,
     /// Objects that the other side has released right after a message that sends them back. The message keeps each alive
     /// until it was read.
-    leaving: ByNumber<Weak<Export>>,
+    leaving: HashMap<NonZeroU64, Weak<Export>>,
     /// The connection is gone.
     over: bool,
 }

@@ -8,10 +8,14 @@ use loom::thread;
 use super::threads::crew::Crew;
 use crate::models::check;
 
+/// The only client.
+const CLIENT: u64 = 1;
+
 /// The workers of a server, and the work that waits for one of them.
 struct Server {
     crew: Crew,
-    queue: Mutex<usize>,
+    /// Calls, and streams.
+    queue: Mutex<(usize, usize)>,
     /// How many handlers run, and how often work was begun.
     running: Mutex<(usize, usize)>,
     most: usize,
@@ -22,13 +26,13 @@ impl Server {
     fn new(most: usize, busy: usize) -> Arc<Self> {
         let crew = Crew::new(most, most);
         // Used here first: other threads may see it from here on.
-        assert!(crew.begin_stream());
-        crew.end_stream();
+        assert!(crew.begin_stream(CLIENT));
+        crew.end_stream(CLIENT);
         crew.begin_waiting();
         crew.end_waiting();
         crew.set_queued(0, 0);
         (0..busy).for_each(|_| assert!(crew.begin()));
-        Arc::new(Self { crew, queue: Mutex::new(0), running: Mutex::new((busy, 0)), most })
+        Arc::new(Self { crew, queue: Mutex::new((0, 0)), running: Mutex::new((busy, 0)), most })
     }
 
     fn run(&self) {
@@ -51,37 +55,68 @@ impl Server {
             return true;
         }
         let mut queue = self.queue.lock().expect("no panic");
-        *queue += 1;
-        self.crew.set_queued(*queue, 0);
+        queue.0 += 1;
+        self.crew.set_queued(queue.0, queue.1);
         false
     }
 
-    /// A worker looks for work that waits.
-    fn dequeue(&self) -> bool {
-        if self.crew.queued() == 0 || !self.crew.begin() {
-            return false;
-        }
-        let mut queue = self.queue.lock().expect("no panic");
-        let found = *queue > 0;
-        if found {
-            *queue -= 1;
-            self.crew.set_queued(*queue, 0);
-        }
-        drop(queue);
-        if found {
+    /// A worker has received a stream: runs it, or leaves it to the others.
+    fn accept_stream(&self) -> bool {
+        let begins = self.crew.begin();
+        if begins && self.crew.begin_stream(CLIENT) {
             self.run();
-        } else {
+            return true;
+        }
+        if begins {
             self.crew.end();
         }
+        self.crew.let_stream_wait(CLIENT);
+        let mut queue = self.queue.lock().expect("no panic");
+        queue.1 += 1;
+        self.crew.set_queued(queue.0, queue.1);
+        false
+    }
+
+    /// A stream is through.
+    fn end_stream(&self) {
+        self.crew.end_stream(CLIENT);
+        self.end();
+    }
+
+    /// A worker looks for work that waits, and runs it.
+    fn dequeue(&self) -> bool {
+        if !self.crew.has_queued() || !self.crew.begin() {
+            return false;
+        }
+        let streams = self.crew.next_stream();
+        let mut queue = self.queue.lock().expect("no panic");
+        let is_stream = queue.1 > 0 && streams.is_some();
+        let found = is_stream || queue.0 > 0;
+        if is_stream {
+            queue.1 -= 1;
+        } else if found {
+            queue.0 -= 1;
+        }
+        self.crew.set_queued(queue.0, queue.1);
+        drop(queue);
+        if is_stream {
+            assert!(self.crew.begin_queued_stream(CLIENT), "nobody else takes it in these models");
+        }
+        if found {
+            self.run();
+            if is_stream {
+                self.crew.end_stream(CLIENT);
+            }
+            self.running.lock().expect("no panic").0 -= 1;
+        }
+        self.crew.end();
         found
     }
 
     /// What a worker does before it sleeps.
     fn work(&self) {
         loop {
-            while self.dequeue() {
-                self.end();
-            }
+            while self.dequeue() {}
             if !self.crew.may_begin() {
                 return;
             }
@@ -89,7 +124,7 @@ impl Server {
     }
 
     fn assert_nothing_waits(&self, begun: usize) {
-        assert_eq!(*self.queue.lock().expect("no panic"), 0, "work waits, and every worker sleeps");
+        assert_eq!(*self.queue.lock().expect("no panic"), (0, 0), "work waits, and every worker sleeps");
         assert_eq!(*self.running.lock().expect("no panic"), (0, begun));
         assert!(!self.crew.may_begin());
     }
@@ -157,6 +192,27 @@ fn work_that_waits_is_begun_when_a_handler_begins_to_wait() {
             }
         });
         server.crew.end_waiting();
+    });
+}
+
+/// A client has as many places of streams as it may while other threads are free. Its next stream is found by who ends
+/// the one that runs, or by who receives.
+#[test]
+fn a_stream_that_waits_for_its_clients_share_is_begun() {
+    check(Some(3), || {
+        let server = Server::new(2, 0);
+        assert!(server.accept_stream());
+        let other = Arc::clone(&server);
+        let handler = thread::spawn(move || {
+            other.end_stream();
+            other.work();
+        });
+        if server.accept_stream() {
+            server.end_stream();
+        }
+        server.work();
+        handler.join().expect("no panic");
+        server.assert_nothing_waits(2);
     });
 }
 

@@ -16,8 +16,9 @@ use nearcall_wire::Failure;
 
 use crate::client::channel::patience::{COMEBACK, Patience, SLICE};
 use crate::client::connection::closed;
-use crate::client::retries::pauses::vary;
+use crate::client::retries::JITTER;
 use crate::client::{Adopter, Connection};
+use crate::vary::vary;
 
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -263,7 +264,7 @@ impl Subchannel {
             }
             Err(failure) => {
                 if may_pass(&failure) {
-                    state.not_before = Some(Instant::now() + vary(state.pause));
+                    state.not_before = Some(Instant::now() + vary(state.pause, JITTER));
                     state.pause = longer(state.pause, self.url.comeback());
                 }
                 state.failed += 1;
@@ -351,7 +352,7 @@ impl State {
         let now = Instant::now();
         let settled = self.connected.is_none_or(|before| now - before >= SETTLED);
         self.pause = if settled { SHORTEST } else { longer(self.pause, comeback) };
-        self.not_before = (!settled).then(|| now + vary(self.pause));
+        self.not_before = (!settled).then(|| now + vary(self.pause, JITTER));
         self.connected = Some(now);
     }
 

@@ -15,7 +15,7 @@ use nearcall_wire::{Failure, Kind, Malformed, flags, shown};
 use super::connection::{Connection, Inner};
 use super::table::{CallId, NO_CALL, Unbegun};
 use crate::client::table::leadership::Lead;
-use crate::client::table::woken::Woken;
+use crate::client::table::shared_table::Woken;
 use crate::sync::Ordering;
 
 /// Frames taken in before a thread looks at its deadline again, or an event loop at what else it has to do.

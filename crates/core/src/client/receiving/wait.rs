@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use nearcall_platform::clock::is_past;
 use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError, Outgoing, Room, Sent};
 
+use crate::client::connection::Awaited;
 use crate::client::connection::{Connection, Expected, Inner, NoEvent};
 use crate::client::receiving::Leader;
-use crate::client::table::awaited::Awaited;
 use crate::client::table::{CallId, Table};
 
 /// How long a thread waits before it looks whether a signal wants its attention.

@@ -5,7 +5,6 @@
 //! so that servers that fail under load do not get more load.
 
 pub(in crate::client) mod kept;
-pub(in crate::client) mod pauses;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +12,15 @@ use std::time::Duration;
 use nearcall_wire::Metadata;
 
 use crate::sync::{AtomicU32, Ordering};
-use pauses::vary;
+use crate::vary::vary;
 
 /// How often a call that no server has begun is sent at most, and a lost call without a retry policy.
 const ATTEMPTS: u32 = 3;
 /// The pause before a call is sent again to a server that has refused it; the next pause is four times as long. A
 /// server counts a call a moment longer than its client.
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
+/// Pauses vary by a fifth either way.
+pub(in crate::client) const JITTER: f64 = 0.2;
 /// Tokens are counted in thousandths.
 const TOKEN: u32 = 1000;
 
@@ -170,7 +171,7 @@ impl Retries {
     fn pause(&self, pauses: u32) -> Duration {
         let longest = self.policy.max_backoff.as_secs_f64();
         let pause = self.policy.initial_backoff.as_secs_f64() * self.policy.multiplier.powi(pauses.min(1000) as i32);
-        vary(Duration::from_secs_f64(pause.min(longest)))
+        vary(Duration::from_secs_f64(pause.min(longest)), JITTER)
     }
 }
 

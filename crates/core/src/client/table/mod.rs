@@ -1,9 +1,7 @@
 //! The calls of one connection that are under way.
 
-pub(in crate::client) mod awaited;
 pub(in crate::client) mod leadership;
 pub(in crate::client) mod shared_table;
-pub(in crate::client) mod woken;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
@@ -15,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::flow::{WINDOW, cost, granted};
 use crate::given::given_in;
-use woken::Woken;
+use shared_table::Woken;
 
 /// Frames of initial metadata that a call may have.
 const MOST_HEADS: u8 = 64;

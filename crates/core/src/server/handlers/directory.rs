@@ -7,10 +7,25 @@ use nearcall_transport::Paths;
 
 use crate::exports::{HandlerKind, MethodRouting};
 use crate::server::call::CallObserver;
-use crate::server::handlers::native::NativeHandler;
 use crate::server::handlers::pace::Paces;
+use crate::server::inbound::request::Request;
 use crate::server::receivers::event_loop::AsyncQueue;
 use crate::server::shared::statistics::MeasuredMethod;
+
+/// The native handler of a method: written in Rust, and run by the thread that has received the call, without the Python
+/// interpreter. It takes no place among those that [`crate::server::WorkLimits::max_concurrency`] allows, so it answers even while
+/// every handler in Python is stuck.
+///
+/// It also observes its calls with streams, even before [`handle`](Self::handle) gets
+/// them. None of this may wait for anything: no other thread receives in place of the one that calls it.
+pub trait NativeHandler: CallObserver {
+    /// Takes over a call, and ends it: at once ([`Request::answer`]), or at any later time if the call has a stream. A
+    /// call counts as under way until its request is dropped.
+    fn handle(&self, request: Box<Request>);
+
+    /// The server begins to stop: end the calls that are kept.
+    fn stopping(&self) {}
+}
 
 /// The methods of a server.
 #[derive(Default)]

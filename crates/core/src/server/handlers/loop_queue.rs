@@ -92,6 +92,6 @@ impl AsyncQueue {
 
     /// Takes the request that has waited longest, of the client whose turn it is.
     pub(in crate::server) fn pop(&self) -> Option<Box<Request>> {
-        self.queued.lock().requests.pop(false)
+        self.queued.lock().requests.pop(None)
     }
 }

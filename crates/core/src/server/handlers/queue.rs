@@ -23,16 +23,17 @@ impl Queue {
         self.turns.push(work.client(), work.is_stream(), work);
     }
 
-    /// Puts a stream back that `pop` has just returned: it is the first again.
-    pub(in crate::server) fn push_first(&mut self, stream: Work) {
-        self.turns.push_first(stream.client(), stream);
-    }
-
-    /// Takes out the work whose turn it is; a stream only if there is a place for one.
-    pub(in crate::server) fn pop(&mut self, may_stream: bool) -> Option<Work> {
-        let work = self.turns.pop(may_stream)?;
+    /// Takes out the work whose turn it is, or the first stream of the client `streams`, if that is before. The caller
+    /// [puts a stream back](Self::push_first) for which there is no place after all.
+    pub(in crate::server) fn pop(&mut self, streams: Option<u64>) -> Option<Work> {
+        let work = self.turns.pop(streams)?;
         self.since = Some(Instant::now());
         Some(work)
+    }
+
+    /// Puts a stream back that `pop` has just returned: it is the first of its client again.
+    pub(in crate::server) fn push_first(&mut self, stream: Work) {
+        self.turns.push_first(stream.client(), stream);
     }
 
     /// Counts how long a worker has run the work that was taken out for a client.
@@ -44,15 +45,15 @@ impl Queue {
         self.turns.len
     }
 
-    /// How many streams wait.
-    pub(in crate::server) fn streams(&self) -> usize {
-        self.turns.streams
+    /// How many calls and hooks wait, and how many streams.
+    pub(in crate::server) fn others_and_streams(&self) -> (usize, usize) {
+        (self.turns.len - self.turns.streams, self.turns.streams)
     }
 
     /// The server ends: nothing in it is begun any more.
-    pub(in crate::server) fn give_up(mut self) {
-        while let Some(work) = self.turns.pop(true) {
-            work.give_up();
+    pub(in crate::server) fn give_up(self) {
+        for Waiting { streams, others, .. } in self.turns.clients.into_values() {
+            streams.into_iter().chain(others).for_each(|(_, work)| work.give_up());
         }
     }
 
@@ -85,7 +86,7 @@ const FEW: usize = 64;
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     clients: HashMap<u64, Waiting<T>>,
-    /// The clients of which work waits. The first is next.
+    /// The clients of which work waits that is no stream. The first is next.
     order: BTreeSet<Turn>,
     /// The time that the client whose turn came last had had by then. A client counts as having had at least this,
     /// however long it was away.
@@ -105,12 +106,12 @@ type Turn = (u64, u64, u64);
 /// The work of one client that waits, each with its number in the order of arrival.
 #[derive(Debug)]
 struct Waiting<T> {
-    /// Apart, because streams may have to wait for a place when other work need not.
+    /// Apart, because streams may have to wait for a place when other work need not: whose is next is said from outside.
     streams: VecDeque<(u64, T)>,
     others: VecDeque<(u64, T)>,
     /// The nanoseconds of the workers' time that the client has had, at least `now` whenever it lines up.
     had: u64,
-    /// The client's place in the order, while work of it waits.
+    /// The client's place in the order, while it has one.
     turn: Option<Turn>,
 }
 
@@ -137,12 +138,10 @@ impl<T> Turns<T> {
         self.line_up(client, self.arrived);
     }
 
-    /// Puts a stream back that was taken out last: it is the first again.
     fn push_first(&mut self, client: u64, stream: T) {
-        let first = self.order.first().map_or(self.now, |(had, ..)| *had);
         let waiting = self.of(client);
         waiting.streams.push_front((0, stream));
-        waiting.had = first;
+        waiting.had = waiting.had.saturating_sub(GUESS);
         self.len += 1;
         self.streams += 1;
         self.line_up(client, 0);
@@ -150,7 +149,7 @@ impl<T> Turns<T> {
 
     fn of(&mut self, client: u64) -> &mut Waiting<T> {
         if self.clients.len() >= self.sweep_at && !self.clients.contains_key(&client) {
-            self.clients.retain(|_, waiting| waiting.turn.is_some() || waiting.had > self.now);
+            self.clients.retain(|_, it| it.turn.is_some() || !it.streams.is_empty() || it.had > self.now);
             self.sweep_at = FEW.max(2 * self.clients.len());
         }
         let had = self.now + GUESS;
@@ -170,35 +169,39 @@ impl<T> Turns<T> {
         if let Some(turn) = &turn {
             self.order.remove(turn);
         }
-        if !(waiting.streams.is_empty() && waiting.others.is_empty()) {
-            waiting.had = waiting.had.max(self.now);
+        waiting.had = waiting.had.max(self.now);
+        if !waiting.others.is_empty() {
             let turn = (waiting.had, turn.map_or(since, |(_, before, _)| before.min(since)), client);
             waiting.turn = Some(turn);
             self.order.insert(turn);
         }
     }
 
-    /// Takes out the work whose turn it is. Without `may_stream`, passes over clients that have only streams: they keep
-    /// their turns.
-    pub(super) fn pop(&mut self, may_stream: bool) -> Option<T> {
-        let (turn, is_stream) = self.order.iter().find_map(|&turn| {
-            let waiting = self.clients.get(&turn.2)?;
-            let first = |queue: &VecDeque<(u64, T)>| queue.front().map_or(u64::MAX, |(number, _)| *number);
-            let is_stream = may_stream && first(&waiting.streams) < first(&waiting.others);
-            (is_stream || !waiting.others.is_empty()).then_some((turn, is_stream))
-        })?;
-        let (had, _, client) = turn;
-        self.order.remove(&turn);
+    /// Takes out the work whose turn it is: of the first client in the order, or a stream of the client `streams`.
+    pub(super) fn pop(&mut self, streams: Option<u64>) -> Option<T> {
+        let first = |queue: &VecDeque<(u64, T)>| queue.front().map(|(number, _)| *number);
+        let other = self.order.first().and_then(|&(had, since, client)| {
+            let number = first(&self.clients.get(&client)?.others)?;
+            Some((had, if Some(client) == streams { number } else { since }, client))
+        });
+        let stream = streams.and_then(|client| {
+            let waiting = self.clients.get(&client)?;
+            Some((waiting.had.max(self.now), first(&waiting.streams)?, client))
+        });
+        let is_stream = stream.is_some_and(|stream| other.is_none_or(|other| stream < other));
+        let (had, _, client) = if is_stream { stream } else { other }?;
         let waiting = self.clients.get_mut(&client)?;
-        waiting.turn = None;
-        let queue = if is_stream { &mut waiting.streams } else { &mut waiting.others };
-        let (_, one) = queue.pop_front()?;
+        let (_, one) = if is_stream { &mut waiting.streams } else { &mut waiting.others }.pop_front()?;
         waiting.had = had + GUESS;
         self.now = self.now.max(had);
         self.len -= 1;
         self.streams -= usize::from(is_stream);
         self.arrived += 1;
-        self.line_up(client, self.arrived);
+        let since = self.arrived;
+        if let Some(turn) = waiting.turn.take() {
+            self.order.remove(&turn);
+        }
+        self.line_up(client, since);
         Some(one)
     }
 
@@ -220,14 +223,14 @@ mod tests {
         for (client, one) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
             turns.push(client, false, one);
         }
-        assert_eq!(turns.pop(false), Some("a1"));
+        assert_eq!(turns.pop(None), Some("a1"));
         turns.push(4, false, "d1");
-        assert_eq!(all(&mut turns, false), ["b1", "c1", "a2", "d1", "b2", "a3"]);
+        assert_eq!(all(&mut turns, None), ["b1", "c1", "a2", "d1", "b2", "a3"]);
         assert!(turns.is_empty());
     }
 
-    fn all(turns: &mut Turns<&'static str>, may_stream: bool) -> Vec<&'static str> {
-        std::iter::from_fn(|| turns.pop(may_stream)).collect()
+    fn all(turns: &mut Turns<&'static str>, streams: Option<u64>) -> Vec<&'static str> {
+        std::iter::from_fn(|| turns.pop(streams)).collect()
     }
 
     #[test]
@@ -236,9 +239,9 @@ mod tests {
         for (client, one) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
             turns.push(client, false, one);
         }
-        assert_eq!(turns.pop(true), Some("a1"));
+        assert_eq!(turns.pop(None), Some("a1"));
         turns.push(4, false, "d1");
-        assert_eq!(all(&mut turns, true), ["b1", "c1", "a2", "d1", "b2", "a3"]);
+        assert_eq!(all(&mut turns, None), ["b1", "c1", "a2", "d1", "b2", "a3"]);
         assert!(turns.order.is_empty() && turns.len == 0);
     }
 
@@ -255,7 +258,7 @@ mod tests {
         while before.len() < 100 {
             turns.push(99, false, 99);
             let mut others = 0;
-            while let Some(client) = turns.pop(true) {
+            while let Some(client) = turns.pop(None) {
                 turns.charge(client, if client == 99 { MS / 20 } else { 50 * MS });
                 if client == 99 {
                     break;
@@ -276,7 +279,7 @@ mod tests {
         let mut seen = 0;
         for client in 1..1000 {
             turns.push(client, false, client);
-            let served = turns.pop(true).expect("there is one");
+            let served = turns.pop(None).expect("there is one");
             turns.charge(served, 50_000_000);
             seen += u64::from(served == 0);
             assert!(turns.clients.len() <= 4 * FEW);
@@ -291,27 +294,30 @@ mod tests {
             (0..20).for_each(|_| turns.push(client, false, client));
         }
         for _ in 0..20 {
-            let served = turns.pop(true).expect("there is one");
+            let served = turns.pop(None).expect("there is one");
             turns.charge(served, 50_000_000);
         }
         (0..20).for_each(|_| turns.push(3, false, 3));
-        let served: Vec<_> = (0..12).map(|_| turns.pop(true).inspect(|&it| turns.charge(it, 50_000_000))).collect();
+        let served: Vec<_> = (0..12).map(|_| turns.pop(None).inspect(|&it| turns.charge(it, 50_000_000))).collect();
         assert!(served.iter().filter(|&&it| it == Some(3)).count() <= 5, "{served:?}");
     }
 
     #[test]
-    fn streams_wait_for_places_and_others_do_not() {
+    fn streams_wait_until_their_client_is_named_and_others_do_not() {
         let mut turns = Turns::default();
         turns.push(1, true, "stream of 1");
         turns.push(1, false, "call of 1");
         turns.push(2, true, "stream of 2");
-        assert_eq!(turns.streams, 2);
-        assert_eq!(turns.pop(false), Some("call of 1"));
-        assert_eq!(turns.pop(false), None);
-        let first = turns.pop(true);
-        assert_eq!(first, Some("stream of 2"));
+        turns.push(2, false, "call of 2");
+        assert_eq!((turns.len, turns.streams), (4, 2));
+        assert_eq!(turns.pop(Some(2)), Some("call of 1"), "it was there before");
+        assert_eq!(turns.pop(None), Some("call of 2"));
+        assert_eq!(turns.pop(None), None);
+        assert_eq!(turns.pop(Some(2)), Some("stream of 2"));
         turns.push_first(2, "stream of 2");
         assert_eq!((turns.len, turns.streams), (2, 2));
-        assert_eq!(all(&mut turns, true), ["stream of 2", "stream of 1"]);
+        assert_eq!(turns.pop(Some(2)), Some("stream of 2"));
+        assert_eq!(all(&mut turns, Some(1)), ["stream of 1"]);
+        assert!(turns.is_empty());
     }
 }

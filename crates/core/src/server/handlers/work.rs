@@ -29,6 +29,14 @@ impl Work {
         matches!(self, Self::Call(request) if request.routing.streams)
     }
 
+    /// The request, if it is such a call.
+    pub(in crate::server) fn stream_mut(&mut self) -> Option<&mut Request> {
+        match self {
+            Self::Call(request) if request.routing.streams => Some(request),
+            _ => None,
+        }
+    }
+
     /// The token of the connection of the client that the work is for, or 0.
     pub(in crate::server) fn client(&self) -> u64 {
         match self {

@@ -194,7 +194,7 @@ impl Request {
 
     fn leave_place(&self) {
         if self.has_place && self.is_first(LEFT_PLACE) {
-            self.connection().shared.crew.end_stream();
+            self.connection().shared.crew.end_stream(self.connection().token());
         }
     }
 

@@ -2,8 +2,6 @@
 //! another connection; then the calls under way have time to end. Because of the age, clients behind a name or a load
 //! balancer find servers that were added meanwhile.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,20 +9,16 @@ use nearcall_transport::{LinkError, Outgoing};
 
 use super::Reactor;
 use crate::server::connection::GOODBYE;
-use crate::server::inbound::Inbound;
-use crate::server::inbound::marks::{HUNG_UP, PARTED};
 use crate::server::inbound::request::Request;
+use crate::server::inbound::{HUNG_UP, Inbound, PARTED};
 use crate::server::shared::mailbox::News;
+use crate::vary::vary;
 
 /// How often a connection whose client was sent a goodbye is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The age at which a connection is due. Ages differ by up to a tenth, so that connections that were made together do not
-/// end together (gRPC's proposal A9).
-fn spread(age: Duration) -> Duration {
-    let share = RandomState::new().hash_one(0) % 2001;
-    age.mul_f64(0.9 + share as f64 / 10_000.0)
-}
+/// Ages differ by up to a tenth, so that connections that were made together do not end together (gRPC's proposal A9).
+const JITTER: f64 = 0.1;
 
 impl Reactor {
     /// Parts from the clients in three steps; called at each wake-up while the server stops. First sends each client a
@@ -68,7 +62,7 @@ impl Reactor {
     /// A connection is new: it ends some time, if connections do.
     pub(super) fn begin_to_age(&self, token: u64) {
         if let Some(age) = self.shared.limits.age {
-            self.shared.mailbox.tell_at(Instant::now() + spread(age.limit), token, News::Due);
+            self.shared.mailbox.tell_at(Instant::now() + vary(age.limit, JITTER), token, News::Due);
         }
     }
 
@@ -107,17 +101,4 @@ fn has_parted(client: &Arc<Inbound<Request>>) -> bool {
     }
     // The client hangs up when it has read that. Then its last one-way calls have been taken in.
     false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_that_were_made_together_do_not_end_together() {
-        let ages: Vec<_> = (0..100).map(|_| spread(Duration::from_secs(100)).as_secs_f64()).collect();
-        assert!(ages.iter().all(|age| (90.0..=110.0).contains(age)));
-        let first = ages.iter().filter(|age| **age < 100.0).count();
-        assert!((10..90).contains(&first), "{first} of 100 end before their mean");
-    }
 }

@@ -12,9 +12,8 @@ use super::{FRAMES_PER_POLL, PART, Reactor};
 use crate::client::Awaited;
 use crate::server::handlers::directory::Directory;
 use crate::server::handlers::work::Work;
-use crate::server::inbound::Inbound;
-use crate::server::inbound::marks::{HUNG_UP, LISTED, STALLED};
 use crate::server::inbound::request::Request;
+use crate::server::inbound::{HUNG_UP, Inbound, LISTED, STALLED};
 use crate::server::reactor::routing::{Routed, StallReason};
 
 /// A reply that the receiving thread itself waits for.

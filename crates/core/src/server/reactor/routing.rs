@@ -11,9 +11,8 @@ use crate::exports::{Export, MethodRouting};
 use crate::server::call::ServerCall;
 use crate::server::connection::values::ValuesCharge;
 use crate::server::handlers::directory::Directory;
-use crate::server::inbound::Inbound;
-use crate::server::inbound::marks::{HUNG_UP, PARTED};
 use crate::server::inbound::request::Request;
+use crate::server::inbound::{HUNG_UP, Inbound, PARTED};
 use crate::sync::{AtomicU8, Ordering};
 
 /// What became of a frame.

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::server::inbound::Inbound;
-use crate::server::inbound::marks::{HUNG_UP, STALLED};
 use crate::server::inbound::request::Request;
+use crate::server::inbound::{HUNG_UP, Inbound, STALLED};
 use crate::server::reactor::routing::StallReason;
 
 /// How long the receiving thread sleeps at first while stalled clients wait for the server's own handlers. A thread

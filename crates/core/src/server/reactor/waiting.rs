@@ -8,7 +8,7 @@ use super::receiving::ExpectedReply;
 use super::{Look, Reactor, STALLED};
 use crate::client::Awaited;
 use crate::server::handlers::work::Work;
-use crate::server::inbound::marks::{HUNG_UP, LISTED};
+use crate::server::inbound::{HUNG_UP, LISTED};
 use crate::server::shared::mailbox::News;
 use crate::server::threads::leadership::PATIENCE;
 

@@ -110,13 +110,13 @@ impl Receiver for ServerReceiver {
         let mut waits = Waits::new(self, &server);
         let mut leads = server.lead_for_caller();
         // Only the thread that holds the lead queues requests, so none is added while this thread holds it.
-        if !leads || server.shared.crew.queued() > 0 {
+        if !leads || server.shared.crew.has_queued() {
             waits.count();
             leads = server.lead_for_caller();
         }
         let token = self.connection.get().map(|connection| connection.token);
         let mut reply = Reply { awaited, token };
-        let over = leads && server.receive_for_caller(&mut reply, slice, || waits.count());
+        let over = leads && server.receive_as_mine(&mut reply, Some(slice), || waits.count());
         if server.is_stopped()
             && let Some(connection) = self.connection()
         {
@@ -213,22 +213,5 @@ impl Server {
     fn lead_for_caller(&self) -> bool {
         let leadership = &self.shared.leadership;
         leadership.back() || leadership.try_take() || leadership.take_offered()
-    }
-
-    /// Receives for a thread that holds the lead and waits for a reply. If there is work for others, calls `leave` and
-    /// frees the lead. The caller must then sleep: to take the lead again at once would keep it from the workers that
-    /// wake up to take it. Whether the wait is over.
-    pub(in crate::server) fn receive_for_caller(
-        &self,
-        mine: &mut impl Mine,
-        slice: Duration,
-        leave: impl FnOnce(),
-    ) -> bool {
-        let received = self.receive_as_mine(mine, Some(slice));
-        if received.has_work {
-            leave();
-            self.release();
-        }
-        received.over
     }
 }

@@ -3,21 +3,24 @@
 //! Work that finds as many handlers running as may waits in a queue, and the thread that receives may fall asleep. So
 //! each time a handler leaves its place, some thread must look at the queue; the models in `crates/models` try that.
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use nearcall_platform::lock::{Mutex, MutexGuard};
+
+use super::places::Places;
+use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// How many handlers run, and how much work waits.
 #[derive(Debug)]
 pub(in crate::server) struct Crew {
     /// How many handlers may run in threads.
     most: usize,
-    /// How many handlers of streams may.
-    most_streams: usize,
     /// How many workers run handlers, and in the upper half how many of them wait in these for replies to calls of their
     /// own, and do not receive themselves: they take no place.
     handlers: AtomicU64,
-    /// How many of these handlers are those of streams, whether they wait or not.
-    streams: AtomicUsize,
-    /// How many pieces of work wait for a worker, and in the upper half how many of them are streams.
+    /// The places of those that are handlers of streams, whether they wait or not.
+    places: Mutex<Places>,
+    /// Whether a stream that waits may have a place among these.
+    may_stream: AtomicBool,
+    /// How many calls and hooks wait for a worker, and in the upper half how many streams.
     queued: AtomicU64,
 }
 
@@ -35,9 +38,9 @@ impl Crew {
     pub(in crate::server) fn new(most: usize, most_streams: usize) -> Self {
         Self {
             most,
-            most_streams,
             handlers: AtomicU64::new(0),
-            streams: AtomicUsize::new(0),
+            places: Mutex::new(Places::new(most_streams)),
+            may_stream: AtomicBool::new(false),
             queued: AtomicU64::new(0),
         }
     }
@@ -92,39 +95,75 @@ impl Crew {
         all.saturating_sub(waiting) < self.most
     }
 
-    /// Takes a place among the handlers of streams, if one is free.
-    pub(in crate::server) fn begin_stream(&self) -> bool {
-        let mut streams = self.streams.load(Ordering::Relaxed);
-        while streams < self.most_streams {
-            // Relaxed, both: only the number counts.
-            match self.streams.compare_exchange(streams, streams + 1, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => streams = now,
-            }
+    /// Takes a place among the handlers of streams for a client, if it may have one more.
+    pub(in crate::server) fn begin_stream(&self, client: u64) -> bool {
+        let mut places = self.places.lock();
+        let begins = places.take(client);
+        self.note_places(places);
+        begins
+    }
+
+    /// The handler of a client's stream is through. The caller must look [whether work waits](Crew::may_begin) before it
+    /// sleeps or ends.
+    pub(in crate::server) fn end_stream(&self, client: u64) {
+        let mut places = self.places.lock();
+        places.leave(client);
+        self.note_places(places);
+    }
+
+    /// One more stream of a client is queued.
+    pub(in crate::server) fn let_stream_wait(&self, client: u64) {
+        let mut places = self.places.lock();
+        places.wait(client);
+        self.note_places(places);
+    }
+
+    /// The client whose queued stream may begin next. For the thread that holds the queue.
+    pub(in crate::server) fn next_stream(&self) -> Option<u64> {
+        // Relaxed: only a hint.
+        if self.may_stream.load(Ordering::Relaxed) { self.places.lock().next() } else { None }
+    }
+
+    /// Takes a place for a stream of the client, which was taken out of the queue. `false` if the last place was taken
+    /// meanwhile: the stream waits on.
+    pub(in crate::server) fn begin_queued_stream(&self, client: u64) -> bool {
+        let mut places = self.places.lock();
+        let begins = places.take(client);
+        if begins {
+            places.end_wait(client);
         }
-        false
+        self.note_places(places);
+        begins
     }
 
-    /// The handler of a stream is through.
-    pub(in crate::server) fn end_stream(&self) {
-        // Relaxed: the fence of `may_begin` orders it.
-        self.streams.fetch_sub(1, Ordering::Relaxed);
+    /// A queued stream of the client waits no longer, and does not begin.
+    pub(in crate::server) fn end_stream_wait(&self, client: u64) {
+        let mut places = self.places.lock();
+        places.end_wait(client);
+        self.note_places(places);
     }
 
-    pub(in crate::server) fn may_stream(&self) -> bool {
-        // Relaxed: only a hint; `begin_stream` takes the place.
-        self.streams.load(Ordering::Relaxed) < self.most_streams
+    fn note_places(&self, places: MutexGuard<'_, Places>) {
+        // Relaxed: the lock orders the stores, and the fence of `may_begin` the look of who has left a place.
+        self.may_stream.store(places.next().is_some(), Ordering::Relaxed);
     }
 
-    /// How much work waits, and how many streams are in it, after a change.
-    pub(in crate::server) fn set_queued(&self, queued: usize, streams: usize) {
+    /// Whether all places of streams are taken.
+    pub(in crate::server) fn streams_are_full(&self) -> bool {
+        self.places.lock().are_full()
+    }
+
+    /// How many calls and hooks wait, and how many streams, after a change.
+    pub(in crate::server) fn set_queued(&self, others: usize, streams: usize) {
         // Release: a thread that sees the count finds the work.
-        self.queued.store((streams as u64) << UPPER | queued as u64, Ordering::Release);
+        self.queued.store((streams as u64) << UPPER | others as u64, Ordering::Release);
     }
 
+    /// How much work waits, with the streams that may not begin yet.
     #[inline]
     pub(in crate::server) fn queued(&self) -> usize {
-        self.queued_and_streams().0
+        let (others, streams) = self.queued_and_streams();
+        others + streams
     }
 
     #[inline]
@@ -133,12 +172,19 @@ impl Crew {
         two(self.queued.load(Ordering::Acquire))
     }
 
+    /// Whether work waits that lacks only a place among all handlers, or not even that.
+    #[inline]
+    pub(in crate::server) fn has_queued(&self) -> bool {
+        let (others, streams) = self.queued_and_streams();
+        // Relaxed: see `note_places`.
+        others > 0 || streams > 0 && self.may_stream.load(Ordering::Relaxed)
+    }
+
     /// Whether work waits, and a place is free. To be asked before a thread sleeps.
     pub(in crate::server) fn may_begin(&self) -> bool {
         // SeqCst: a thread that queues work asks this after that, and so does a thread that leaves its place. At least one
         // of the two sees what the other has done.
         fence(Ordering::SeqCst);
-        let (queued, streams) = self.queued_and_streams();
-        queued > 0 && !self.is_full() && (queued > streams || self.may_stream())
+        self.has_queued() && !self.is_full()
     }
 }

@@ -3,6 +3,7 @@
 pub(in crate::server) mod crew;
 pub(in crate::server) mod leadership;
 pub(in crate::server) mod loop_watch;
+mod places;
 pub(in crate::server) mod trend;
 
 #[cfg(test)]

@@ -83,22 +83,27 @@ impl Server {
         if !self.shared.leadership.back() && !self.shared.leadership.try_take() {
             return over();
         }
-        let received = self.receive_as_mine(&mut over, slice);
-        if received.has_work {
-            self.release();
-        }
-        received.over
+        self.receive_as_mine(&mut over, slice, || {})
     }
 
-    /// Like `receive_in_handler`, for a thread that holds the lead. If there is work for others, the caller must free
-    /// the lead for them.
-    pub(in crate::server) fn receive_as_mine(&self, mine: &mut impl Mine, slice: Option<Duration>) -> Received {
+    /// Receives for a thread that holds the lead and waits for something of its own. If there is work for others, calls
+    /// `leave` and frees the lead: a caller that waits on must then sleep, as to take the lead again at once would keep it
+    /// from the workers that wake up to take it. Whether the wait is over.
+    pub(in crate::server) fn receive_as_mine(
+        &self,
+        mine: &mut impl Mine,
+        slice: Option<Duration>,
+        leave: impl FnOnce(),
+    ) -> bool {
         let mut reactor = self.reactor.lock();
         loop {
             let has_work = reactor.poll_into_backlog() || self.has_work_queued();
             let mut over = self.is_stopped() || mine.is_over();
             if has_work {
-                return Received { over, has_work };
+                drop(reactor);
+                leave();
+                self.release();
+                return over;
             }
             if let Some(slice) = slice.filter(|_| !over) {
                 let (work, replied) = match mine.reply() {
@@ -115,7 +120,7 @@ impl Server {
             }
             drop(reactor);
             self.begin_handler();
-            return Received { over, has_work };
+            return over;
         }
     }
 }
@@ -135,12 +140,4 @@ impl<F: FnMut() -> bool> Mine for F {
     fn is_over(&mut self) -> bool {
         self()
     }
-}
-
-/// How [`Server::receive_as_mine`] has ended.
-pub(in crate::server) struct Received {
-    /// The thread need not wait any longer.
-    pub(in crate::server) over: bool,
-    /// There is work for other threads: the lead is to be left to them.
-    pub(in crate::server) has_work: bool,
 }

@@ -109,7 +109,7 @@ impl Worker {
     pub fn try_next(&mut self) -> Option<Work> {
         let server = &*self.server;
         let mut work = None;
-        if server.shared.crew.queued() > 0 {
+        if server.shared.crew.has_queued() {
             work = server.dequeue();
             self.waited = work.as_ref().map(|work| (work.client(), Instant::now()));
         }
@@ -324,6 +324,9 @@ impl Server {
             if begins {
                 self.shared.crew.end();
             }
+            if work.is_stream() {
+                self.shared.crew.let_stream_wait(work.client());
+            }
             let mut queue = self.queue.lock();
             if self.is_stopped() {
                 // `close` may have emptied the queue already, and no worker takes from it any more.
@@ -356,18 +359,17 @@ impl Server {
         self.shared.crew.queued() > 0 && !self.may_dequeue()
     }
 
-    /// Takes a place for work that is a stream, if one is free. Other work needs no place. Whether the work may run.
+    /// Takes a place for work that is a stream, if its client may have one more. Other work needs no place. Whether the
+    /// work may run.
     fn take_place(&self, work: &mut Work) -> bool {
-        let Work::Call(request) = work else { return true };
-        if !request.routing.streams {
-            return true;
-        }
-        request.has_place = self.shared.crew.begin_stream();
+        let Some(request) = work.stream_mut() else { return true };
+        request.has_place = self.shared.crew.begin_stream(request.connection().token());
         request.has_place
     }
 
     fn note_queued_work(&self, queue: &Queue) {
-        self.shared.crew.set_queued(queue.len(), queue.streams());
+        let (others, streams) = queue.others_and_streams();
+        self.shared.crew.set_queued(others, streams);
     }
 
     /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
@@ -382,9 +384,17 @@ impl Server {
             format!("{most} handlers run in threads, which is the limit,")
         } else {
             let streams = self.shared.limits.most_streams();
-            format!(
-                "{streams} handlers of streams run in threads, three quarters of max_concurrency, which is their limit,"
-            )
+            if self.shared.crew.streams_are_full() {
+                format!(
+                    "{streams} handlers of streams run in threads, three quarters of max_concurrency, which is their \
+                     limit,"
+                )
+            } else {
+                format!(
+                    "of the {streams} places for streams, three quarters of max_concurrency, their clients have as many \
+                     as they leave to others,"
+                )
+            }
         };
         let seconds = STUCK.as_secs();
         let text = format!(
@@ -427,7 +437,7 @@ impl Server {
     /// Whether a request is queued that a worker should run now. Cheap: for a thread that receives in the middle of a
     /// handler.
     fn has_work_queued(&self) -> bool {
-        self.shared.crew.queued() > 0 && self.may_dequeue()
+        self.shared.crew.has_queued() && self.may_dequeue()
     }
 
     /// Whether a request is queued that a worker should run now.
@@ -454,24 +464,34 @@ impl Server {
         for _ in 0..MOST_GIVEN_UP {
             // The queue is free again before anything else is locked, because this thread holds the interpreter.
             let mut work = self.pop_queued()?;
+            let stream_of = work.is_stream().then(|| work.client());
             if let Work::Call(request) = work {
-                let Some(request) = Self::still_wanted(request) else { continue };
+                let Some(request) = Self::still_wanted(request) else {
+                    if let Some(client) = stream_of {
+                        self.shared.crew.end_stream_wait(client);
+                    }
+                    continue;
+                };
                 work = Work::Call(request);
             }
-            if self.take_place(&mut work) {
-                return Some(work);
+            if let Some(stream) = work.stream_mut() {
+                stream.has_place = self.shared.crew.begin_queued_stream(stream.connection().token());
+                if !stream.has_place {
+                    // A stream that has just come has taken it.
+                    self.put_back(work);
+                    return None;
+                }
             }
-            // A stream that has just come has taken the last place.
-            self.put_back(work);
-            return None;
+            return Some(work);
         }
         None
     }
 
     /// Takes out of the queue what is next there.
     fn pop_queued(&self) -> Option<Work> {
+        let streams = self.shared.crew.next_stream();
         let mut queue = self.queue.lock();
-        let work = queue.pop(self.shared.crew.may_stream());
+        let work = queue.pop(streams);
         self.note_queued_work(&queue);
         work
     }
