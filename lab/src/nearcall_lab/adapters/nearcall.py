@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.grpc_messages import PROTOCOL, SERVICE
 from nearcall_lab.adapters.ports import free_port
 from nearcall_lab.contract import (
@@ -41,6 +42,7 @@ _TRANSPORTS: dict[str, Transport] = {
     "tcp": "TCP",
     "inproc": "none",
     "grpc": "TCP",
+    "nats": "TCP",
 }
 
 
@@ -53,6 +55,8 @@ def _row(name: str, label: str, variant: str, settings: str = "", **more: Any) -
 
 
 _GRPC = "grpc://"
+_NATS = "a nats-server on the server's CPUs between the two"
+_SUBJECT = "/lab"
 _VIEW = "handler takes and returns a memoryview"
 _PROTOBUF: dict[str, Any] = {"typed": "dataclass by nearcall's Protobuf, from its type hints", "protocol": PROTOCOL}
 _COROUTINES = "coroutine handlers on the server's event loop, nearcall.aio client"
@@ -64,6 +68,7 @@ MECHANISMS = (
     _row("nearcall-unix-sleeping", "nearcall unix, spin=0", "unix-sleeping", tuned=True, why=_WHY),
     _row("nearcall-tcp", "nearcall tcp", "tcp"),
     _row("nearcall-grpc", "nearcall grpc", "grpc", "gRPC over HTTP/2", **_PROTOBUF),
+    _row("nearcall-nats", "nearcall nats", "nats", _NATS),
     _row("nearcall-inproc", "nearcall inproc", "inproc", "client and server in one process", same_process=True),
     _row("nearcall-aio-shm", "nearcall.aio shm", "shm", _COROUTINES, style="asyncio"),
     _row("nearcall-aio-unix", "nearcall.aio unix", "unix", _COROUTINES, style="asyncio"),
@@ -148,8 +153,22 @@ def _url(spec: Spec) -> str:
     return f"{transport}://{spec.token}"
 
 
+@contextlib.contextmanager
+def _place(spec: Spec, stop: Stop) -> Iterator[str]:
+    """Where the server listens, as long as there is such a place."""
+    if spec.mechanism.variant == "nats":
+        with nats_server(spec, stop) as broker:
+            yield f"{broker}{_SUBJECT}"
+    else:
+        yield _url(spec)
+
+
 def _target(spec: Spec) -> str:
-    """The server's URL. One that speaks gRPC may be another mechanism's, which knows only host and port."""
+    """The server's URL. One that speaks gRPC may be another mechanism's, which knows only host and port; and in front
+    of one behind a broker there may be the lab's relay, which changes the port at the end.
+    """
+    if spec.mechanism.variant == "nats":
+        return f"{spec.address}{_SUBJECT}"
     return f"{_GRPC}{spec.address}" if spec.mechanism.protocol else spec.address
 
 
@@ -164,10 +183,9 @@ def _options(spec: Spec) -> dict[str, Any]:
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nearcall
 
-    url = _url(spec)
     service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
-    with nearcall.Server(service(), url, **_options(spec)):
-        ready(url.removeprefix(_GRPC))
+    with _place(spec, stop) as url, nearcall.Server(service(), url, **_options(spec)):
+        ready(url.removeprefix(_GRPC).removesuffix(_SUBJECT))
         stop.wait()
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nearcall_lab.studies.replica import Findings, main
-from nearcall_lab.studies.rmr import fan_out
+from nearcall_lab.studies.rmr import fan_out, si95, swap
 from nearcall_lab.studies.serving import server_process
 
 SIZES = {"20 B": 20, "4 KB": 4_096}
@@ -24,8 +24,8 @@ RATES = {100: 1_000, 850: 100_000, 4_000: 100_000, 8_500: 100_000, 39_000: 1_000
 """Messages per second, and how many of them the study sent."""
 DRAWN_MS = 1.0
 """Where the study's drawing ends."""
-GRPC, NNG = "gRPC, bidirectional stream", "NNG"
-MESSAGES = {GRPC: 3_000_000, NNG: 1_000_000}
+GRPC, NNG, SI95 = "gRPC, bidirectional stream", "NNG", "RMR over SI95"
+MESSAGES = {GRPC: 3_000_000, NNG: 1_000_000, SI95: 10_000_000}
 """As many as the study sent, from C and C++."""
 UNLIMITED_REPLY = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 """For the latencies of all messages, which come back in one message."""
@@ -206,10 +206,20 @@ def run(findings: Findings, scale: float) -> None:
                 },
             )
 
+    def rmr() -> None:
+        messages = max(2_000, round(MESSAGES[SI95] * scale))
+        with si95.programs() as program:
+            rates = [si95.rate(program, size, messages) for size in SIZES.values()]
+        row_name = si95.name_of_row()
+        findings.put("sizes", row_name, list(rates))
+        findings.put("throughput", row_name, [messages, messages / rates[0], rates[0]])
+
     findings.attempt(GRPC, lambda: row(GRPC, serve_grpc, send_grpc))
     findings.attempt(NNG, lambda: row(NNG, serve_nng, send_nng))
+    findings.attempt(SI95, rmr)
     findings.attempt(f"{GRPC}, at rates", lambda: at_rates(findings, scale))
     fan_out.run(findings, scale)
+    swap.run(findings, scale)
 
 
 if __name__ == "__main__":
