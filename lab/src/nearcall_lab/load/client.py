@@ -226,9 +226,8 @@ class Load:
         done = sum(len(slot.recorder) for slot in self.slots)
         failed = sum(slot.errors.total() for slot in self.slots)
         per_call = len(self.cell.work.sizes) if self.cell.mode.kind == "mixed" else 1
-        if self.cell.mode.kind != "one-way":  # these are no requests: the server does not count them as such
-            self.requests += done * per_call
-            self.failed += failed * per_call
+        self.requests += done * per_call
+        self.failed += failed * per_call
         return done
 
     # The timed part

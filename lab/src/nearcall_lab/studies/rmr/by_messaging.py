@@ -54,10 +54,15 @@ def by_zmq(kind: str, count: int) -> Iterator[Opened]:
             outbox.setsockopt(zmq.XPUB_VERBOSE, 1)  # it tells of each subscription, also of a second equal one
         for waiting in (outbox, answers):
             waiting.setsockopt(zmq.RCVTIMEO, int(PATIENCE_S * 1e3))
+        connected = outbox.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        connected.setsockopt(zmq.RCVTIMEO, int(PATIENCE_S * 1e3))
         outbox.bind(url)
         answers.bind(reports)
         for _ in range(count):
             stack.enter_context(server_process(serve_zmq, kind, url, reports))
+        for _ in range(count):
+            connected.recv_multipart()  # whoever is not connected yet gets no turn
+        outbox.disable_monitor()
         if kind == "copies":
             for _ in range(count):
                 outbox.recv()  # the subscriptions: what is published before them is lost

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcall_lab.adapters.broker import nats_server
-from nearcall_lab.adapters.librmr import Rmr, taken
+from nearcall_lab.adapters.librmr import Rmr, absent, library, taken
 from nearcall_lab.adapters.ports import free_port
 from nearcall_lab.contract import Mechanism, Spec, Stop
 from nearcall_lab.studies.rmr.tally import PATIENCE_S, REPORT, Measure, Opened, Reports, Tally, each
@@ -110,6 +110,8 @@ def serve_rmr(port: int, ready: Callable[[Any], None]) -> None:
 @contextmanager
 def programs(most: int, measure: Callable[[Opened, int], tuple[float, list[int]]]) -> Iterator[Measure]:
     """As `nodes`; the sender is made anew each time, since RMR reads its table once."""
+    if library() is None:
+        raise RuntimeError(absent())
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         starting = [server_process(serve_rmr, free_port(_HOST)) for _ in range(most)]
         receivers = [stack.enter_context(one) for one in starting]

@@ -21,8 +21,9 @@ _LIMIT_S = 120.0
 def name_of_row() -> str:
     """The study's name only where the library is the study's."""
     path = library()
-    own = path is None or whose(path) == ITS_OWN
-    return "RMR over SI95" if own else f"SI95, C programs with librmr_si.so, {whose(path)}"
+    if path is None or whose(path) == ITS_OWN:
+        return "RMR over SI95"
+    return f"SI95, C programs with librmr_si.so, {whose(path)}"
 
 
 @contextmanager
