@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+from nearcall_lab.adapters import certificates
 from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.grpc_messages import PROTOCOL, SERVICE
 from nearcall_lab.adapters.ports import free_port
@@ -43,6 +44,7 @@ _TRANSPORTS: dict[str, Transport] = {
     "inproc": "none",
     "grpc": "TCP",
     "nats": "TCP",
+    "tls": "TCP",
 }
 
 
@@ -68,6 +70,7 @@ MECHANISMS = (
     _row("nearcall-unix-sleeping", "nearcall unix, spin=0", "unix-sleeping", tuned=True, why=_WHY),
     _row("nearcall-tcp", "nearcall tcp", "tcp"),
     _row("nearcall-grpc", "nearcall grpc", "grpc", "gRPC over HTTP/2", **_PROTOBUF),
+    _row("nearcall-tls", "nearcall tls", "tls", "TLS 1.3, rustls"),
     _row("nearcall-nats", "nearcall nats", "nats", _NATS),
     _row("nearcall-inproc", "nearcall inproc", "inproc", "client and server in one process", same_process=True),
     _row("nearcall-aio-shm", "nearcall.aio shm", "shm", _COROUTINES, style="asyncio"),
@@ -148,7 +151,7 @@ def _url(spec: Spec) -> str:
     transport = spec.mechanism.variant.partition("-")[0]
     if transport == "unix":
         return f"unix://{os.path.join(spec.directory, 'nearcall.sock')}"
-    if transport in ("tcp", "grpc"):
+    if transport in ("tcp", "grpc", "tls"):
         return f"{transport}://{spec.host}:{free_port(spec.host)}"
     return f"{transport}://{spec.token}"
 
@@ -172,6 +175,22 @@ def _target(spec: Spec) -> str:
     return f"{_GRPC}{spec.address}" if spec.mechanism.protocol else spec.address
 
 
+def _server_options(spec: Spec) -> dict[str, Any]:
+    import nearcall
+
+    if spec.mechanism.variant != "tls":
+        return _options(spec)
+    made = certificates.make(spec)
+    return {**_options(spec), "tls": nearcall.TLS(cert=made.cert, key=made.key)}
+
+
+def _client_options(spec: Spec) -> dict[str, Any]:
+    import nearcall
+
+    trusting = {"tls": nearcall.TLS(ca=certificates.of(spec).ca)} if spec.mechanism.variant == "tls" else {}
+    return {**_options(spec), **trusting}
+
+
 def _options(spec: Spec) -> dict[str, Any]:
     """What both sides are given beyond the defaults."""
     spin = {"spin": 0} if spec.mechanism.variant.endswith("-sleeping") else {}
@@ -184,7 +203,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nearcall
 
     service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
-    with _place(spec, stop) as url, nearcall.Server(service(), url, **_options(spec)):
+    with _place(spec, stop) as url, nearcall.Server(service(), url, **_server_options(spec)):
         ready(url.removeprefix(_GRPC).removesuffix(_SUBJECT))
         stop.wait()
 
@@ -221,7 +240,7 @@ def _session(spec: Spec) -> SimpleSession:
     def open_() -> None:
         nonlocal client
         url = _served_here(spec, service) if spec.mechanism.same_process and not spec.address else _target(spec)
-        client = stack.enter_context(nearcall.connect(url, service, **_options(spec)))
+        client = stack.enter_context(nearcall.connect(url, service, **_client_options(spec)))
         session.provide(
             echo=client.echo_view if spec.mechanism.variant.endswith("-view") else client.echo,
             quote=client.quote,

@@ -22,7 +22,7 @@ _WIDE, _TALL = 58, 26
 _LEFT, _TOP, _GAP, _BELOW = 62, 46, 26, 62
 _MOST = 1_000
 _FAINT, _FULL = 0.05, 0.95
-_DARK = 0.55
+_DARK = 0.68
 """From here on letters are light on dark."""
 
 Place = tuple[int, int]
