@@ -22,6 +22,11 @@ _LARGEST = 64 << 20
 _PATIENCE_S = 10.0
 
 
+def absent() -> str:
+    """Why none can run here, and what to do; empty where one can."""
+    return "" if shutil.which(_SERVER, path=_PLACES) else f"{_SERVER} is not installed: make nats-server"
+
+
 @contextlib.contextmanager
 def nats_server(spec: Spec, stop: Stop) -> Iterator[str]:
     """Runs one where the server of a launch has to listen, and yields its URL. It ends at the request to stop: what
@@ -31,7 +36,7 @@ def nats_server(spec: Spec, stop: Stop) -> Iterator[str]:
     """
     program = shutil.which(_SERVER, path=_PLACES)
     if program is None:
-        raise FileNotFoundError(f"{_SERVER} is not installed: make nats-server")
+        raise FileNotFoundError(absent())
     host, port = spec.host, free_port(spec.host)
     settings = Path(spec.directory) / "nats.conf"
     settings.write_text(f"max_payload: {_LARGEST}\nmax_pending: {4 * _LARGEST}\n", encoding="utf-8")

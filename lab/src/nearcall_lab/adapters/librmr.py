@@ -66,9 +66,9 @@ def whose(path: Path) -> str:
     return "unreadable"
 
 
-def absent() -> str:
-    """Why there is no library, and what to do."""
-    return f"there is no librmr_si.so: make rmr, or name the file by {VARIABLE}"
+def absent(mechanism: Mechanism | None = None) -> str:
+    """Why there is no library, and what to do; empty where there is one."""
+    return "" if library() else f"there is no librmr_si.so: make rmr, or name the file by {VARIABLE}"
 
 
 _found = library()

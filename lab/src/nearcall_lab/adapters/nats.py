@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from nearcall_lab.adapters.broker import absent as no_server
 from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.event_loops import run, until_stopped
 from nearcall_lab.contract import Mechanism, Operation, Ready, Spec, Stop
@@ -31,6 +32,11 @@ MECHANISMS = (
         concurrent_calls=True,
     ),
 )
+
+
+def absent(mechanism: Mechanism) -> str:
+    """Why it cannot run here."""
+    return no_server()
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from nearcall_lab.adapters import certificates
+from nearcall_lab.adapters.broker import absent as no_server
 from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.grpc_messages import PROTOCOL, SERVICE
 from nearcall_lab.adapters.ports import free_port
@@ -78,6 +79,11 @@ MECHANISMS = (
     _row("nearcall-aio-tcp", "nearcall.aio tcp", "tcp", _COROUTINES, style="asyncio"),
     _row("nearcall-aio-grpc", "nearcall.aio grpc", "grpc", _COROUTINES, style="asyncio", **_PROTOBUF),
 )
+
+
+def absent(mechanism: Mechanism) -> str:
+    """Why it cannot run here."""
+    return no_server() if mechanism.variant == "nats" else ""
 
 
 def _service(spec: Spec) -> Any:

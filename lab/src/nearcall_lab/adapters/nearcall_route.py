@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from nearcall_lab.adapters.broker import absent as no_server
 from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.ports import free_port
 from nearcall_lab.contract import LOOPBACK, Mechanism, Ready, SimpleSession, Spec, Stop, Transport
@@ -40,6 +41,11 @@ MECHANISMS = tuple(
     )
     for scheme, transport in _TRANSPORTS.items()
 )
+
+
+def absent(mechanism: Mechanism) -> str:
+    """Why it cannot run here."""
+    return no_server() if mechanism.variant == "nats" else ""
 
 
 @contextlib.contextmanager
