@@ -16,7 +16,7 @@ import pytest
 import warm
 from family import children
 from nearcall_lab.engine import launch as launch_module
-from nearcall_lab.engine.launch import CellRun, crew_of, measure
+from nearcall_lab.engine.launch import CellRun, crew_of, fresh_processes, measure
 from nearcall_lab.registry import Entrant, entrants_of
 from nearcall_lab.results.histogram import histogram_of
 from nearcall_lab.results.model import Launch
@@ -190,6 +190,15 @@ def test_one_way(name: str, rate: float) -> None:
     assert launch.response.min > 0
     assert launch.phases["send call"].n == launch.sent
     assert (launch.lag is not None) == (launch.due > 0) == bool(rate)
+
+
+def test_calls_after_one_way_messages_in_the_same_processes() -> None:
+    """An adapter may count messages among its requests, or not: they are none."""
+    cells = [Cell("able", Work("send", size=64), _mode("one-way", calls=100)), Cell("able", ECHO, _mode("closed"))]
+    with fresh_processes(cells, ABLE["able"]) as measure_here:
+        launches = [measure_here(cell, 3, 7) for cell in cells]
+    assert launches[0].delivered == 100
+    _sound(launches[1])
 
 
 @pytest.mark.parametrize("name", ["able", "able-async"])

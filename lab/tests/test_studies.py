@@ -73,7 +73,7 @@ def test_the_published_method_can_be_repeated(name: str) -> None:
         for values in rows.values():
             assert len(values) == len(columns[table])
     # What needs an environment of its own says how to get it.
-    absent = ("not installed", "nearcall-lab install", "on the PATH", "protoc is missing")
+    absent = ("not installed", "nearcall-lab install", "on the PATH", "protoc is missing", "make rmr")
     assert not {row: why for row, why in findings.problems.items() if not any(words in why for words in absent)}
 
 
@@ -82,8 +82,8 @@ def test_a_study_is_expected_to_end_soon(name: str) -> None:
     chosen = study(name)
     scenario = parse(name, chosen.scenario(), ENTRANTS)
     everything = replace(scenario, planned=tuple(Planned(p.cell, p.entrant) for p in scenario.planned))  # all installed
-    # The one has every client at every server, the other twelve mechanisms at five rates.
-    most_min = {"grpc-burst": (9, 25), "rmr": (6, 20)}.get(name, (3, 15))
+    # The one has every client at every server, the other sixteen mechanisms at five rates.
+    most_min = {"grpc-burst": (9, 25), "rmr": (6, 12)}.get(name, (3, 15))
     assert 10 < QUICK.expected_s(chosen, everything) < 60 * most_min[0]
     assert QUICK.expected_s(chosen, everything) < USUAL.expected_s(chosen, everything) < 60 * most_min[1]
 
@@ -272,6 +272,24 @@ def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     child = int(told[0].split()[1])
     # Not even the child of the replica's process is left.
     _wait_until_dead(child)
+
+
+def test_a_row_that_hangs_does_not_cost_those_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = _replicated_by(
+        tmp_path,
+        monkeypatch,
+        "import time\n"
+        "from nearcall_lab.studies.replica import main\n"
+        "def run(findings, scale):\n"
+        "    findings.attempt('quick', lambda: findings.put('t', 'quick', [1.0]))\n"
+        "    findings.attempt('slow', lambda: time.sleep(600))\n"
+        "main(run)\n",
+    )
+    findings = replicate(study, 1.0, lambda line: None, limit_s=3)
+    assert findings.tables == {"t": {"quick": [1.0]}}
+    assert findings.problems == {
+        "slow": "was under way when the study's own method took longer than 3 s, and was ended"
+    }
 
 
 def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(

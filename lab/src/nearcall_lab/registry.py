@@ -10,7 +10,7 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -92,7 +92,8 @@ def entrants_of(module_name: str) -> list[Entrant]:
     if not hasattr(loaded, "MECHANISMS"):
         raise AdapterError(f"{module_name} says no MECHANISMS: write MECHANISMS = (Mechanism(name, label, family),)")
     mechanisms: tuple[Mechanism, ...] = loaded.MECHANISMS
-    return [Entrant(m, module_name, missing(m), version_of(m), _program(m)) for m in mechanisms]
+    absent: Callable[[Mechanism], str] = getattr(loaded, "absent", lambda mechanism: "")
+    return [Entrant(m, module_name, missing(m) or absent(m), version_of(m), _program(m)) for m in mechanisms]
 
 
 def _program(mechanism: Mechanism) -> tuple[str, ...]:

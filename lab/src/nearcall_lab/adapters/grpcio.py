@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from nearcall_lab.adapters import certificates
 from nearcall_lab.adapters import grpc_messages as messages
 from nearcall_lab.contract import OPERATIONS, Mechanism, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Order, fill, named
 
-_SETTINGS = "sync API, 10 threads, insecure, own connections; echo as raw bytes, no Protobuf"
+_SETTINGS = "sync API, 10 threads, own connections; echo as raw bytes, no Protobuf"
 _TUNED = "minimal_stack, optimization_target latency, no BDP probe, SingleThreadedUnaryStream"
 _WHY = (
     "Options of gRPC's C core whose documentation says that they leave out optional features (minimal_stack), favour "
@@ -28,17 +29,18 @@ MECHANISMS = tuple(
         variant,
         messages.NEEDS,
         "grpcio",
-        f"{_TUNED}; {_SETTINGS}" if tuned else _SETTINGS,
+        f"{_TUNED}; {_SETTINGS}" if tuned else f"{'TLS' if variant == 'tls' else 'insecure'}, {_SETTINGS}",
         messages.TYPED,
         transport="UDS" if variant.startswith("unix") else "TCP",
         operations=OPERATIONS,
         tuned=tuned,
         why=_WHY if tuned else "",
         concurrent_calls=True,
-        protocol="" if variant.startswith("unix") else messages.PROTOCOL,
+        protocol=messages.PROTOCOL if variant == "tcp" else "",
     )
     for name, label, variant, tuned in (
         ("grpcio-tcp", "grpcio, TCP", "tcp", False),
+        ("grpcio-tls", "grpcio, TLS", "tls", False),
         ("grpcio-uds", "grpcio, UDS", "unix", False),
         ("grpcio-uds-tuned", "grpcio, UDS, tuned", "unix-tuned", True),
     )
@@ -88,6 +90,10 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     if spec.mechanism.variant.startswith("unix"):
         address = f"unix:{os.path.join(spec.directory, 'grpc.sock')}"
         server.add_insecure_port(address)
+    elif spec.mechanism.variant == "tls":
+        made = certificates.make(spec)
+        credentials = grpc.ssl_server_credentials([(made.key.read_bytes(), made.cert.read_bytes())])
+        address = f"{spec.host}:{server.add_secure_port(f'{spec.host}:0', credentials)}"
     else:
         address = f"{spec.host}:{server.add_insecure_port(f'{spec.host}:0')}"
     server.start()
@@ -100,7 +106,12 @@ def connect(spec: Spec) -> SimpleSession:
     import grpc
 
     kinds = messages.classes()
-    channel = grpc.insecure_channel(spec.address, options=[*_options(spec), messages.OWN_CONNECTION])
+    options = [*_options(spec), messages.OWN_CONNECTION]
+    if spec.mechanism.variant == "tls":
+        credentials = grpc.ssl_channel_credentials(certificates.of(spec).ca.read_bytes())
+        channel = grpc.secure_channel(spec.address, credentials, options=options)
+    else:
+        channel = grpc.insecure_channel(spec.address, options=options)
     methods = messages.methods(channel, kinds)
 
     def quote(order: Order) -> Any:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal
 
+from nearcall_lab.adapters import certificates
 from nearcall_lab.adapters.event_loops import run, until_stopped
 from nearcall_lab.adapters.ports import accepting
 from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
@@ -20,9 +21,13 @@ _WHY = (
 )
 
 
-def _row(name: str, label: str, server: str, runs_on: str, needs: tuple[str, ...] = (), why: str = "") -> Mechanism:
+_TLS = "-tls"
+
+
+def _row(name: str, label: str, variant: str, runs_on: str, needs: tuple[str, ...] = (), why: str = "") -> Mechanism:
+    server = variant.removesuffix(_TLS)
     return Mechanism(
-        *(name, label, "http", server, (server, "urllib3", *needs), server),
+        *(name, label, "http", variant, (server, "urllib3", *needs), server),
         settings=f"one worker process, {runs_on}; {_CLIENT}",
         typed="JSON object, dataclass rebuilt on both sides",
         transport="TCP",
@@ -39,6 +44,8 @@ MECHANISMS = (
         *(("httptools", "uvloop"), _WHY),
     ),
     _row("http-granian", "HTTP, granian", "granian", "its own HTTP in Rust, on asyncio"),
+    _row("https-uvicorn", "HTTPS, uvicorn", f"uvicorn{_TLS}", "h11 on asyncio, TLS by Python's ssl"),
+    _row("https-granian", "HTTPS, granian", f"granian{_TLS}", "its own HTTP in Rust, on asyncio, TLS by rustls"),
 )
 
 Application = Callable[
@@ -92,8 +99,9 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((spec.host, 0))
-    address = f"http://{spec.host}:{listener.getsockname()[1]}"
-    server = _uvicorn if spec.mechanism.variant == "uvicorn" else _granian
+    scheme = "https" if spec.mechanism.variant.endswith(_TLS) else "http"
+    address = f"{scheme}://{spec.host}:{listener.getsockname()[1]}"
+    server = _uvicorn if spec.mechanism.variant.startswith("uvicorn") else _granian
     run(server(spec, listener, address, ready, stop), on_uvloop=spec.mechanism.tuned)
 
 
@@ -102,7 +110,11 @@ async def _uvicorn(spec: Spec, listener: socket.socket, address: str, ready: Rea
 
     # Said, since uvicorn takes whatever happens to be installed. The event loop is the one this coroutine runs in.
     parser: Literal["httptools", "h11"] = "httptools" if spec.mechanism.tuned else "h11"
-    config = uvicorn.Config(application(spec), http=parser, log_level="error", access_log=False, lifespan="off")
+    tls: dict[str, Any] = {}
+    if spec.mechanism.variant.endswith(_TLS):
+        made = certificates.make(spec)
+        tls = {"ssl_certfile": str(made.cert), "ssl_keyfile": str(made.key)}
+    config = uvicorn.Config(application(spec), http=parser, log_level="error", access_log=False, lifespan="off", **tls)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
@@ -119,7 +131,13 @@ async def _granian(spec: Spec, listener: socket.socket, address: str, ready: Rea
 
     port = listener.getsockname()[1]
     listener.close()  # it can only bind by itself
-    server = Server(application(spec), address=spec.host, port=port, interface=Interfaces.ASGINL, log_enabled=False)
+    tls: dict[str, Any] = {}
+    if spec.mechanism.variant.endswith(_TLS):
+        made = certificates.make(spec)
+        tls = {"ssl_cert": made.cert, "ssl_key": made.key}
+    server = Server(
+        application(spec), address=spec.host, port=port, interface=Interfaces.ASGINL, log_enabled=False, **tls
+    )
     serving = asyncio.create_task(server.serve())
     await accepting(spec.host, port)
     ready(address)
@@ -131,7 +149,13 @@ async def _granian(spec: Spec, listener: socket.socket, address: str, ready: Rea
 def connect(spec: Spec) -> SimpleSession:
     import urllib3
 
-    pool = urllib3.HTTPConnectionPool(spec.host, int(spec.address.rsplit(":", 1)[1]), maxsize=1, retries=False)
+    port = int(spec.address.rsplit(":", 1)[1])
+    pool: Any
+    if spec.mechanism.variant.endswith(_TLS):
+        trusted = str(certificates.of(spec).ca)
+        pool = urllib3.HTTPSConnectionPool(spec.host, port, maxsize=1, retries=False, ca_certs=trusted)
+    else:
+        pool = urllib3.HTTPConnectionPool(spec.host, port, maxsize=1, retries=False)
 
     def post(path: str, body: bytes) -> bytes:
         response = pool.urlopen("POST", path, body=body)

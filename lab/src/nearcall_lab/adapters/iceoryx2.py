@@ -62,14 +62,14 @@ class FillC(ctypes.Structure):
     )
 
 
-def _node(spec: Spec) -> Any:
-    """A node. Segment names contain the token, files are in the launch's directory."""
+def node_of(prefix: str, directory: str) -> Any:
+    """A node. Names of its segments begin with the prefix, its files are in the directory."""
     import iceoryx2 as iox2
 
     iox2.set_log_level(iox2.LogLevel.Error)
     config = iox2.config.default()
-    config.global_cfg.prefix = iox2.FileName.new(f"{spec.token}_")
-    config.global_cfg.root_path = iox2.Path.new(f"{spec.directory}/iceoryx2/")
+    config.global_cfg.prefix = iox2.FileName.new(prefix)
+    config.global_cfg.root_path = iox2.Path.new(f"{directory}/iceoryx2/")
     return iox2.NodeBuilder.new().config(config).create(iox2.ServiceType.Ipc)
 
 
@@ -77,7 +77,7 @@ def _services(spec: Spec) -> tuple[Any, Any, Any]:
     """The node and the two services of calls."""
     import iceoryx2 as iox2
 
-    node = _node(spec)
+    node = node_of(f"{spec.token}_", spec.directory)
     octets = iox2.Slice[ctypes.c_uint8]
     echo = node.service_builder(iox2.ServiceName.new("lab/echo")).request_response(octets, octets).open_or_create()
     quote = node.service_builder(iox2.ServiceName.new("lab/quote")).request_response(OrderC, FillC).open_or_create()

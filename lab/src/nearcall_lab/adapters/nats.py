@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from nearcall_lab.adapters.broker import absent as no_server
+from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.event_loops import run, until_stopped
-from nearcall_lab.adapters.ports import accepting, free_port
 from nearcall_lab.contract import Mechanism, Operation, Ready, Spec, Stop
 from nearcall_lab.workloads import Fill, Order, fill
 
-_SERVER = "nats-server"
-_PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
-"""Where it may be: systems keep services where a user's PATH does not lead."""
-_LARGEST = 64 << 20
-"""Bytes of a message: what its documentation calls the most."""
-_PATIENCE_S = 10.0
 _LIMIT_S = 5.0
 """Of a request: a server that has died does not end it."""
 
@@ -44,6 +34,11 @@ MECHANISMS = (
 )
 
 
+def absent(mechanism: Mechanism) -> str:
+    """Why it cannot run here."""
+    return no_server()
+
+
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     run(_serve(spec, ready, stop), on_uvloop=False)
 
@@ -51,20 +46,8 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 async def _serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nats
 
-    program = shutil.which(_SERVER, path=_PLACES)
-    if program is None:
-        raise FileNotFoundError(f"{_SERVER} is not installed: make nats-server")
-    port = free_port(spec.host)
-    settings = Path(spec.directory) / "nats.conf"
-    settings.write_text(f"max_payload: {_LARGEST}\nmax_pending: {4 * _LARGEST}\n", encoding="utf-8")
-    broker = subprocess.Popen(
-        [program, "--addr", spec.host, "--port", str(port), "--config", settings],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        await asyncio.wait_for(accepting(spec.host, port), _PATIENCE_S)
-        client = await nats.connect(f"nats://{spec.host}:{port}")
+    with nats_server(spec, stop) as url:
+        client = await nats.connect(url)
         receive, count_call = spec.receive, spec.served.count
         encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Order).decode
 
@@ -82,12 +65,9 @@ async def _serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         for name, handler in (("send", send), ("echo", echo), ("quote", quote)):
             await client.subscribe(name, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0)
         await client.flush()  # the broker knows of the subscriptions
-        ready(f"nats://{spec.host}:{port}")
+        ready(url)
         await until_stopped(stop)
         await client.close()
-    finally:
-        broker.terminate()
-        broker.wait()
 
 
 def connect(spec: Spec) -> _Client:

@@ -10,6 +10,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+from nearcall_lab.adapters import certificates
+from nearcall_lab.adapters.broker import absent as no_server
+from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.grpc_messages import PROTOCOL, SERVICE
 from nearcall_lab.adapters.ports import free_port
 from nearcall_lab.contract import (
@@ -41,6 +44,8 @@ _TRANSPORTS: dict[str, Transport] = {
     "tcp": "TCP",
     "inproc": "none",
     "grpc": "TCP",
+    "nats": "TCP",
+    "tls": "TCP",
 }
 
 
@@ -53,6 +58,8 @@ def _row(name: str, label: str, variant: str, settings: str = "", **more: Any) -
 
 
 _GRPC = "grpc://"
+_NATS = "a nats-server on the server's CPUs between the two"
+_SUBJECT = "/lab"
 _VIEW = "handler takes and returns a memoryview"
 _PROTOBUF: dict[str, Any] = {"typed": "dataclass by nearcall's Protobuf, from its type hints", "protocol": PROTOCOL}
 _COROUTINES = "coroutine handlers on the server's event loop, nearcall.aio client"
@@ -64,12 +71,19 @@ MECHANISMS = (
     _row("nearcall-unix-sleeping", "nearcall unix, spin=0", "unix-sleeping", tuned=True, why=_WHY),
     _row("nearcall-tcp", "nearcall tcp", "tcp"),
     _row("nearcall-grpc", "nearcall grpc", "grpc", "gRPC over HTTP/2", **_PROTOBUF),
+    _row("nearcall-tls", "nearcall tls", "tls", "TLS 1.3, rustls"),
+    _row("nearcall-nats", "nearcall nats", "nats", _NATS),
     _row("nearcall-inproc", "nearcall inproc", "inproc", "client and server in one process", same_process=True),
     _row("nearcall-aio-shm", "nearcall.aio shm", "shm", _COROUTINES, style="asyncio"),
     _row("nearcall-aio-unix", "nearcall.aio unix", "unix", _COROUTINES, style="asyncio"),
     _row("nearcall-aio-tcp", "nearcall.aio tcp", "tcp", _COROUTINES, style="asyncio"),
     _row("nearcall-aio-grpc", "nearcall.aio grpc", "grpc", _COROUTINES, style="asyncio", **_PROTOBUF),
 )
+
+
+def absent(mechanism: Mechanism) -> str:
+    """Why it cannot run here."""
+    return no_server() if mechanism.variant == "nats" else ""
 
 
 def _service(spec: Spec) -> Any:
@@ -143,14 +157,44 @@ def _url(spec: Spec) -> str:
     transport = spec.mechanism.variant.partition("-")[0]
     if transport == "unix":
         return f"unix://{os.path.join(spec.directory, 'nearcall.sock')}"
-    if transport in ("tcp", "grpc"):
+    if transport in ("tcp", "grpc", "tls"):
         return f"{transport}://{spec.host}:{free_port(spec.host)}"
     return f"{transport}://{spec.token}"
 
 
+@contextlib.contextmanager
+def _place(spec: Spec, stop: Stop) -> Iterator[str]:
+    """Where the server listens, as long as there is such a place."""
+    if spec.mechanism.variant == "nats":
+        with nats_server(spec, stop) as broker:
+            yield f"{broker}{_SUBJECT}"
+    else:
+        yield _url(spec)
+
+
 def _target(spec: Spec) -> str:
-    """The server's URL. One that speaks gRPC may be another mechanism's, which knows only host and port."""
+    """The server's URL. One that speaks gRPC may be another mechanism's, which knows only host and port; and in front
+    of one behind a broker there may be the lab's relay, which changes the port at the end.
+    """
+    if spec.mechanism.variant == "nats":
+        return f"{spec.address}{_SUBJECT}"
     return f"{_GRPC}{spec.address}" if spec.mechanism.protocol else spec.address
+
+
+def _server_options(spec: Spec) -> dict[str, Any]:
+    import nearcall
+
+    if spec.mechanism.variant != "tls":
+        return _options(spec)
+    made = certificates.make(spec)
+    return {**_options(spec), "tls": nearcall.TLS(cert=made.cert, key=made.key)}
+
+
+def _client_options(spec: Spec) -> dict[str, Any]:
+    import nearcall
+
+    trusting = {"tls": nearcall.TLS(ca=certificates.of(spec).ca)} if spec.mechanism.variant == "tls" else {}
+    return {**_options(spec), **trusting}
 
 
 def _options(spec: Spec) -> dict[str, Any]:
@@ -164,10 +208,9 @@ def _options(spec: Spec) -> dict[str, Any]:
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nearcall
 
-    url = _url(spec)
     service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
-    with nearcall.Server(service(), url, **_options(spec)):
-        ready(url.removeprefix(_GRPC))
+    with _place(spec, stop) as url, nearcall.Server(service(), url, **_server_options(spec)):
+        ready(url.removeprefix(_GRPC).removesuffix(_SUBJECT))
         stop.wait()
 
 
@@ -203,7 +246,7 @@ def _session(spec: Spec) -> SimpleSession:
     def open_() -> None:
         nonlocal client
         url = _served_here(spec, service) if spec.mechanism.same_process and not spec.address else _target(spec)
-        client = stack.enter_context(nearcall.connect(url, service, **_options(spec)))
+        client = stack.enter_context(nearcall.connect(url, service, **_client_options(spec)))
         session.provide(
             echo=client.echo_view if spec.mechanism.variant.endswith("-view") else client.echo,
             quote=client.quote,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ _PUB = "one-way by PUB/SUB after the subscription has come, with XPUB_NODROP: it
 _REQUESTERS: tuple[tuple[str, str, str, str, str, Transport], ...] = (
     ("pyzmq", "pyzmq REQ/REP", "req", "ipc", _PUSH, "UDS"),
     ("pyzmq-tcp", "pyzmq REQ/REP, TCP", "req", "TCP", _PUSH, "TCP"),
+    ("pyzmq-curve", "pyzmq REQ/REP, CURVE", "curve", "TCP, encrypted by CURVE", _PUSH, "TCP"),
     ("pyzmq-pubsub", "pyzmq PUB/SUB", "pubsub", "ipc", _PUB, "UDS"),
 )
 MECHANISMS = (
@@ -70,6 +72,11 @@ def _serve_rep(spec: Spec, ready: Ready, stop: Stop) -> None:
     socket, inbox = context.socket(zmq.REP), context.socket(zmq.SUB if subscribes else zmq.PULL)
     if subscribes:
         inbox.subscribe(b"")
+    if spec.mechanism.variant == "curve":
+        public, secret = zmq.curve_keypair()
+        _key_file(spec).write_bytes(public)
+        for each in (socket, inbox):
+            each.curve_server, each.curve_secretkey = True, secret
     if spec.mechanism.transport == "UDS":
         address, pushed_to = (f"ipc://{os.path.join(spec.directory, name)}" for name in ("zmq.sock", "one-way.sock"))
         socket.bind(address)
@@ -80,7 +87,7 @@ def _serve_rep(spec: Spec, ready: Ready, stop: Stop) -> None:
         )
 
     def wake() -> None:
-        asker = context.socket(zmq.REQ)
+        asker = _knowing(context.socket(zmq.REQ), spec)
         asker.connect(address)
         asker.send_multipart((_QUIT, b""))
         asker.close(linger=500)
@@ -104,6 +111,21 @@ def _serve_rep(spec: Spec, ready: Ready, stop: Stop) -> None:
         socket.send(encode(fill(decode(data))) if method == b"quote" else data)
 
 
+def _key_file(spec: Spec) -> Path:
+    """The server's public key: both sides of a launch have one directory."""
+    return Path(spec.directory) / "curve.key"
+
+
+def _knowing(socket: Any, spec: Spec) -> Any:
+    """A client's socket, which knows the server's key if it is to be encrypted."""
+    import zmq
+
+    if spec.mechanism.variant == "curve":
+        socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
+        socket.curve_serverkey = _key_file(spec).read_bytes()
+    return socket
+
+
 def connect(spec: Spec) -> SimpleSession | _Dealer:
     return _Dealer(spec) if spec.mechanism.variant == "dealer" else _requester(spec)
 
@@ -114,7 +136,7 @@ def _requester(spec: Spec) -> SimpleSession:
     decode = msgspec.msgpack.Decoder(Fill).decode
     encode = msgspec.msgpack.Encoder().encode
     context = zmq.Context()
-    socket = context.socket(zmq.REQ)
+    socket = _knowing(context.socket(zmq.REQ), spec)
     outbox: Any = None
     publishes = spec.mechanism.variant == "pubsub"
     send, receive = socket.send_multipart, socket.recv
@@ -133,7 +155,7 @@ def _requester(spec: Spec) -> SimpleSession:
         if outbox is None:
             send((b"one-way", b""))
             pushed_to = receive().decode()
-            outbox = context.socket(zmq.XPUB if publishes else zmq.PUSH)
+            outbox = _knowing(context.socket(zmq.XPUB if publishes else zmq.PUSH), spec)
             if publishes:
                 outbox.setsockopt(zmq.XPUB_NODROP, 1)
             outbox.connect(pushed_to)

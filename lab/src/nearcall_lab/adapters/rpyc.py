@@ -6,11 +6,13 @@ import itertools
 import logging
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from nearcall_lab.adapters import certificates
 from nearcall_lab.contract import OPERATIONS, Mechanism, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
@@ -44,6 +46,7 @@ MECHANISMS = (
     _row("rpyc-tuned", "RPyC, tuned", "threaded-unix", f"UDS, ThreadedServer, {_PLAIN}", _WHY),
     _row("rpyc-tcp", "RPyC, TCP", "threaded-tcp", f"ThreadedServer, {_NODELAY}, {_ZLIB}"),
     _row("rpyc-tcp-tuned", "RPyC, TCP, tuned", "threaded-tcp", f"ThreadedServer, {_NODELAY}, {_PLAIN}", _WHY),
+    _row("rpyc-tls", "RPyC, TLS", "threaded-tls", f"ThreadedServer, SSLAuthenticator, {_NODELAY}, {_ZLIB}"),
     _row(
         *("rpyc-forking", "RPyC, forking server", "forking-tcp"),
         f"ForkingServer, a process per connection, {_NODELAY}, {_ZLIB}",
@@ -99,7 +102,9 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         address = os.path.join(spec.directory, "rpyc.sock")
         server = make(Lab, socket_path=address, logger=quiet)
     else:
-        server = make(Lab, hostname=spec.host, port=0, logger=quiet, protocol_config={})
+        server = make(
+            Lab, hostname=spec.host, port=0, logger=quiet, protocol_config={}, authenticator=_authenticator(spec)
+        )
         # RPyC has an option for the client's side only. Linux hands the listener's on to what it accepts; without it
         # each reply of more than one write waits 40 ms for the client's delayed acknowledgement.
         server.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -108,6 +113,16 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         stop.on(server.close)
     threading.Thread(target=_announce, args=(server.listener, address, ready), daemon=True).start()
     server.start()
+
+
+def _authenticator(spec: Spec) -> Any:
+    """What makes TLS of an accepted connection; None without TLS."""
+    from rpyc.utils.authenticators import SSLAuthenticator
+
+    if not spec.mechanism.variant.endswith("tls"):
+        return None
+    made = certificates.make(spec)
+    return SSLAuthenticator(str(made.key), str(made.cert))
 
 
 def _set_up(connection: Any, spec: Spec) -> None:
@@ -133,7 +148,11 @@ def connect(spec: Spec) -> SimpleSession:
         if spec.mechanism.variant.endswith("unix"):
             connection = unix_connect(spec.address)
         else:
-            stream = rpyc.SocketStream.connect(spec.host, int(spec.address), nodelay=True)
+            if spec.mechanism.variant.endswith("tls"):
+                trusted = {"ca_certs": str(certificates.of(spec).ca), "cert_reqs": ssl.CERT_REQUIRED}
+                stream = rpyc.SocketStream.ssl_connect(spec.host, int(spec.address), trusted, nodelay=True)
+            else:
+                stream = rpyc.SocketStream.connect(spec.host, int(spec.address), nodelay=True)
             connection = rpyc.connect_stream(stream)
         _set_up(connection, spec)
         root = connection.root

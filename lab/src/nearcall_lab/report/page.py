@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from nearcall_lab import __version__
 from nearcall_lab.report import decide, sections, studies, why
-from nearcall_lab.report.charts import concurrency, cpu, dots, frontier, load, sizes, spectrum
+from nearcall_lab.report.charts import concurrency, cpu, dots, frontier, heat, load, sizes, spectrum
 from nearcall_lab.report.charts.frame import section as charts
 from nearcall_lab.report.html import element, join
 from nearcall_lab.report.look import FAMILIES, FAMILY_NAMES, classes, css_class, icon, palette
@@ -104,6 +104,15 @@ def _charts(report: Report) -> Markup:
             ("Only crossings are marked whose two mechanisms differ for sure at both neighbouring sizes.",
              "Where exactly they cross is interpolated, and has no interval: take it for a hint of where to measure.",
              "A payload of no bytes stands at the left edge, since a logarithmic axis has no zero."),
+        ),
+        charts(
+            "heat", "Size and connections at once",
+            "A field for each mechanism: to the right more connections, up a larger payload. All fields of a picture "
+            "have one scale, so that the same shade is the same number everywhere.",
+            heat.figures(report),
+            ("Client and server share the CPUs: from some number of connections on, more of them only wait.",
+             "“Too few”: fewer than a thousand calls, which are not enough for a 99th percentile.",
+             "A place without colour has no number that stands for all of its calls."),
         ),
         charts(
             "cpu", "What a call costs in CPU time",

@@ -70,11 +70,24 @@ def main(run: Callable[[Findings, float], None]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--scale", type=float, default=1.0)
     args = parser.parse_args()
-    findings = Findings()
+
+    def keep() -> None:
+        fresh = args.out.with_suffix(".new")
+        fresh.write_text(json.dumps(vars(findings), indent=1))
+        fresh.replace(args.out)
+
+    class Kept(Findings):
+        """Written down after each row: one that hangs must not cost the others."""
+
+        def attempt(self, row: str, work: Callable[[], object]) -> None:
+            super().attempt(row, work)
+            keep()
+
+    findings = Kept()
     try:
         run(findings, args.scale)
     finally:
-        args.out.write_text(json.dumps(vars(findings), indent=1))
+        keep()
     # Some of the peers keep threads that never end.
     sys.stderr.flush()
     os._exit(0)

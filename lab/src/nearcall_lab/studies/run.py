@@ -77,8 +77,9 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
     """Runs the replica in a process group of its own, and ends every process of it.
 
     `scale` is the share of the study's own amount of work; `limit_s` is by default several times the expected time.
-    `tell` gets the replica's progress; what else peers write is used only for the message of a failure. Raises
-    `ReplicaFailed`, and `ReplicaInterrupted` for Ctrl-C.
+    `tell` gets the replica's progress; what else peers write is used only for the message of a failure. A replica that
+    takes longer has the rows that it has finished, and a problem. Raises `ReplicaFailed`, and `ReplicaInterrupted` for
+    Ctrl-C.
     """
     limit_s = limit_s or _PATIENCE_S + _PATIENCE * study.expected_replica_s(scale)
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
@@ -115,7 +116,12 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
             if process.stderr is not None:
                 process.stderr.close()
         if late:
-            raise ReplicaFailed(f"took longer than {limit_s:.0f} s; its last word was: {last}")
+            late_by = f"took longer than {limit_s:.0f} s"
+            if not out.exists():
+                raise ReplicaFailed(f"{late_by}; its last word was: {last}")
+            findings = _read(out)
+            findings.problems[last] = f"was under way when the study's own method {late_by}, and was ended"
+            return findings
         if process.returncode or not out.exists():
             raise ReplicaFailed(f"ended with status {process.returncode}: {last}")
         return _read(out)

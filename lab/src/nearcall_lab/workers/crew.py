@@ -81,6 +81,8 @@ class Crew:
         self.placement = placement
         self.token = f"nclab{uuid.uuid4().hex[:10]}"
         self.address = ""
+        self.audited = (0, 0)
+        """Requests that the clients had made in all, and those that the server had handled, after the last cell."""
         self.secret = 0
         """The number that typed replies carry and that only the server knows; 0 where the server is no process of its
         own.

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nearcall_lab.studies.replica import Findings, main
-from nearcall_lab.studies.rmr import fan_out
+from nearcall_lab.studies.rmr import fan_out, si95, swap
 from nearcall_lab.studies.serving import server_process
 
 SIZES = {"20 B": 20, "4 KB": 4_096}
@@ -24,9 +24,11 @@ RATES = {100: 1_000, 850: 100_000, 4_000: 100_000, 8_500: 100_000, 39_000: 1_000
 """Messages per second, and how many of them the study sent."""
 DRAWN_MS = 1.0
 """Where the study's drawing ends."""
-GRPC, NNG = "gRPC, bidirectional stream", "NNG"
-MESSAGES = {GRPC: 3_000_000, NNG: 1_000_000}
+GRPC, NNG, SI95 = "gRPC, bidirectional stream", "NNG", "RMR over SI95"
+MESSAGES = {GRPC: 3_000_000, NNG: 1_000_000, SI95: 10_000_000}
 """As many as the study sent, from C and C++."""
+FEWER = 5
+"""Long messages, and those that are copied, are so many times fewer: the study does not say how many there were."""
 UNLIMITED_REPLY = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 """For the latencies of all messages, which come back in one message."""
 
@@ -194,7 +196,9 @@ def run(findings: Findings, scale: float) -> None:
 
     def row(name: str, serve: Callable[..., None], send: Callable[..., float]) -> None:
         messages = max(2_000, round(MESSAGES[name] * scale))
-        rates = {label: rate(serve, send, messages, size, ring=False) for label, size in SIZES.items()}
+        fewer = max(2_000, messages // FEWER)
+        counts = {"20 B": messages, "4 KB": fewer}
+        rates = {label: rate(serve, send, counts[label], size, ring=False) for label, size in SIZES.items()}
         findings.put("sizes", name, list(rates.values()))
         findings.put("throughput", name, [messages, messages / rates["20 B"], rates["20 B"]])
         for label, size in SIZES.items():
@@ -202,14 +206,25 @@ def run(findings: Findings, scale: float) -> None:
                 "ring copy",
                 **{
                     f"{name}, {label}, messages/s": rates[label],
-                    f"{name}, {label}, copied": rate(serve, send, messages, size, True),
+                    f"{name}, {label}, copied": rate(serve, send, fewer, size, True),
                 },
             )
 
+    def rmr() -> None:
+        messages = max(2_000, round(MESSAGES[SI95] * scale))
+        with si95.programs() as program:
+            counts = (messages, max(2_000, messages // FEWER))
+            rates = [si95.rate(program, size, count) for size, count in zip(SIZES.values(), counts, strict=True)]
+        row_name = si95.name_of_row()
+        findings.put("sizes", row_name, list(rates))
+        findings.put("throughput", row_name, [messages, messages / rates[0], rates[0]])
+
     findings.attempt(GRPC, lambda: row(GRPC, serve_grpc, send_grpc))
     findings.attempt(NNG, lambda: row(NNG, serve_nng, send_nng))
+    findings.attempt(SI95, rmr)
     findings.attempt(f"{GRPC}, at rates", lambda: at_rates(findings, scale))
     fan_out.run(findings, scale)
+    swap.run(findings, scale)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.stats import format_time, significant
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_of, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
 _FAST: dict[str, dict[str, object]] = {
@@ -36,6 +36,7 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         cells.table(
             "sizes", "As fast as it goes, messages/s at the receiver", {**_FAST, **_COPIED}, lambda s: s.throughput
         ),
+        _beside(cells),
         cells.table("rates", "From due to arrival, p50 / p99, pinned apart", _rates("apart"), spectrum),
         cells.table("pinning", "The same, not pinned", _rates("free"), spectrum),
         cells.table("rates-4k", "From due to arrival, 4 KB, p50 / p99, pinned apart", _rates("apart", 4_096), spectrum),
@@ -45,6 +46,34 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         cells.table("calls", "A message and the reply to it, p50 / p99", _CALLS, spectrum),
         cells.table("lost", "Messages sent and not delivered, as fast as it goes", _FAST, lambda s: f"{_lost(s):,}"),
     ]
+
+
+_PAIRS = (
+    *((f"nearcall-route-{scheme}", f"nearcall-{scheme}") for scheme in ("shm", "unix", "tcp", "nats")),
+    ("nearcall-route-rmr", "librmr"),
+    ("nearcall-nats", "nats"),
+    ("nearcall-route-nats", "nats"),
+    ("nearcall-route-shm", "iceoryx2"),
+    ("nearcall-route-unix", "pyzmq"),
+)
+"""Whose rate is shown as a share of whose."""
+
+
+def _beside(cells: Summaries) -> ShownTable:
+    table = ShownTable("beside", "The rate of one as a multiple of another's, as fast as it goes", ["20 B", "4 KB"], {})
+    for name, other in _PAIRS:
+        ratios: list[Value] = []
+        labels = ""
+        for size in table.columns:
+            found = [cells.where(mechanism=each, **_FAST[size]) for each in (name, other)]
+            if not all(found):
+                continue
+            labels = " / ".join(each[0].result.label for each in found)
+            top, bottom = (each[0].throughput for each in found)
+            ratios.append(top / bottom if top and bottom else "no number of both")
+        if ratios:
+            table.rows[labels] = ratios
+    return table
 
 
 def _lost(summary: Summary) -> int:
@@ -104,5 +133,5 @@ STUDY = Study(
             _tail,
         ),
     ),
-    replica_s=(40.0, 640.0),
+    replica_s=(80.0, 850.0),
 )

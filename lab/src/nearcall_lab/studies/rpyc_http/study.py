@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.results.distribution import merged
+from nearcall_lab.scenario.cell import format_size
 from nearcall_lab.stats import format_time
 from nearcall_lab.studies.model import (
+    NOT_PLANNED,
     Flaw,
     ShownTable,
     Study,
@@ -21,8 +23,9 @@ from nearcall_lab.studies.model import (
 )
 from nearcall_lab.studies.replica import Findings
 
-_ONE: dict[str, object] = {"operation": "echo", "kind": "closed", "connections": 1}
+_ONE: dict[str, object] = {"operation": "echo", "kind": "closed", "connections": 1, "size": 15}
 _TEN: dict[str, object] = {"operation": "echo", "kind": "closed", "connections": 10}
+_SIZES, _CONNECTIONS = (15, 1_000, 10_000, 100_000, 1_000_000), (1, 4, 16, 64)
 _CONNECT: dict[str, object] = {"kind": "connect"}
 _PHASES = ("made", "connected", "first reply")
 
@@ -45,7 +48,27 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         latency,
         cells.table("concurrency", "10 clients in two processes, p50 / p99 of a call", {"p50 / p99": _TEN}, spectrum),
         cells.table("rate", "10 clients in two processes, calls/s", {"calls/s": _TEN}, lambda s: s.throughput),
+        _sweep(cells, "sweep-rate", "Size by connections, calls/s", lambda summary: summary.throughput),
+        _sweep(cells, "sweep-p99", "Size by connections, p99", _p99),
     ]
+
+
+def _sweep(cells: Summaries, id: str, title: str, value: Callable[[Summary], Value]) -> ShownTable:
+    """What the authors planned; a mechanism's row for each number of connections."""
+    table = ShownTable(id, title, [format_size(size) for size in _SIZES], {})
+    for name, label in cells.fastest_first(_TEN):
+        for number in _CONNECTIONS:
+            wanted = {**_ONE, "mechanism": name, "connections": number}
+            found = [cells.where(**{**wanted, "size": size}) for size in _SIZES]
+            if sum(map(bool, found)) > 1:
+                place = f"{label}, {number} connection{'s' if number > 1 else ''}"
+                table.rows[place] = [shown_value(each[0], value) if each else NOT_PLANNED for each in found]
+    return table
+
+
+def _p99(summary: Summary) -> Value:
+    found = summary.quantiles.get(0.99)
+    return format_time(found.value) if found else None
 
 
 def _phases(summary: Summary) -> list[Value]:
