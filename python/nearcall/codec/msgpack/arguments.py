@@ -42,7 +42,11 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     form = PARTS if PARTS in forms else CODED
     references = any(parameter.type.services for parameter in parameters)
     # Only data can be encoded a second time, to find the argument that cannot be encoded.
-    data = [parameter.name for parameter in parameters if not parameter.type.services]
+    data = {
+        parameter.name: crossing.sender
+        for parameter, crossing in zip(parameters, crossings, strict=True)
+        if not parameter.type.services
+    }
 
     def remake(names: Sequence[str], for_loop: bool) -> ArgumentsCoding:
         known = {parameter.name: parameter for parameter in parameters}

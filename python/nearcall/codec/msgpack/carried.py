@@ -26,7 +26,7 @@ NO_READERS: Final[Readers] = {}
 
 _UNCHANGED: Final = frozenset({str, bytes, int, bool})
 """Types that a decoder without types makes as well."""
-_PLACE: Final = re.compile(r" - at `?(?P<where>.*?)`?$")
+_PLACE: Final = re.compile(r" - at `?\$?(?P<where>.*?)`?$")
 
 
 def readers(types: Iterable[shapes.Type], accepted_first: Any, otherwise: Hook) -> Readers:

@@ -547,8 +547,6 @@ def _form(message: Message, shape: Any, cls: Any) -> None:
         message.form = "call"
     elif isinstance(shape, shapes.NamedTupleType):
         message.form = "tuple"
-    elif hasattr(cls, "__attrs_attrs__"):
-        raise UnsupportedTypeError(f"{message.name} is a class of attrs: make it a dataclass to send it over gRPC")
     names = [field.name for field in shape.fields]
     message.make, message.check = maker(cls, names), checker(cls, names)
     message.look = refuses_extra(message.name, cls, names)
