@@ -17,7 +17,8 @@ A class with type hints is a service. One process serves it, and others call it 
 The guide, in ``docs/guide``, explains everything with examples. The names of this package, by their purpose:
 
 - **Declare a service:** `service`; methods are marked with `oneway`, `idempotent` and `no_side_effects`; `depends`
-  fills a parameter in at the server, `field` pins a number for gRPC.
+  fills a parameter in at the server, `field` pins a number for gRPC; `register_type` and `CarriedType` are for classes
+  that travel as another type.
 - **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
 - **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
   a child process. `start` sends a call without waiting for its reply; `as_completed` waits for the first of several.
@@ -87,7 +88,9 @@ if TYPE_CHECKING:
     from .service.depends import depends
     from .service.service import idempotent, no_side_effects, oneway, service
     from .status import StatusCode
+    from .types.carried import CarriedType
     from .types.numbers import field
+    from .types.registered import register_type
 else:
     from . import service
     from .lazy import lazily
@@ -151,7 +154,9 @@ else:
             "service.depends": ["depends"],
             "service.service": ["idempotent", "no_side_effects", "oneway", "service"],
             "status": ["StatusCode"],
+            "types.carried": ["CarriedType"],
             "types.numbers": ["field"],
+            "types.registered": ["register_type"],
         },
         modules=["aio", "auth", "grpcio", "health", "introspection", "observe", "plugin", "route"],
     )
@@ -179,6 +184,7 @@ __all__ = [
     "AlreadyExists",
     "CallInfo",
     "Cancelled",
+    "CarriedType",
     "Channel",
     "ChannelOptions",
     "Child",
@@ -237,6 +243,7 @@ __all__ = [
     "observe",
     "oneway",
     "plugin",
+    "register_type",
     "release",
     "route",
     "serve",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
 import datetime
 import enum
-import fractions
 import functools
 import io
-import ipaddress
 import pathlib
 import re
 import sys
 import types
-import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Any, TypedDict
 
@@ -312,14 +308,7 @@ def _named(module: str, name: str, *bases: type) -> type:
 
 
 REMEDIES = [
-    (pathlib.Path, "Path cannot be encoded; take str, and pass str(path)"),
-    (collections.deque, "deque cannot be encoded; take list, and pass list(deque)"),
-    (range, "range cannot be encoded; take list[int], and pass list(range)"),
-    (complex, "complex cannot be encoded; take tuple[float, float], and pass (number.real, number.imag)"),
-    (fractions.Fraction, "Fraction cannot be encoded; take tuple[int, int], and pass fraction.as_integer_ratio()"),
     (re.Pattern, "Pattern cannot be encoded; take str, and pass pattern.pattern"),
-    (ipaddress.IPv4Address, "IPv4Address cannot be encoded; take str, and pass str(address)"),
-    (zoneinfo.ZoneInfo, "ZoneInfo cannot be encoded; take str, and pass zone.key"),
     (io.BytesIO, "BytesIO cannot be encoded; take bytes, and pass buffer.getvalue()"),
     (
         types.SimpleNamespace,

@@ -243,15 +243,15 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
 
     @refused(
         "Bad.m(): parameter 'a: list[Unknown]' cannot be sent: Unknown cannot be encoded; "
-        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a service if its objects shall stay "
-        "where they are"
+        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, say as what it travels with "
+        "nearcall.register_type(Unknown, ...), or make it a service if its objects shall stay where they are"
     )
     def m5(self, a: list[Unknown]) -> None: ...
 
     @refused(
         "Bad.m(): the result 'dict[str, Unknown]' cannot be sent: Unknown cannot be encoded; "
-        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a service if its objects shall stay "
-        "where they are"
+        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, say as what it travels with "
+        "nearcall.register_type(Unknown, ...), or make it a service if its objects shall stay where they are"
     )
     def m6(self) -> dict[str, Unknown]: ...
 

@@ -18,6 +18,7 @@ import msgspec
 from ..references.reference import is_reference
 from ..types.declared import name_of
 from ..types.guards import is_dict, is_list
+from ..types.schema import opened_schema
 from .messages import fields_of
 from .written_bytes import to_bytes
 
@@ -50,6 +51,7 @@ def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: a base64 text is malformed.
     """
+    schema = opened_schema(schema)
     if schema == "bytes":
         return to_bytes(value)
     if not is_dict(schema):
@@ -74,6 +76,7 @@ def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
 
 def has_fields(schema: Any) -> bool:
     """Whether values of a schema are objects with fields, or lists of them."""
+    schema = opened_schema(schema)
     if not is_dict(schema):
         return False
     (kind, inner), *_ = schema.items()
@@ -90,6 +93,7 @@ def example(schema: Any, types: Mapping[str, Any], within: tuple[str, ...] = ())
         types: The types with fields, by name.
         within: Those around the value.
     """
+    schema = opened_schema(schema)
     if not is_dict(schema):
         return _EXAMPLES.get(schema) if isinstance(schema, str) else None
     (kind, inner), *_ = schema.items()

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin
 import msgspec
 from msgspec import inspect as shapes
 
-from ..types.hints import UNION_ORIGINS, opened, short_repr, type_name
+from ..types.hints import UNION_ORIGINS, field_hints, opened, short_repr, type_name
 from .construction import Construction, construction_of, empty_object, makes_plain_tuples
 from .inspection import runs_code
 
@@ -83,7 +83,7 @@ class _Builder:
     def _class(self, annotation: Any, cls: Any, shape: Any) -> Any:
         if annotation in self._made:
             return self._made[annotation]
-        hints = _hints(annotation)
+        hints = field_hints(annotation)
         names = [field.name for field in shape.fields]
         if isinstance(shape, shapes.TypedDictType):
             required = frozenset(field.name for field in shape.fields if field.required)
@@ -205,37 +205,3 @@ def _set_through(made: Any, name: str, sent: Any) -> None:
             f"field '{name}' of {type_name(type(made))} would be {short_repr(held)}: its descriptor changes "
             f"{short_repr(sent)}"
         )
-
-
-def _hints(annotation: Any) -> dict[str, Any]:
-    """The types of a class's fields, with the arguments of a generic class in the place of its type variables."""
-    cls: Any = get_origin(annotation) or annotation
-    bound: dict[type, dict[Any, Any]] = {}
-    _bind(annotation, {}, bound)
-    found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        hints: dict[str, Any] = typing.get_type_hints(base, include_extras=True) if base is not object else {}
-        for name in getattr(base, "__annotations__", ()):  # the class's own
-            if name in hints:
-                found[name] = _applied(hints[name], bound.get(base, {}))
-    return found
-
-
-def _bind(annotation: Any, scope: dict[Any, Any], bound: dict[type, dict[Any, Any]]) -> None:
-    cls: Any = get_origin(annotation) or annotation
-    if not isinstance(cls, type) or cls in bound or cls is object:
-        return
-    args = [_applied(arg, scope) for arg in get_args(annotation)]
-    bound[cls] = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
-    for base in getattr(cls, "__orig_bases__", cls.__bases__):
-        if get_origin(base) is not typing.Generic:
-            _bind(base, bound[cls], bound)
-
-
-def _applied(hint: Any, scope: dict[Any, Any]) -> Any:
-    if isinstance(hint, typing.TypeVar):
-        return scope.get(hint, hint)
-    open_ = getattr(hint, "__parameters__", ())
-    if not scope or not open_ or isinstance(hint, type):
-        return hint
-    return hint[tuple([scope.get(each, each) for each in open_])]

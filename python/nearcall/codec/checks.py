@@ -11,12 +11,14 @@ import datetime
 import inspect
 import math
 import numbers
-import types
 from collections.abc import Callable
+from types import NoneType
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
+from ..types.carried import NO_TYPES, CarriedTypes
 from ..types.declared import is_service
 from ..types.hints import UNION_ORIGINS, describe_value, namesake, short_repr, type_name, unwrap
+from ..types.registered import carried_type
 from .arrays import dtype_of_annotation, is_array_type, wrong_dtype
 from .remedies import conversion_to
 from .senders import is_record, loss
@@ -36,16 +38,21 @@ class OuterType(NamedTuple):
     """The slower test for a value of another type; ``None`` if anything fits."""
 
 
-def outer_type(annotation: Any) -> OuterType:
-    """The test for one annotation, which must be one that can be encoded."""
+def outer_type(annotation: Any, types: CarriedTypes = NO_TYPES) -> OuterType:
+    """The test for one annotation, which must be one that can be encoded.
+
+    Args:
+        annotation: The annotation.
+        types: The classes that travel as another type, besides those that do in the whole process.
+    """
     annotation = unwrap(annotation)
     if annotation is Any:
         return OuterType((), None)
-    if annotation is None or annotation is types.NoneType:
-        return OuterType((types.NoneType,), _is_none)
+    if annotation is None or annotation is NoneType:
+        return OuterType((NoneType,), _is_none)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in UNION_ORIGINS:
-        return _union([outer_type(arg) for arg in args])
+        return _union([outer_type(arg, types) for arg in args])
     if origin is Literal:
         return OuterType((), _literal(args))
     cls: Any = origin or annotation
@@ -56,6 +63,8 @@ def outer_type(annotation: Any) -> OuterType:
         return OuterType((cls,) if scalar is None else (), _array(cls, scalar))
     if not isinstance(cls, type) or is_service(cls):  # the sender of references checks the value itself
         return OuterType((), None)
+    if (carried := carried_type(cls, types)) is not None:
+        return OuterType(carried.kinds, carried.fits)
     return _of_class(cls)
 
 

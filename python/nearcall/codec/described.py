@@ -57,6 +57,8 @@ class DescribedSenders:
             made: Any = {"any": AnySender, "datetime": DateTimeSender, "time": TimeSender}.get(schema)
             return None if made is None else made()
         (kind, inner), *_ = schema.items()
+        if kind == "carried":
+            return self._read(schema["as"])
         if kind == "ref":
             return self._reference(inner)
         if kind in ("list", "set"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from ..types.hints import describe_value
 from ..types.shown import shown
 from .culprit import LONGEST_KEY, find_culprit, kind_of_text
 from .msgpack.functions import encode_parts
-from .senders import MisfitError
+from .senders import MisfitError, Sender
 
 __all__ = [
     "explain_decode_error",
@@ -96,7 +96,7 @@ def explain_encode_error(
     names: Sequence[str],
     error: BaseException,
     values: tuple[Any, ...] | dict[str, Any],
-    data: Sequence[str],
+    data: Mapping[str, Sender | None],
 ) -> RpcError:
     """The error to report when the arguments of a call could not be encoded: names the argument at fault.
 
@@ -105,7 +105,8 @@ def explain_encode_error(
         names: The parameters in the coded group, in order.
         error: What the encoder raised.
         values: What was to be encoded: the tuple, or a dict by name.
-        data: The parameters that hold no references: these can be encoded again, to find the one at fault.
+        data: The parameters that hold no references, with what sees to their values: these can be encoded again, to
+            find the one at fault.
     """
     if isinstance(error, RpcError):
         return error
@@ -119,7 +120,8 @@ def explain_encode_error(
         if name not in data:
             continue
         try:
-            encode_parts(value)
+            sender = data[name]
+            encode_parts(sender.rewrite(value) if sender is not None and sender.look(value) else value)
         except Exception as problem:
             return InvalidArgument(f"{method}(): argument '{name}' cannot be sent: {reason(problem)}")
     return InvalidArgument(f"{method}(): the arguments cannot be sent: {reason(error)}")

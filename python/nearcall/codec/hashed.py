@@ -19,7 +19,9 @@ from typing import Any, Union, cast
 import msgspec
 from msgspec import inspect as shapes
 
-from .msgpack.functions import keys_decoder
+from ..types.carried import CarriedShape
+from .msgpack.carried import NO_READERS, Readers
+from .msgpack.functions import carried_readers, keys_decoder
 from .shape import walk
 
 __all__ = ["ANYTHING", "HashedKeys", "hashed_keys", "together"]
@@ -58,6 +60,8 @@ class HashedKeys(msgspec.Struct, frozen=True, eq=False):
     """The types of keys."""
     as_sent: tuple[bool, ...]
     """For each type, whether a key keeps the kind that it has in msgpack. If not, only Python can hash it."""
+    carried: Readers = NO_READERS
+    """For classes among these that travel as another type."""
 
     @property
     def hashers(self) -> tuple[Hasher, ...]:
@@ -65,7 +69,7 @@ class HashedKeys(msgspec.Struct, frozen=True, eq=False):
 
         It returns ``None`` if one of them cannot be decoded or hashed.
         """
-        return tuple(map(_hasher, self.types))
+        return tuple([_made_hasher(each, self.carried) if self.carried else _hasher(each) for each in self.types])
 
 
 def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
@@ -75,6 +79,9 @@ def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
     for node in walk(shape):
         if isinstance(node, shapes.AnyType):
             types.append(node)
+        elif isinstance(node, (shapes.CustomType, CarriedShape)):
+            # msgspec decodes what is sent in its place as it would without a type.
+            types.append(shapes.AnyType())
         elif isinstance(node, (shapes.SetType, shapes.FrozenSetType)) and not _harmless(node.item_type):
             lists = True
             types.append(node.item_type)
@@ -83,7 +90,9 @@ def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
     if not types:
         return None
     as_sent = {_annotation(key): _as_sent(key) for key in types}
-    return HashedKeys(lists, tuple(as_sent), tuple(as_sent.values()))
+    has_carried = any(isinstance(node, CarriedShape) for key in types for node in walk(key))
+    carried = carried_readers(types) if has_carried else NO_READERS
+    return HashedKeys(lists, tuple(as_sent), tuple(as_sent.values()), carried)
 
 
 def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
@@ -92,7 +101,8 @@ def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
     if len(found) < 2:
         return found[0] if found else None
     as_sent = {kind: key for each in found for kind, key in zip(each.types, each.as_sent, strict=True)}
-    return HashedKeys(any(each.lists for each in found), tuple(as_sent), tuple(as_sent.values()))
+    carried = {cls: reader for each in found for cls, reader in each.carried.items()}
+    return HashedKeys(any(each.lists for each in found), tuple(as_sent), tuple(as_sent.values()), carried)
 
 
 ANYTHING = HashedKeys(lists=False, types=(Any,), as_sent=(True,))
@@ -142,7 +152,11 @@ def _annotation(key: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _hasher(key_type: Any) -> Hasher:
-    decoder = functools.cache(lambda: keys_decoder(key_type))  # made when first needed, which is rare
+    return _made_hasher(key_type, NO_READERS)
+
+
+def _made_hasher(key_type: Any, carried: Readers) -> Hasher:
+    decoder = functools.cache(lambda: keys_decoder(key_type, carried))  # made when first needed, which is rare
 
     def hashes(body: bytes) -> list[int] | None:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import inspect as shapes
 
+from ..types.carried import NO_TYPES, CarriedShape, CarriedTypes
 from ..types.declared import is_service, service_class
 from ..types.hints import type_name
 from .arrays import is_array_type
@@ -28,15 +29,19 @@ class UnsupportedTypeError(TypeError):
     """An annotation that cannot be encoded; the message says why and what to do."""
 
 
-def inspect_type(annotation: Any) -> shapes.Type:
+def inspect_type(annotation: Any, types: CarriedTypes = NO_TYPES) -> shapes.Type:
     """msgspec's description of a type, after making sure that every part of it can be encoded.
+
+    Args:
+        annotation: The type.
+        types: The classes that travel as another type, besides those that do in the whole process.
 
     Raises:
         UnsupportedTypeError: some part of the type cannot be encoded.
         NameError: the type refers to a name that does not exist (yet).
     """
     try:
-        shape = shape_of(annotation)
+        shape = shape_of(annotation, types)
         make_decoder(annotation)
     except NameError:
         raise
@@ -50,6 +55,16 @@ def inspect_type(annotation: Any) -> shapes.Type:
             )
         if isinstance(node, shapes.NamedTupleType):
             _no_code_inside(node)
+        if isinstance(node, CarriedShape) and (services := services_in(node.inner)):
+            raise UnsupportedTypeError(
+                f"{type_name(node.cls)} travels as {type_name(node.to)}, which holds a reference to "
+                f"{type_name(services[0])}: let it travel as data"
+            )
+        if isinstance(node, CarriedShape) and _holds_itself(node):
+            raise UnsupportedTypeError(
+                f"{type_name(node.cls)} travels as {type_name(node.to)}, which holds it again: let it travel as a "
+                "dataclass, one of whose fields may hold it"
+            )
         if isinstance(node, shapes.CustomType):
             service = service_class(node.cls)
             if service is not None:
@@ -62,6 +77,11 @@ def inspect_type(annotation: Any) -> shapes.Type:
                 "it implements, whose objects travel as references"
             )
     return shape
+
+
+def _holds_itself(carried: CarriedShape) -> bool:
+    """Whether there is no class with fields between an object and those of its class within it."""
+    return any(node is carried for node in walk(carried.inner, within_fields=False))
 
 
 def runs_code(shape: shapes.Type) -> bool:
@@ -147,6 +167,7 @@ def _advice(cls: Any) -> str:
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return f"{name} cannot be encoded; use a type that msgspec supports, such as list, dict or a dataclass"
     return (
-        f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a "
-        "service if its objects shall stay where they are"
+        f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, say as what it "
+        f"travels with nearcall.register_type({name}, ...), or make it a service if its objects shall stay where they "
+        "are"
     )

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import msgspec
 
+from ..types.carried import CarriedShape
 from ..types.functions import full_name
+from ..types.hints import type_name
 from .checks import outer_type, problem_with
 from .decoders import make_decoder
 from .named import arguments_type
@@ -24,6 +26,7 @@ from .protocol import (
     ValueCoding,
     ValueType,
 )
+from .shape import walk
 from .values import ValueCodec
 
 __all__ = ["OfValues"]
@@ -47,6 +50,10 @@ class OfValues:
         for what, type_ in types.items():
             if type_.services:
                 raise TypeError(f"{where}(): {what} holds objects that are passed, and only msgpack does: send data")
+            for node in walk(type_.shape):
+                if isinstance(node, CarriedShape):
+                    name, to = type_name(node.cls), type_name(node.to)
+                    raise TypeError(f"{where}(): {what} holds {name}, which travels in msgpack and JSON: declare {to}")
         if stream is not None:
             item = self._value(stream.type, Roles.of_stream(where, stream.name))
         reply = self._value(method.result, Roles.of_result(where, items=method.streams_out))

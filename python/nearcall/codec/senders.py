@@ -461,6 +461,12 @@ class UnionSender(Sender):
         classes = [member.cls for member in members if isinstance(member, FieldsSender) and not member.by_position]
         if classes:
             self.by_kind[dict] = _Misplaced(" or ".join(map(type_name, classes)))
+        self._fits: Callable[[Any], bool] | None = None
+        self._name = ""
+
+    def refuse(self, fits: Callable[[Any], bool] | None, name: str) -> None:
+        """Lets only values through that fit; ``name`` is that of the union."""
+        self._fits, self._name = fits, name
 
     def look(self, value: Any) -> bool:
         """See :class:`Sender`."""
@@ -479,4 +485,6 @@ class UnionSender(Sender):
             if isinstance(value, kind):
                 member.fit(value)
                 return member
+        if self._fits is not None and not self._fits(value):
+            raise MisfitError(f"expected {self._name}, got {describe_value(value)}")
         return next((member for member in self.members if member.kinds is None), _TRUSTED)

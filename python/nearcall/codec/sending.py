@@ -18,8 +18,11 @@ from typing import Any, cast, get_args, get_origin
 from msgspec import inspect as shapes
 
 from .._core import FittingEncoder
+from ..types.carried import CarriedShape
 from ..types.declared import service_class
-from ..types.hints import UNION_ORIGINS, unwrap
+from ..types.hints import UNION_ORIGINS, type_name, unwrap
+from .carrying import CarriedSender
+from .checks import outer_type
 from .references import ReferenceSender
 from .senders import (
     AnySender,
@@ -143,6 +146,8 @@ class _Builder:
             return TupleSender([self.build(item, each) for item, each in zip(shape.item_types, hints, strict=True)])
         if hasattr(shape, "fields"):
             return self._fields(shape)
+        if kind is CarriedShape:
+            return CarriedSender(shape, self.build(shape.inner, shape.to))
         if kind is shapes.CustomType and (service := service_class(shape.cls)) is not None:
             return ReferenceSender(service)
         return None
@@ -163,7 +168,14 @@ class _Builder:
                 if found.kinds is None and type(member) in _KINDS:
                     found.kinds = frozenset({_KINDS[type(member)]})
                 members.append(found)
-        return UnionSender(members, optional=shapes.NoneType() in shape.types) if members else None
+        if not members:
+            return None
+        found_all = UnionSender(members, optional=shapes.NoneType() in shape.types)
+        carried = {each.bare: each.carried for each in shape.types if isinstance(each, CarriedShape)}
+        if carried and get_origin(hint) in UNION_ORIGINS:
+            # What travels must not be given in the place of an object.
+            found_all.refuse(outer_type(hint, carried).fits, type_name(hint))
+        return found_all
 
     def _fields(self, shape: Any) -> Sender:
         if (known := self.classes.get(shape.cls)) is not None:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from .._core import memory_of
+from ..types.carried import CarriedShape
 from .shape import walk
 
 __all__ = ["Weights", "object_weight", "together", "weights"]
@@ -35,6 +36,8 @@ _SINGLE: Final[dict[type[shapes.Type], int]] = {
 _FACTORIES: Final[dict[Any, int]] = {list: memory_of("list"), dict: memory_of("dict"), set: memory_of("set")}
 """What the default of a field takes that is made anew for each object."""
 _OTHER_FACTORY: Final = 128
+_MADE: Final = 128
+"""What an object may hold that was made of a value that travelled."""
 
 
 class Weights(msgspec.Struct, frozen=True):
@@ -67,6 +70,9 @@ def weights(shape: shapes.Type) -> Weights:
                 largest_list = max(largest_list, weight)
             else:
                 largest_map = max(largest_map, weight)
+        elif isinstance(node, CarriedShape):
+            # What travels is decoded first as it would be without a type.
+            least, dicts = max(least, object_weight(node.bare, 0) + _MADE), True
         else:
             least = max(least, _SINGLE.get(type(node), 0))
     return Weights(least, largest_list, sets, largest_map, dicts)

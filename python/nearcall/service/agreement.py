@@ -235,7 +235,8 @@ def _differences(
         here, there = (part.expected, part.sent) if reply else (part.sent, part.expected)
         where = f"{part.path.lstrip('.')}: " if part.path else ""
         is_told = not where and (part.sent, part.expected) == (sent.type, expected.type)
-        yield "" if is_told else f" ({where}{here} here, {there} there)", part.always
+        told = "" if is_told else f" ({where}{here} here, {there} there)"
+        yield told + (f": {part.advice}" if part.advice else ""), part.always
 
 
 def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: ServiceInfo, server: MethodInfo) -> Agreed:

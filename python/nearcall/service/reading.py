@@ -216,6 +216,10 @@ def _check_schema(where: str, schema: Any) -> None:
             if kind == "union" and _is_object(item) and "union" in item:
                 raise Malformed(f"{where} has a schema whose 'union' has another one as a member")
             _check_schema(where, item)
+    elif kind == "carried":
+        if not isinstance(inner, str):
+            raise Malformed(f"{where} has a schema whose 'carried' is no name")
+        _check_schema(where, schema.get("as"))
     elif kind == "values" and not is_list(inner):
         raise Malformed(f"{where} has a schema whose 'values' are no list")
     elif not isinstance(inner, str) and (kind in ("ref", "reference") or (kind == "array" and inner is not None)):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from ..options.names import check_names
+from ..types.carried import CarriedType, CarriedTypes
 from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_function, is_service, name_of, root_of
 from ..types.functions import is_function_name
+from ..types.registered import types_by_class
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
@@ -56,7 +58,11 @@ _plans: WeakKeyDictionary[type, ServicePlan] = WeakKeyDictionary()
 def service(cls: type[T], /) -> type[T]: ...
 @overload
 def service(
-    *, name: str | None = None, errors: Sequence[type[Exception]] = (), instance: Instance | None = None
+    *,
+    name: str | None = None,
+    errors: Sequence[type[Exception]] = (),
+    instance: Instance | None = None,
+    types: Sequence[CarriedType] = (),
 ) -> Callable[[type[T]], type[T]]: ...
 def service(
     cls: type[T] | None = None,
@@ -65,6 +71,7 @@ def service(
     name: str | None = None,
     errors: Sequence[type[Exception]] = (),
     instance: Instance | None = None,
+    types: Sequence[CarriedType] = (),
     **unknown: object,
 ) -> type[T] | Callable[[type[T]], type[T]]:
     """Declares a class a service: the public methods written in its body can be called from other processes.
@@ -91,6 +98,7 @@ def service(
             connection; serve the class then. Its ``close`` or ``aclose`` is no method for clients: the server calls it
             at the end. ``None``: as the service that the class derives from says, and ``"server"`` if it derives from
             none.
+        types: Classes whose objects travel as another type in this service, besides those of :func:`register_type`.
         unknown: There are no other options; an error says which was meant.
 
     Raises:
@@ -99,7 +107,7 @@ def service(
     """
     # Names local to the function in which the class is defined can appear in annotations, too.
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    check_names(unknown, ("name", "errors", "instance"))
+    check_names(unknown, ("name", "errors", "instance", "types"))
     scope = {} if caller.f_code.co_name == "<module>" else caller.f_locals
     if isinstance(cast(object, errors), type):
         raise TypeError(f"errors takes a list of exception classes: write errors=[{cast(type, errors).__name__}]")
@@ -115,10 +123,12 @@ def service(
     if instance not in (None, "server", "session"):
         raise ValueError(f"instance must be 'server' or 'session', not {instance!r}")
 
+    own_types = types_by_class(types)
+
     def declare(target: type[T]) -> type[T]:
         if not isinstance(target, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"@nearcall.service decorates a class, not {_shown(target)}")
-        declared[target] = Declared(name, tuple(errors), instance, _mentioned(target, scope))
+        declared[target] = Declared(name, tuple(errors), instance, _mentioned(target, scope), own_types)
         try:
             _plans[target] = _build(target)
         except NameError:
@@ -216,7 +226,7 @@ def plan_of_all(classes: Sequence[type]) -> ServicePlan:
     plans = [plan_of(cls) for cls in classes]
     if len(classes) == 1:
         return plans[0]
-    name, builder = plans[0].name, SchemaBuilder()
+    name, builder = plans[0].name, SchemaBuilder({each: how for cls in classes for each, how in _types(cls).items()})
     owners: dict[str, type] = {}
     for cls, plan in zip(classes, plans, strict=True):
         introduced = _methods_of(cls, declared_above(cls))
@@ -246,11 +256,16 @@ def declared_above(cls: type) -> list[type]:
     return [base for base in reversed(cls.__mro__) if base in declared]
 
 
+def _types(cls: type) -> CarriedTypes:
+    """The classes that travel as another type in a service."""
+    return {each: how for base in declared_above(cls) for each, how in declared[base].types.items()}
+
+
 def _build(cls: type) -> ServicePlan:
     root, name = root_of(cls), name_of(cls)
     above = declared_above(cls)
     instance = _instance(above)
-    builder = SchemaBuilder()
+    builder = SchemaBuilder(_types(cls))
     methods: list[MethodPlan] = []
     for owner, written in declared_methods(cls):
         method = written.name
@@ -325,12 +340,12 @@ def _methods_of(cls: type, above: list[type]) -> dict[str, type]:
 
 
 def _is_method(value: Any) -> bool:
-    if isinstance(value, types.FunctionType):
+    if isinstance(value, FunctionType):
         return True
     if isinstance(value, (staticmethod, classmethod, type)) or not callable(value):
         return False
     # functools.lru_cache and the like
-    return isinstance(getattr(cast(Any, value), "__wrapped__", None), types.FunctionType)
+    return isinstance(getattr(cast(Any, value), "__wrapped__", None), FunctionType)
 
 
 def _implementation(interface: MethodPlan, written: ReadMethod, owner: type, builder: SchemaBuilder) -> MethodPlan:
@@ -352,7 +367,7 @@ def _mentioned(cls: type, scope: Mapping[str, Any]) -> dict[str, Any]:
     """The names of a function's scope that the annotations in a class mention. Keeping the whole scope would keep its
     values alive.
     """
-    functions = [value for value in cls.__dict__.values() if isinstance(value, types.FunctionType)]
+    functions = [value for value in cls.__dict__.values() if isinstance(value, FunctionType)]
     try:
         text = " ".join(str(annotation) for function in functions for annotation in function.__annotations__.values())
     except NameError:  # Python 3.14 evaluates late, and finds local names by itself

@@ -27,11 +27,12 @@ def value_type(annotation: Any, builder: SchemaBuilder) -> ValueType:
         UnsupportedTypeError: its values cannot be sent.
         NameError: the annotation refers to a name that does not exist (yet).
     """
-    shape = inspection.inspect_type(annotation)
+    shape = inspection.inspect_type(annotation, builder.carried)
     services = inspection.services_in(shape)
     is_array = isinstance(shape, shapes.CustomType) and not services
     schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
-    return ValueType(annotation, shape, type_name(annotation), schema, checks.outer_type(annotation), services)
+    outer = checks.outer_type(annotation, builder.carried)
+    return ValueType(annotation, shape, type_name(annotation), schema, outer, services)
 
 
 def value_plan(type_: ValueType, coding: ValueCoding, roles: Roles) -> ValuePlan:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_origin
 from weakref import WeakKeyDictionary
 
 from . import functions
+from .carried import NO_TYPES, CarriedTypes
 from .hints import unwrap
 
 __all__ = [
@@ -32,7 +33,7 @@ Instance: TypeAlias = Literal["server", "session"]
 class Declared:
     """The arguments that the decorator was given for a class."""
 
-    __slots__ = ("errors", "instance", "name", "namespace")
+    __slots__ = ("errors", "instance", "name", "namespace", "types")
 
     def __init__(
         self,
@@ -40,11 +41,13 @@ class Declared:
         errors: tuple[type[Exception], ...],
         instance: Instance | None,
         namespace: Mapping[str, Any],
+        types: CarriedTypes = NO_TYPES,
     ) -> None:
         self.name = name
         self.errors = errors
         self.instance: Instance | None = instance
         self.namespace = namespace
+        self.types = types
 
 
 DESCRIBED_PLAN = "__nearcall_described__"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeGuard, cast
 
-from .schema import show
+from .schema import opened_schema, show
 
 __all__ = ["Difference", "Types", "differences"]
 
@@ -39,6 +39,8 @@ class Difference(NamedTuple):
     expected: str
     always: bool
     """Whether it affects every value; otherwise only some."""
+    advice: str = ""
+    """What to do, if the two schemas do not say it."""
 
 
 def differences(sent: Any, sent_types: Types, expected: Any, expected_types: Types) -> list[Difference]:
@@ -68,11 +70,14 @@ class _Comparison:
             raise ValueError("the types refer to each other in too many ways to be compared")
         if sent == "any" or expected == "any" or (sent == "int" and expected == "float"):
             return []
+        if _is(sent, "carried") and _is(expected, "carried") and sent["carried"] == expected["carried"]:
+            found = self.compare(sent.get("as"), expected.get("as"))
+            return found and [Difference("", show(sent), show(expected), _always(found), _alike(sent["carried"]))]
         if _is(sent, "union"):
             return self._from_union(sent, expected)
         if _is(expected, "union"):
             return self._to_union(sent, expected)
-        if isinstance(sent, dict) and isinstance(expected, dict):
+        if isinstance(sent, dict) and isinstance(expected, dict) and not _is(sent, "carried"):
             return self._structures(cast("dict[str, Any]", sent), cast("dict[str, Any]", expected))
         if _is(sent, "values") and expected in ("int", "str"):
             fits = all(kind == expected for kind, _ in _members(sent))
@@ -80,7 +85,11 @@ class _Comparison:
         if _is(expected, "values") and sent in ("int", "str"):
             some = any(kind == sent for kind, _ in _members(expected))
             return _differ(sent, expected, always=not some)
-        return [] if sent == expected else _differ(sent, expected)
+        if sent == expected:
+            return []
+        sides: list[Any] = [sent, expected]
+        named = next((each["carried"] for each in sides if _is(each, "carried")), None)
+        return _differ(sent, expected, advice="" if named is None else _alike(named))
 
     def _from_union(self, sent: Any, expected: Any) -> list[Difference]:
         found = [(member, self.compare(member, expected)) for member in sent["union"]]
@@ -186,8 +195,12 @@ def _always(found: list[Difference]) -> bool:
     return any(part.always for part in found)
 
 
-def _differ(sent: Any, expected: Any, *, always: bool = True) -> list[Difference]:
-    return [Difference("", show(sent), show(expected), always)]
+def _differ(sent: Any, expected: Any, *, always: bool = True, advice: str = "") -> list[Difference]:
+    return [Difference("", show(sent), show(expected), always, advice)]
+
+
+def _alike(name: str) -> str:
+    return f"declare {name} on both sides, and register it alike with nearcall.register_type"
 
 
 def _within(step: str, found: list[Difference]) -> list[Difference]:
@@ -232,6 +245,8 @@ def _looks(schema: Any, types: Types) -> set[str]:
     (kind, inner), *_ = cast("dict[str, Any]", schema).items()
     if kind == "union":
         return {look for member in inner for look in _looks(member, types)}
+    if kind == "carried":
+        return _looks(opened_schema(schema), types)
     if kind == "values":
         return {type(value).__name__ for value in inner}
     if kind == "ref":

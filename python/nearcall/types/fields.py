@@ -14,7 +14,7 @@ import msgspec
 
 from .differences import Types
 from .guards import is_dict, is_list
-from .schema import show
+from .schema import opened_schema, show
 
 __all__ = ["Finder", "UnknownField", "field_finder"]
 
@@ -71,6 +71,7 @@ class _Search:
         self.tried += 1
         if self.tried > _MOST_TRIED:
             raise ValueError("the types refer to each other in too many ways to be compared")
+        written, read = opened_schema(written), opened_schema(read)
         kind, inner = _kind(read)
         if kind == "union":
             return any(self.possible(written, member, seen) for member in inner)
@@ -95,6 +96,7 @@ class _Search:
 
     def find(self, value: Decoded, written: Any, read: Any, path: str) -> UnknownField | None:
         """The first field that the reader does not know. The decoder refuses values that do not fit the schema."""
+        written, read = opened_schema(written), opened_schema(read)
         kind, inner = _kind(read)
         if kind == "union":
             meant = next((member for member in inner if _is_meant(value, member, self.read_types)), None)
@@ -145,7 +147,7 @@ class _Search:
 
     def _writer(self, written: Any, reader: Any) -> dict[str, Any] | None:
         """The writer's fields by name, if it declares the value in the reader's layout."""
-        kind, inner = _kind(written)
+        kind, inner = _kind(opened_schema(written))
         described = self.written_types.get(inner) if kind == "ref" else None
         if not described or described.get("layout") != reader.get("layout"):
             return None
@@ -193,7 +195,7 @@ def _is_default(item: Decoded, field: Any) -> bool:
 
 def _is_meant(value: Decoded, schema: Any, types: Types) -> bool:
     """Whether a value is of this member of a union. If several members have fields, they have tags."""
-    kind, inner = _kind(schema)
+    kind, inner = _kind(opened_schema(schema))
     if kind == "ref":
         described = types.get(inner, {})
         if described.get("layout") == "array":

@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 __all__ = [
     "UNION_ORIGINS",
     "StreamHint",
+    "applied",
     "describe_value",
+    "field_hints",
     "namesake",
     "opened",
     "resolve",
@@ -204,3 +206,40 @@ def _array_name(args: tuple[Any, ...]) -> str:
     if not scalar or scalar[0] is Any:
         return "ndarray"
     return f"NDArray[{type_name(scalar[0])}]"
+
+
+def field_hints(annotation: Any) -> dict[str, Any]:
+    """The types of a class's fields, with the arguments of a generic class in the place of its type variables."""
+    cls: Any = get_origin(annotation) or annotation
+    bound: dict[type, dict[Any, Any]] = {}
+    _bind(annotation, {}, bound)
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        hints: dict[str, Any] = typing.get_type_hints(base, include_extras=True) if base is not object else {}
+        for name in getattr(base, "__annotations__", ()):  # the class's own
+            if name in hints:
+                found[name] = applied(hints[name], bound.get(base, {}))
+    return found
+
+
+def _bind(annotation: Any, scope: dict[Any, Any], bound: dict[type, dict[Any, Any]]) -> None:
+    cls: Any = get_origin(annotation) or annotation
+    if not isinstance(cls, type) or cls in bound or cls is object:
+        return
+    args = [applied(arg, scope) for arg in get_args(annotation)]
+    bound[cls] = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
+    for base in getattr(cls, "__orig_bases__", cls.__bases__):
+        if get_origin(base) is not typing.Generic:
+            _bind(base, bound[cls], bound)
+
+
+def applied(hint: Any, scope: Mapping[Any, Any]) -> Any:
+    """A type with others in the place of its type variables."""
+    if isinstance(hint, TypeVar):
+        return scope.get(hint, hint)
+    open_ = getattr(hint, "__parameters__", ())
+    # In Python 3.10 list[T] is a type, too.
+    if not scope or not open_ or (isinstance(hint, type) and get_origin(hint) is None):
+        return hint
+    generic: Any = hint
+    return generic[tuple([scope.get(each, each) for each in open_])]

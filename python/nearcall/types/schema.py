@@ -8,6 +8,7 @@ looks on the wire and leaves out whatever does not matter there, such as a datac
 - ``{"union": [T, ...]}``, ``{"array": dtype or null}`` (numpy);
 - ``{"values": [...]}`` (a ``Literal``), and for an enum also ``"names"``, in the same order;
 - ``{"reference": "Listener"}``, an object of that service, which stays in its process;
+- ``{"carried": "Path", "as": T}``, a class of the user's that travels as another type;
 - ``{"ref": "Point"}``, a type with fields, described once in the service's ``types`` table.
 """
 
@@ -19,11 +20,13 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import inspect as shapes
 
+from .carried import NO_TYPES, CarriedShape, CarriedTypes
 from .declared import name_of, service_class
 from .functions import is_function_name, show_function
+from .guards import is_dict
 from .hints import type_name
 
-__all__ = ["OPEN", "SchemaBuilder", "show"]
+__all__ = ["OPEN", "SchemaBuilder", "opened_schema", "show"]
 
 _MOST_SHOWN = 200
 """Parts of a schema that are shown; a peer's may have many thousands."""
@@ -56,9 +59,14 @@ whose values are looked at and not sent on.
 
 
 class SchemaBuilder:
-    """Makes the schemas of one service; ``types`` fills up with the named types met on the way."""
+    """Makes the schemas of one service; ``types`` fills up with the named types met on the way.
 
-    def __init__(self) -> None:
+    Args:
+        carried: The classes that travel as another type in this service.
+    """
+
+    def __init__(self, carried: CarriedTypes = NO_TYPES) -> None:
+        self.carried = carried
         self.types: dict[str, Any] = {}
         self._names: dict[Any, str] = {}
 
@@ -81,6 +89,8 @@ class SchemaBuilder:
             return {"values": sorted(shape.values, key=lambda value: (str(type(value)), value))}
         if isinstance(shape, shapes.EnumType):
             return {"values": [member.value for member in shape.cls], "names": [member.name for member in shape.cls]}
+        if isinstance(shape, CarriedShape):
+            return {"carried": shape.carried.name, "as": self.schema(shape.inner)}
         if isinstance(shape, shapes.CustomType) and (service := service_class(shape.cls)) is not None:
             return {"reference": name_of(service)}
         if isinstance(shape, shapes.CustomType):
@@ -127,6 +137,13 @@ def _default(field: shapes.Field) -> dict[str, Any]:
     return {}
 
 
+def opened_schema(schema: Any) -> Any:
+    """How a value looks on the wire: for a class that travels as another type, the schema of that type."""
+    while is_dict(schema) and "carried" in schema:
+        schema = schema.get("as", "any")
+    return schema
+
+
 def show(schema: Any) -> str:
     """A schema for people: ``dict[str, Point]``. A schema of very many parts is shortened."""
     return _show(schema, [_MOST_SHOWN])
@@ -150,6 +167,8 @@ def _show(schema: Any, left: list[int]) -> str:
         return f"{kind}[{', '.join(_shown(inner, left)) or '()'}]"
     if kind == "union":
         return " | ".join(_shown(inner, left))
+    if kind == "carried":
+        return f"{inner} (as {_show(opened_schema(schema), left)})"
     if kind == "values":
         return f"Literal[{', '.join(_shown(inner, left, repr))}]"
     if kind == "array":

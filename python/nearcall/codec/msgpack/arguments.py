@@ -14,8 +14,9 @@ from ..checks import outer_type
 from ..hashed import together
 from ..named import arguments_type
 from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsCoding, ParameterType, Parts, ValueType
+from .carried import Readers
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
-from .functions import encode_parts
+from .functions import carried_readers, encode_parts
 
 __all__ = ["UNKNOWN", "arguments_coding"]
 
@@ -41,19 +42,25 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
     form = PARTS if PARTS in forms else CODED
     references = any(parameter.type.services for parameter in parameters)
     # Only data can be encoded a second time, to find the argument that cannot be encoded.
-    data = [parameter.name for parameter in parameters if not parameter.type.services]
+    data = {
+        parameter.name: crossing.sender
+        for parameter, crossing in zip(parameters, crossings, strict=True)
+        if not parameter.type.services
+    }
 
     def remake(names: Sequence[str], for_loop: bool) -> ArgumentsCoding:
         known = {parameter.name: parameter for parameter in parameters}
         return arguments_coding(method, [known.get(name) or _unknown(name) for name in names], for_loop=for_loop)
 
     encode: Any = encoder(form)
-    decode = decoder(annotation, form, references=references, for_loop=for_loop)
-    uncounted: Any = functools.partial(decoder, annotation, form, references=True, for_loop=for_loop, counted=False)
+    carried = carried_readers(parameter.type.shape for parameter in parameters)
+    made: Any = functools.partial(decoder, annotation, form, carried)
+    decode = made(references=references, for_loop=for_loop)
+    uncounted: Any = functools.partial(made, references=True, for_loop=for_loop, counted=False)
     again = decoded_again(
         decode,
         form,
-        _named_decoder(parameters, references=references, for_loop=for_loop, counted=False),
+        _named_decoder(parameters, carried, references=references, for_loop=for_loop, counted=False),
         uncounted=uncounted if references else None,
     )
     return ArgumentsCoding(
@@ -62,7 +69,7 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
         encode=sending.group_seen_to(encode, coded, [each.sender for _, each in group]),
         decode=decode,
         encode_named=_named_encoder(dict(zip(names, crossings, strict=True))),
-        decode_named=_named_decoder(parameters, references=references, for_loop=for_loop),
+        decode_named=_named_decoder(parameters, carried, references=references, for_loop=for_loop),
         encode_error=lambda error, values: explain.explain_encode_error(
             method, coded if len(values) == len(coded) else names, error, values, data
         ),
@@ -97,7 +104,7 @@ def _named_encoder(crossings: dict[str, Crossing]) -> Callable[[dict[str, Any]],
 
 
 def _named_decoder(
-    parameters: Sequence[ParameterType], *, references: bool, for_loop: bool, counted: bool = True
+    parameters: Sequence[ParameterType], carried: Readers, *, references: bool, for_loop: bool, counted: bool = True
 ) -> Callable[..., tuple[Any, ...]]:
     """A decoder from a map to the tuple of all parameters, which knows their defaults."""
 
@@ -105,7 +112,7 @@ def _named_decoder(
     @functools.cache
     def made() -> Callable[..., Any]:
         found: Any = decoder(
-            arguments_type(parameters), PARTS, references=references, for_loop=for_loop, counted=counted
+            arguments_type(parameters), PARTS, carried, references=references, for_loop=for_loop, counted=counted
         )
         return found  # type: ignore[no-any-return]
 

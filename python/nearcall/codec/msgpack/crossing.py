@@ -15,6 +15,7 @@ from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ValueType, buffer_fo
 from ..senders import Sender
 from ..weights import Weights, weights
 from . import functions
+from .carried import NO_READERS, Readers
 
 __all__ = ["Crossing", "cross", "decoded_again", "decoder", "encoder"]
 
@@ -52,13 +53,20 @@ def encoder(form: str) -> Callable[[Any], Any] | None:
 
 
 def decoder(
-    annotation: Any, form: str, *, references: bool, for_loop: bool, counted: bool = True
+    annotation: Any,
+    form: str,
+    carried: Readers = NO_READERS,
+    *,
+    references: bool,
+    for_loop: bool,
+    counted: bool = True,
 ) -> Callable[..., Any] | None:
     """The function that decodes values of a type in a form; ``None`` if the form needs none.
 
     Args:
         annotation: The type.
         form: The form; a buffer's needs no decoder.
+        carried: For classes that travel as another type.
         references: Whether the type holds references.
         for_loop: Whether the methods of the objects that arrive are to be awaited.
         counted: Whether references are counted, so that what is decoded can be used.
@@ -66,8 +74,10 @@ def decoder(
     if form == NOTHING or form in BUFFER_FORMS:
         return None
     if references:
-        return functions.reference_decoder(annotation, for_loop=for_loop, counted=counted)
-    return functions.parts_decoder(annotation) if form == PARTS else functions.coded_decoder(annotation)
+        return functions.reference_decoder(annotation, carried, for_loop=for_loop, counted=counted)
+    if form == PARTS:
+        return functions.parts_decoder(annotation, carried)
+    return functions.coded_decoder(annotation, carried)
 
 
 def decoded_again(

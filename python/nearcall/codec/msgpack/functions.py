@@ -13,10 +13,11 @@ import functools
 import numbers
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
+from msgspec import inspect as shapes
 
 from ...types.hints import describe_value, short_repr
 from .. import anything
@@ -25,10 +26,12 @@ from ..arriving import twins
 from ..decoders import make_decoder
 from ..references import REFERENCE, Incoming, Received, Uncounted
 from ..remedies import conversion
+from .carried import NO_READERS, Readers, read_by, readers
 
 __all__ = [
     "ARRAY",
     "BUFFER",
+    "carried_readers",
     "coded_decoder",
     "decode_any",
     "encode",
@@ -200,12 +203,23 @@ def _read_custom(annotation: Any, value: Any) -> Any:
     return value  # if the value is of another class, msgspec then raises and names what it expected
 
 
-def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
+def carried_readers(types: Iterable[shapes.Type]) -> Readers:
+    """What makes objects of the classes in some types that travel as other types."""
+    return readers(types, _accepted_first, _read_custom)
+
+
+def coded_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[[Any], Any]:
     """A decoder for a type that holds no arrays: msgspec's own method, unless code of a class in it would run.
+
+    Args:
+        annotation: The type.
+        carried: For classes that travel as another type.
 
     Raises:
         TypeError: msgspec does not support the type.
     """
+    if carried:
+        return _accepted_first(annotation, _decoder_with_hooks(carried))
     return _accepted_first(annotation, lambda type_: make_decoder(type_).decode)
 
 
@@ -231,17 +245,22 @@ def _accepted_first(annotation: Any, make: Callable[[Any], Callable[[Any], Any]]
     return decode_accepted
 
 
-def _decoder_with_hooks(annotation: Any) -> Callable[[Any], Any]:
-    return make_decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
+def _decoder_with_hooks(carried: Readers) -> Callable[[Any], Callable[[Any], Any]]:
+    read = read_by(carried, _read_custom) if carried else _read_custom
+    return lambda annotation: make_decoder(annotation, ext_hook=_read_extension, dec_hook=read).decode
 
 
-def parts_decoder(annotation: Any) -> Callable[..., Any]:
+def parts_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[..., Any]:
     """A decoder for a type that may hold arrays; it takes the body and the list of buffers.
+
+    Args:
+        annotation: The type.
+        carried: For classes that travel as another type.
 
     Raises:
         TypeError: msgspec does not support the type.
     """
-    decode = _accepted_first(annotation, _decoder_with_hooks)
+    decode = _accepted_first(annotation, _decoder_with_hooks(carried))
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
         # Kept for the outer message: a constructor that the decoder calls may make a call of its own.
@@ -255,18 +274,21 @@ def parts_decoder(annotation: Any) -> Callable[..., Any]:
     return decode_parts
 
 
-def reference_decoder(annotation: Any, *, for_loop: bool, counted: bool = True) -> Callable[..., Any]:
+def reference_decoder(
+    annotation: Any, carried: Readers = NO_READERS, *, for_loop: bool, counted: bool = True
+) -> Callable[..., Any]:
     """A decoder for a type that holds references; it takes the body, and the list of buffers if there are any.
 
     Args:
         annotation: The type.
+        carried: For classes that travel as another type.
         for_loop: Whether the methods of the objects that arrive are to be awaited.
         counted: Whether references are counted. If not, what is decoded cannot be used.
 
     Raises:
         TypeError: msgspec does not support the type.
     """
-    decode = _accepted_first(annotation, _decoder_with_hooks)
+    decode = _accepted_first(annotation, _decoder_with_hooks(carried))
 
     def decode_references(body: Any, buffers: list[memoryview] = []) -> Any:  # noqa: B006 - never changed
         incoming = Incoming(for_loop=for_loop) if counted else Uncounted()
@@ -292,8 +314,8 @@ class _NoMatter(list[memoryview]):
         return memoryview(b"")
 
 
-def keys_decoder(annotation: Any) -> Callable[[bytes], list[dict[Any, None]]]:
+def keys_decoder(annotation: Any, carried: Readers = NO_READERS) -> Callable[[bytes], list[dict[Any, None]]]:
     """A decoder for a list of dicts of one key each, whose keys have a type."""
-    decode = parts_decoder(list[dict[annotation, None]])
+    decode = parts_decoder(list[dict[annotation, None]], carried)
     buffers = _NoMatter()
     return lambda body: decode(body, buffers)

@@ -11,6 +11,7 @@ from .. import explain, sending
 from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
 from .arguments import arguments_coding
 from .crossing import Crossing, cross, decoded_again, decoder, encoder
+from .functions import carried_readers
 
 __all__ = ["Msgpack"]
 
@@ -39,8 +40,9 @@ def _method(where: str, method: MethodTypes) -> MethodCoding:
 def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     type_, form = crossing.type, crossing.form
     encode = encoder(form)
-    decode = decoder(type_.annotation, form, references=bool(type_.services), for_loop=for_loop)
-    make_uncounted: Any = partial(decoder, type_.annotation, form, references=True, for_loop=for_loop, counted=False)
+    made: Any = partial(decoder, type_.annotation, form, carried_readers([type_.shape]))
+    decode = made(references=bool(type_.services), for_loop=for_loop)
+    make_uncounted: Any = partial(made, references=True, for_loop=for_loop, counted=False)
     again = decoded_again(decode, form, uncounted=make_uncounted if type_.services else None)
     return ValueCoding(
         form=form,

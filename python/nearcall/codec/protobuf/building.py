@@ -11,11 +11,13 @@ import msgspec
 from msgspec import inspect as shapes
 
 from ..._core import ProtobufCodec, ProtobufMessages
+from ...types.carried import CarriedShape
 from ...types.declared import is_function, service_class
 from ...types.hints import UNION_ORIGINS, type_name, unwrap
 from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
 from ..arrays import dtype_of_annotation
 from ..arriving import checker, maker
+from ..carrying import CarriedSender, object_maker
 from ..inspection import UnsupportedTypeError, inspect_type
 from ..senders import refuses_extra
 from . import hooks
@@ -196,7 +198,8 @@ class Builder:
 
     def _key(self, shape: Any, hint: Any) -> Element:
         bare = _bare(shape, hint)[0]
-        if isinstance(bare, (shapes.StrType, shapes.IntType, shapes.BoolType)):
+        meant = bare.inner if isinstance(bare, CarriedShape) else bare
+        if isinstance(meant, (shapes.StrType, shapes.IntType, shapes.BoolType)):
             return self.element(bare, hint, field_options(hint))
         raise UnsupportedTypeError("the keys of a dict are str, int or bool in Protobuf: send a list of pairs")
 
@@ -251,6 +254,8 @@ class Builder:
             return _literal(shape)
         if isinstance(shape, shapes.EnumType):
             return self._enum(shape.cls)
+        if isinstance(shape, CarriedShape):
+            return self._carried(shape)
         if isinstance(shape, shapes.CustomType):
             return self._custom(shape, hint)
         if isinstance(shape, (shapes.UnionType, shapes.TupleType, shapes.NoneType)):
@@ -263,6 +268,23 @@ class Builder:
         file = {"any": "struct"}.get(kind, kind)
         self.imports.add(f"google/protobuf/{file}.proto")
         return Element(kind, name, proto, accepts)
+
+    def _carried(self, shape: CarriedShape) -> Element:
+        """What travels in the place of an object."""
+        inner = self.alone(shape.inner, shape.to)
+        sender, make = CarriedSender(shape, None), object_maker(shape)
+        to, back = inner.to, inner.from_
+
+        def give(value: Any) -> Any:
+            sender.check(value)
+            return sender.rewrite(value)
+
+        name = type_name(shape.cls)
+        found = msgspec.structs.replace(inner, name=name, accepts=shape.carried.kinds, from_list=None, open_class=None)
+        found.to = give if to is None else lambda value: to(give(value))
+        found.from_ = make if back is None else lambda sent: make(back(sent))
+        found.note = f"a {name}" if inner.note is None else f"a {name}, as {inner.note}"
+        return found
 
     def _custom(self, shape: Any, hint: Any) -> Element:
         if (service := service_class(shape.cls)) is not None:
@@ -525,8 +547,6 @@ def _form(message: Message, shape: Any, cls: Any) -> None:
         message.form = "call"
     elif isinstance(shape, shapes.NamedTupleType):
         message.form = "tuple"
-    elif hasattr(cls, "__attrs_attrs__"):
-        raise UnsupportedTypeError(f"{message.name} is a class of attrs: make it a dataclass to send it over gRPC")
     names = [field.name for field in shape.fields]
     message.make, message.check = maker(cls, names), checker(cls, names)
     message.look = refuses_extra(message.name, cls, names)

@@ -1,0 +1,121 @@
+"""Classes whose objects travel as values of another type.
+
+The annotation decides. Where it names such a class, a value is given as a value of the other type, and the receiver
+makes an object of the class of it. Both sides must know the class; what they tell each other of a service names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import inspect as shapes
+
+from .hints import applied, type_name
+
+__all__ = ["NO_TYPES", "CarriedShape", "CarriedType", "CarriedTypes"]
+
+T = TypeVar("T")
+
+
+class CarriedType:
+    """How objects of a class travel: as values of another type.
+
+    Args:
+        cls: The class. Exactly its objects travel so, not those of its subclasses.
+        to: The type that travels, any that nearcall can carry. If the class is generic, it may name its type variables.
+        give: Makes a value of ``to`` of an object. ``to`` itself, called with the object, if not given.
+        make: Makes an equal object of a value of ``to``, which a peer has chosen: what it raises refuses the value.
+            The class itself, called with the value, if not given.
+        name: What both sides call the type; the name of the class if not given.
+
+    Raises:
+        TypeError: ``cls`` is no class, a function cannot be called, or such objects travel by themselves.
+        ValueError: the name is empty.
+    """
+
+    __slots__ = ("cls", "give", "kinds", "make", "name", "parameters", "to")
+
+    def __init__(
+        self,
+        cls: type[T],
+        to: Any,
+        *,
+        give: Callable[[T], Any] | None = None,
+        make: Callable[[Any], T] | None = None,
+        name: str | None = None,
+    ) -> None:
+        target: Any = cls
+        if not isinstance(target, type):
+            raise TypeError(f"{type_name(target)} is not a class: objects of a class can be registered")
+        if not isinstance(shapes.type_info(target), shapes.CustomType):
+            raise TypeError(f"{type_name(target)} travels by itself, as it is: it cannot be registered")
+        if give is None and not callable(to):
+            raise TypeError(f"{type_name(target)}: give=... is missing, which makes {type_name(to)} of an object")
+        for what, function in (("give", give), ("make", make)):
+            if function is not None and not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
+                raise TypeError(f"{type_name(target)}: {what} takes a function, not {function!r}")
+        if name is not None and not (name and name.isprintable()):
+            raise ValueError(f"{type_name(target)}: the name of a type is a text, not {name!r}")
+        self.cls: Any = target
+        self.to = to
+        self.give: Callable[[Any], Any] = to if give is None else give
+        self.make: Callable[[Any], Any] = target if make is None else make
+        self.name: str = name or target.__name__
+        self.parameters: tuple[Any, ...] = getattr(target, "__parameters__", ())
+        self.kinds: tuple[type, ...] = (target,)
+        """The exact classes of its values."""
+
+    def __repr__(self) -> str:
+        return f"nearcall.CarriedType({type_name(self.cls)}, {type_name(self.to)})"
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of the class, and not of a subclass, which would arrive without what is its own."""
+        if type(value) in self.kinds:
+            return True
+        if not isinstance(value, self.cls):
+            return False
+        # Some classes make objects of a subclass, which nobody else knows: those of pathlib.Path do.
+        try:
+            made = self.make(self.give(value))
+            same = type(made) is type(value) and bool(made == value)
+        except Exception:  # of any class: the user's functions
+            return False
+        if same:
+            self.kinds = (*self.kinds, type(value))
+        return same
+
+    def carried_as(self, args: Sequence[Any]) -> Any:
+        """The type that travels, of a class with type arguments."""
+        if not self.parameters:
+            return self.to
+        given = args if len(args) == len(self.parameters) else [Any] * len(self.parameters)
+        return applied(self.to, dict(zip(self.parameters, given, strict=True)))
+
+
+CarriedTypes = Mapping[type, CarriedType]
+NO_TYPES: Final[CarriedTypes] = {}
+
+
+class CarriedShape(shapes.Type):
+    """The description of a class that travels as another type, in the place of msgspec's."""
+
+    cls: Any
+    """The annotation: the class, or a generic one with its arguments."""
+    carried: CarriedType
+    to: Any
+    """The type that travels."""
+    inner: shapes.Type = msgspec.field(default_factory=shapes.AnyType)
+    """The description of the type that travels."""
+
+    @classmethod
+    def of(cls, annotation: Any, carried: CarriedType) -> CarriedShape:
+        """The description of a class with its arguments, without that of the type that travels."""
+        return cls(annotation, carried, carried.carried_as(get_args(annotation)))
+
+    @property
+    def bare(self) -> type:
+        """The class without its arguments."""
+        found: type = get_origin(self.cls) or self.cls
+        return found
