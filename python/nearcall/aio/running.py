@@ -25,6 +25,7 @@ def _advice() -> str:
     if trio is not None and trio.lowlevel.in_trio_run():
         return (
             "nearcall.aio is for asyncio, and this is trio: use a client of nearcall.connect, and let threads wait for "
-            "its calls, 'await trio.to_thread.run_sync(service.method, ...)'"
+            "its calls, 'await trio.to_thread.run_sync(service.method, ...)'; or run an event loop of asyncio in trio, "
+            "by trio_asyncio.open_loop()"
         )
     return "nearcall.aio connects in coroutines of asyncio, and no event loop of it runs in this thread"
