@@ -247,6 +247,21 @@ def current_references() -> References | None:
 def on_end(observer: Callable[[int], object]) -> None:
     """Calls ``observer`` with the status code of the call that this thread serves, once it has ended."""
 
+@final
+class Elsewhere:
+    """A wait of a greenlet's, for another thread."""
+
+    def __call__(self) -> None:
+        """Waits."""
+
+def use_greenlets(find: Callable[[], Callable[[Elsewhere], object] | None], /) -> None:
+    """From now on, what waits leaves the other greenlets of its thread running.
+
+    Args:
+        find: Returns what calls a function in another thread, and lets the other greenlets of the calling thread run
+            until that has returned; ``None`` if the thread can have none.
+    """
+
 def pushback(value: str) -> float:
     """After how many seconds a server wants a failed call to be sent again, from the value of the metadata
     ``PUSHBACK``; ``inf`` if it does not want that at all.
@@ -797,6 +812,12 @@ class StartedCall(Generic[_R]):
             Cancelled: the call was given up.
         """
 
+    def add_done_callback(self, function: Callable[[StartedCall[_R]], object], /) -> None:
+        """Calls ``function`` with this call when it has ended, however it has: at once if it has already, and else in a
+        thread that waits for that. The call goes on until then, even if nothing else refers to it. What ``function``
+        raises is logged.
+        """
+
     def done(self) -> bool:
         """Whether the reply has arrived, the call's deadline has passed, or the call was given up. Never waits.
 
@@ -810,6 +831,9 @@ class StartedCall(Generic[_R]):
         """Gives the call up, also while another thread waits for it. ``False`` if the reply has arrived already, which
         is kept.
         """
+
+def set_watch_of_started(watch: Callable[[StartedCall[Any], Callable[[StartedCall[Any]], object]], object], /) -> None:
+    """Sets what ``add_done_callback`` of started calls does, given the call and the function."""
 
 def wait_for_started(calls: list[StartedCall[Any]], timeout: float | None = None) -> list[int]:
     """Waits until one of the calls has ended, for at most ``timeout`` seconds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from typing_extensions import Unpack, assert_type
 
@@ -340,3 +340,59 @@ def classes_of_which_nothing_is_known(some: type[Any], other: Callable[..., Any]
     with nearcall.Channel("shm://calc") as channel:
         channel.client(other).service.add(1, 2)
     nearcall.spawn(["calc"], some).service.add(1, 2)
+
+
+@nearcall.service
+class Shelf:
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, title: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        yield ""
+
+    def __call__(self, by: int) -> float:
+        return by / 2
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+@nearcall.service(name="Shelf")
+class AsyncShelf(nearcall.aio.Interface, Protocol):
+    async def __len__(self) -> int: ...
+    async def __getitem__(self, title: str) -> int: ...
+    def __aiter__(self) -> AsyncIterator[str]: ...
+    async def __call__(self, by: int) -> float: ...
+    async def __aenter__(self) -> AsyncShelf: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+def what_python_calls() -> None:
+    with nearcall.connect("shm://x", Shelf) as shelf, shelf as same:
+        assert_type(same, Shelf)
+        assert_type(len(same), int)
+        assert_type(same["Emma"], int)
+        assert_type(same(3), float)
+        assert_type(list(same), list[str])
+
+
+async def what_python_calls_in_loops() -> None:
+    async with nearcall.aio.connect("shm://x", AsyncShelf) as shelf, shelf as same:
+        assert_type(same, AsyncShelf)
+        assert_type(await same.__len__(), int)
+        assert_type(await same["Emma"], int)
+        assert_type(await same(3), float)
+        assert_type([title async for title in same], list[str])
+
+
+def told(call: nearcall.StartedCall[int]) -> None:
+    assert_type(call.result(), int)
+
+
+def callbacks_of_started_calls(call: nearcall.StartedCall[int]) -> None:
+    call.add_done_callback(told)

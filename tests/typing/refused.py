@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import nearcall
 from tests.typing.calculator import (
@@ -165,3 +166,18 @@ def dependencies() -> None:
 def attributes() -> None:
     nearcall.conect("shm://calc")  # error
     nearcall.NotFound(3)  # error
+
+
+class OnlyMethods(Protocol):
+    def size(self) -> int: ...
+
+
+def attributes_of_services(service: OnlyMethods) -> int:
+    return service.size + 1  # error
+
+
+def told(call: nearcall.StartedCall[str]) -> None: ...
+
+
+def callbacks_of_started_calls(call: nearcall.StartedCall[int]) -> None:
+    call.add_done_callback(told)  # error

@@ -23,7 +23,8 @@ use crate::calls::retry_budget::RetryBudget;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
-use crate::gil::interpreter::{attach, detach, waiting};
+use crate::gil::greenlets::waiting_beside;
+use crate::gil::interpreter::{attach, detach};
 use crate::options::common::{Proxied, Retried, options, proxy_of, retry_policy, seconds, trust};
 use crate::options::login::Login;
 use crate::options::peer::peer;
@@ -274,7 +275,8 @@ impl Connection {
         let mut core = self.ready(py, until)?;
         let (mut driver, rules) = (CallDriver::new(until), Rules { retries: None, idempotent: true, may_move: true });
         loop {
-            match waiting(py, |go_on| core.ping(until, go_on))? {
+            let asked = Arc::clone(&core);
+            match waiting_beside(py, move |go_on| asked.ping(until, go_on))? {
                 Ok(took) => return Ok(took.as_secs_f64()),
                 // Only the ping may have shown that the server is gone: ask the next one.
                 Err(Err(failure)) => match driver.unsent(&rules, &core, failure) {

@@ -34,7 +34,7 @@ mod _core {
     #[pymodule_export]
     use super::calls::retry_budget::RetryBudget;
     #[pymodule_export]
-    use super::calls::started::{StartedCall, wait_for_started};
+    use super::calls::started::{StartedCall, set_watch_of_started, wait_for_started};
     #[pymodule_export]
     use super::calls::stream::Stream;
     #[pymodule_export]
@@ -43,6 +43,8 @@ mod _core {
     use super::connection::Connection;
     #[pymodule_export]
     use super::gil::errors::install;
+    #[pymodule_export]
+    use super::gil::greenlets::{Elsewhere, use_greenlets};
     #[pymodule_export]
     use super::gil::metadata::pushback;
     #[pymodule_export]

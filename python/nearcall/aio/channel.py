@@ -28,6 +28,7 @@ from .closing import Closing
 from .methods import Caller
 from .objects import object_callable
 from .room import RoomQueue
+from .running import running_loop
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -133,7 +134,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         raise Unavailable(f"the connection to {self._shown} was lost: await the channel to connect anew")
 
     async def _begin(self) -> None:
-        loop = self._loop = self._home.loop = asyncio.get_running_loop()
+        loop = self._loop = self._home.loop = running_loop()
         connection, options = self._make_connection(), self._settings.of_connection
         try:
             deadline = current_deadline.get()

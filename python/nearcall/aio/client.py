@@ -78,4 +78,5 @@ class AsyncClient(ClientBase, ForLoops, Generic[T]):
         return cast("T", self._service)
 
     def __repr__(self) -> str:
-        return f"<asynchronous client of {self._service or self._channel._shown!r}>"
+        made = self._service is not None  # not its truth: the service may answer that itself
+        return f"<asynchronous client of {self._service if made else self._channel._shown!r}>"

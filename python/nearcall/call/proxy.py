@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
 
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan
+from .answering import only_named
 
 __all__ = [
     "Around",
@@ -99,6 +100,9 @@ class Proxy:
         self._nearcall_cls = cls
         self._nearcall_home = home
         self._nearcall_tell = tell
+        if home is not None:
+            for method in only_named(methods):
+                self.__getattr__(method)  # or Python would find what its own functions call
 
     @property
     def __class__(self) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..types.shown import shown
+from ..types.special import IN_LOOPS
 
 __all__ = [
     "CannotBeWritten",
@@ -68,13 +69,13 @@ class Interface(NamedTuple):
     doc: str | None
 
 
-_STANDARD: Final = ("builtins", "collections.abc", "datetime", "decimal", "typing", "uuid")
+_STANDARD: Final = ("builtins", "collections.abc", "datetime", "decimal", "types", "typing", "uuid")
 _INDENT: Final = "    "
 _LONGEST: Final = 20_000
 """Characters of a docstring; a server's may be longer."""
 _TAKEN: Final = frozenset({"bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "memoryview"}) | {
     *("object", "set", "str", "tuple", "msgspec", "nearcall", "numpy", "collections", "datetime", "decimal", "typing"),
-    "uuid",
+    *("types", "uuid"),
 }
 """Names that annotations need, and that no class may have."""
 
@@ -144,9 +145,23 @@ def _interface(interface: Interface, for_loop: bool) -> Iterator[str]:
     for number, method in enumerate(interface.methods):
         if doc or number:
             yield ""
-        yield from _method(method, for_loop)
+        yield from _method(_as_python_calls(method, interface.name), for_loop)
     if not doc and not interface.methods:
         yield f"{_INDENT}pass"
+
+
+_OF_EXIT: Final = (
+    Parameter("kind", "type[BaseException] | None"),
+    Parameter("error", "BaseException | None"),
+    Parameter("traceback", "types.TracebackType | None"),
+)
+
+
+def _as_python_calls(method: Method, interface: str) -> Method:
+    """The method as a ``with`` calls it."""
+    if method.name == "__enter__" and method.returns == "None":
+        return method._replace(returns=interface)
+    return method._replace(parameters=_OF_EXIT) if method.name == "__exit__" else method
 
 
 def _method(method: Method, for_loop: bool) -> Iterator[str]:
@@ -170,7 +185,8 @@ def _method(method: Method, for_loop: bool) -> Iterator[str]:
         returns = f"collections.abc.{'Async' if for_loop else ''}{method.streams_out}[{returns}{sent}]"
     defined = "async def" if for_loop and not method.streams_out else "def"
     doc = list(_docstring(method.doc, _INDENT * 2))
-    yield f"{_INDENT}{defined} {method.name}({', '.join(parts)}) -> {returns}:{'' if doc else ' ...'}"
+    name = IN_LOOPS.get(method.name, method.name) if for_loop else method.name
+    yield f"{_INDENT}{defined} {name}({', '.join(parts)}) -> {returns}:{'' if doc else ' ...'}"
     if doc:
         yield from (*doc, f"{_INDENT * 2}...")
 

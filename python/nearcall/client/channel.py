@@ -24,6 +24,7 @@ from .callables import make_callable
 from .callbacks import callback_server
 from .client import Client, OnlyAny, OnlyForEventLoops
 from .connected import Connected, ForThreads
+from .greenlets import look_for_greenlets, need_threads
 from .hedge import hedged
 from .options import ChannelOptions, check_options
 from .references import Passages
@@ -104,6 +105,7 @@ class ChannelBase(Connected):
 
     def _be_called(self) -> None:
         """From now on the server may call objects that clients of this channel pass to it. Harmless when repeated."""
+        need_threads("what a client passes")
         self._opened().serve_with(callback_server, self._settings.max_references)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
@@ -242,6 +244,7 @@ class Channel(ChannelBase, ForThreads):
 
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
         super().__init__(url, "this client is for threads", options, for_loop=False)
+        look_for_greenlets()
         self._connection = self._make_connection()
         try:
             self._connection.connect()

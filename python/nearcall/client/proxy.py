@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from .. import _core
+from ..call.answering import answering, method_of
 from ..call.proxy import Around, Proxy
 from ..service.outward import MOST_LISTED
 from ..service.plan import MethodPlan
@@ -30,7 +31,7 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Ar
         return lambda: make_method(*agreement.method(service, name))
 
     services = {
-        service: Proxy(
+        service: answering(Proxy, names, for_loop=home is not None)(
             service,
             url,
             {name: maker(service, name) for name in names},
@@ -46,12 +47,13 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Ar
         return proxy
     owners = Counter(name for names in agreement.names.values() for name in names)
     together = {
-        name: partial(getattr, services[service], name)
+        name: partial(method_of, services[service], name)
         for service, names in agreement.names.items()
         for name in names
         if owners[name] == 1 and name not in services
     }
-    proxy = Proxy(" and ".join(services), url, together, tell=lambda: _text(agreement, services))
+    kind = answering(Proxy, together, for_loop=home is not None)
+    proxy = kind(" and ".join(services), url, together, home=home, tell=lambda: _text(agreement, services))
     proxy.__dict__.update(services)
     return proxy
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from .. import _core
 from .._core import StartedCall
 from ..call.around import starter
 from ..call.interceptors import interceptors_that_wait
+from ..errors import Cancelled
+from ..log import ERROR, log
 
 __all__ = ["StartedCall", "as_completed", "start"]
 
@@ -24,9 +28,9 @@ def start(method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Start
         print([each.result() for each in sums])
 
     ``result()`` waits, and raises what the call raises; ``exception()`` waits and returns that; ``done()`` tells at
-    once whether the call has ended. ``cancel()`` gives the call up, and so does dropping the last reference to what
-    this returns. The call's deadline is that of the blocks around ``start``, not of those around ``result()``. For
-    several calls, :func:`as_completed` yields each as it ends.
+    once whether the call has ended, and ``add_done_callback(function)`` calls a function then. ``cancel()`` gives the
+    call up, and so does dropping the last reference to what this returns. The call's deadline is that of the blocks
+    around ``start``, not of those around ``result()``. For several calls, :func:`as_completed` yields each as it ends.
 
     Args:
         method: A method of a client for threads, or of an object that came from one, that takes and returns single
@@ -80,6 +84,27 @@ def _as_completed(pending: list[StartedCall[R]], until: float | None) -> Iterato
         pending = [call for place, call in enumerate(pending) if place not in gone]
         while ended:
             yield ended.pop(0)
+
+
+def _watch(call: StartedCall[Any], function: Callable[[StartedCall[Any]], object]) -> None:
+    if not callable(function):
+        raise TypeError(f"add_done_callback takes a function, not {function!r}")
+    if call.done():
+        _tell(call, function)
+    else:
+        threading.Thread(target=_tell, args=(call, function), name="nearcall-done", daemon=True).start()
+
+
+def _tell(call: StartedCall[Any], function: Callable[[StartedCall[Any]], object]) -> None:
+    with contextlib.suppress(Cancelled):  # it was given up
+        call.exception()
+    try:
+        function(call)
+    except Exception as error:
+        log(ERROR, "what %r calls at its end raised", call, error=error)
+
+
+_core.set_watch_of_started(_watch)
 
 
 def _advice(given: object) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from ..call.answering import method_of
 from ..call.failures import Failures
 from ..call.proxy import Around, HasService, Proxy
 from ..codec.senders import MisfitError
@@ -20,6 +21,7 @@ from ..service.service import plan_of
 from ..types.declared import is_described, is_function, is_service, name_of
 from ..types.functions import show_function
 from ..types.hints import describe_value, namesake
+from ..types.special import attribute, handler_of
 from .reference import is_reference
 
 __all__ = [
@@ -51,7 +53,7 @@ def check_given(value: Any, cls: type) -> Any:
         if value._nearcall_handle.released:
             raise MisfitError(f"expected an object of the service {name}, got {value!r}")
         given = name_of(value._nearcall_cls)
-    elif kind is Proxy:
+    elif issubclass(kind, Proxy):
         given = value._nearcall_name
     elif isinstance(value, type):
         raise MisfitError(f"expected an object of the service {name}, got a class: write {value.__name__}()")
@@ -67,7 +69,7 @@ def check_given(value: Any, cls: type) -> Any:
         given = name_of(kind)
     if given != name:
         raise MisfitError(f"expected an object of the service {name}, got {_described(value, given, cls)}")
-    if not is_reference(value) and kind is not Proxy:
+    if not is_reference(value) and not issubclass(kind, Proxy):
         which = namesake(value, cls) or f", another class of the service {name}"
         raise MisfitError(f"expected {cls.__qualname__}, got {kind.__qualname__}{which}")
     return value
@@ -85,7 +87,7 @@ def _check_function(value: Any, name: str) -> Any:
 def _with_methods(value: object, cls: type) -> object:
     """The value, if it has all methods of a service of which only the description is known."""
     for method in plan_of(cls).methods:
-        if not callable(getattr(type(value), method.name, None)):
+        if not callable(getattr(type(value), attribute(value, method.name), None)):
             lacks = f"{describe_value(value)}, which has no method '{method.name}'"
             raise MisfitError(f"expected an object of the service {name_of(cls)}, got {lacks}")
     return value
@@ -94,7 +96,11 @@ def _with_methods(value: object, cls: type) -> object:
 def _described(value: object, given: str, cls: type) -> str:
     if given:
         return f"one of the service {given}"
-    missing = [method.name for method in plan_of(cls).methods if not callable(getattr(type(value), method.name, None))]
+    missing = [
+        method.name
+        for method in plan_of(cls).methods
+        if not callable(getattr(type(value), attribute(value, method.name), None))
+    ]
     if len(missing) == len(plan_of(cls).methods):
         return describe_value(value)
     lacks = f"it has no method '{missing[0]}'" if missing else f"derive its class from {cls.__name__}"
@@ -118,13 +124,12 @@ class Own(NamedTuple):
         if not is_described(self.cls):
             promised, own = {method.name for method in plan.methods}, plan_of(self.kind)
             return msgspec.structs.replace(own, methods=tuple(each for each in own.methods if each.name in promised))
-        methods = [_for(method, _is_async(getattr(self.kind, method.name))) for method in plan.methods]
+        methods = [_for(method, _is_async(handler_of(self.kind, method.name))) for method in plan.methods]
         return msgspec.structs.replace(plan, methods=tuple(methods))
 
     def handler(self, plan: MethodPlan) -> Handler:
         """The function that runs a method: their class's own."""
-        function: Handler = getattr(self.kind, plan.name)
-        return function
+        return handler_of(self.kind, plan.name)
 
 
 class Forwarded(NamedTuple):
@@ -147,10 +152,10 @@ class Forwarded(NamedTuple):
         name = plan.name
 
         def forward(target: Any, *args: Any, **kwargs: Any) -> Any:
-            return getattr(target, name)(*args, **kwargs)
+            return method_of(target, name)(*args, **kwargs)
 
         def forward_home(target: Any, *args: Any, **kwargs: Any) -> Any:
-            return _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
+            return _home_of(target)(plan, method_of(target, name))(*args, **kwargs)
 
         # A reference for event loops must be awaited in its own loop.
         return forward_home if self.for_loop else forward
@@ -205,7 +210,7 @@ def how_given(value: Any, cls: type) -> Own | Forwarded | Function:
         return Forwarded(cls, value._nearcall_for_loop)
     if is_function(cls):
         return Function(cls, _is_async(value) or _is_async(cast(Any, type(value)).__call__))
-    if type(value) is Proxy:
+    if issubclass(type(value), Proxy):
         return Forwarded(cls, value._nearcall_home is not None)
     return Own(cls, type(value))
 
@@ -246,7 +251,7 @@ def end_of_given(given: object) -> Callable[[], Any] | None:
     """The function to call when the last reference to an object is gone: its ``aclose`` or ``close``, unless that is a
     method of its service.
     """
-    if is_reference(given) or type(given) is Proxy:
+    if is_reference(given) or issubclass(type(given), Proxy):
         return None  # its own process ends it
     if type(given) is GivenFunction:
         return None

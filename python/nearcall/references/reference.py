@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeGuard
 
 from .. import _core
+from ..call.answering import answering, only_named
 from ..call.proxy import no_context_manager, no_such_attribute, no_such_method, refuse_to_list, with_own_text
 from ..codec.references import Received
 from ..errors import FailedPrecondition
@@ -15,6 +16,7 @@ from ..service.outward import text_of_service
 from ..service.service import plan_of
 from ..types.declared import is_function, is_service, name_of
 from ..types.functions import CALL, show_function
+from ..types.special import SERVED
 from .catalogue import Catalogue
 
 __all__ = ["Handle", "Reference", "is_reference", "reference_to", "release"]
@@ -120,6 +122,13 @@ class Reference:
     def __init__(self, handle: Handle, cls: type, *, for_loop: bool) -> None:
         # One update is faster than setting each: there may be many references.
         self.__dict__.update(_nearcall_handle=handle, _nearcall_cls=cls, _nearcall_for_loop=for_loop)
+        if for_loop and type(self) is not Reference:
+            self._nearcall_make_named()
+
+    def _nearcall_make_named(self) -> None:
+        """Makes the methods that are awaited by a name by which Python would find what its own functions call."""
+        for name in only_named(method.name for method in plan_of(self._nearcall_cls).methods):
+            self.__getattr__(name)
 
     @property
     def __class__(self) -> Any:
@@ -132,12 +141,14 @@ class Reference:
 
     def __getattr__(self, name: str) -> Any:
         # Methods are made when first used: most references are used for one or two of them.
-        if name.startswith("_"):
+        if name.startswith("_") and name not in SERVED:
             raise no_such_method("", "", name, ())
         handle, cls = self._nearcall_handle, self._nearcall_cls
         catalogue = handle.passage.catalogue
         methods = catalogue.methods(cls, self._nearcall_for_loop)
         if name not in methods:
+            if name in SERVED:
+                raise no_such_method("", "", name, ())
             if name in ("close", "aclose"):
                 raise AttributeError(
                     f"{name_of(cls)} has no method '{name}': nearcall.release() lets go of the object, which ends it"
@@ -160,7 +171,8 @@ class Reference:
 
     def __dir__(self) -> Iterable[str]:
         handle = self._nearcall_handle
-        return list(handle.passage.catalogue.methods(self._nearcall_cls, self._nearcall_for_loop))
+        methods = handle.passage.catalogue.methods(self._nearcall_cls, self._nearcall_for_loop)
+        return [name for name in methods if name not in SERVED]
 
     def _nearcall_text(self) -> str:
         """What it calls, as its docstring."""
@@ -169,8 +181,10 @@ class Reference:
 
     def _nearcall_forget(self) -> None:
         """Drops the callables made for an object that was released."""
-        for name in [name for name in self.__dict__ if not name.startswith("_")]:
+        for name in [name for name in self.__dict__ if not name.startswith("_nearcall")]:
             self.__dict__.pop(name, None)
+        if self._nearcall_for_loop and type(self) is not Reference:
+            self._nearcall_make_named()
 
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:
         raise TypeError(
@@ -215,9 +229,21 @@ class FunctionReference(Reference):
         return text.replace(f"a {name_of(self._nearcall_cls)}", show_function(name_of(self._nearcall_cls)))
 
 
+_kinds: tuple[weakref.WeakKeyDictionary[type, type[Reference]], ...] = (
+    weakref.WeakKeyDictionary(),
+    weakref.WeakKeyDictionary(),
+)
+"""The classes of references by those of their services: for threads, and for event loops."""
+
+
 def reference_to(handle: Handle, cls: type, *, for_loop: bool) -> Reference:
     """A new reference for an object at the other end, as an object of that service."""
-    kind = FunctionReference if is_function(cls) else Reference
+    if is_function(cls):
+        return FunctionReference(handle, cls, for_loop=for_loop)
+    kinds = _kinds[for_loop]
+    if (kind := kinds.get(cls)) is None:
+        names = (method.name for method in plan_of(cls).methods)
+        kind = kinds[cls] = answering(Reference, names, for_loop=for_loop)
     return kind(handle, cls, for_loop=for_loop)
 
 

@@ -14,6 +14,7 @@ from ..call.session import ServerConnection
 from ..errors import Unimplemented
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import is_service, plan_of
+from ..types import special
 
 __all__ = ["Served", "end_of", "handler_of", "is_made_per_client", "look_at"]
 
@@ -45,14 +46,15 @@ def handler_of(served: Served, method: MethodPlan) -> Callable[..., Any]:
     """
     make, name = served.make, method.name
     if make is None:
-        handler: Callable[..., Any] = getattr(served.instance, name)
-        return _unimplemented(served, method) if _is_missing(handler, method) else handler
-    if _is_missing(getattr(served.cls, name), method):
+        written = getattr(served.instance, special.attribute(served.instance, name))
+        missing = _is_missing(written, method)
+        return _unimplemented(served, method) if missing else special.handler_of(served.instance, name)
+    if _is_missing(getattr(served.cls, special.attribute(served.cls, name)), method):
         return _unimplemented(served, method)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         connection: ServerConnection = context()._call.belongings(ServerConnection)
-        return getattr(connection._instance(make), name)(*args, **kwargs)
+        return special.handler_of(connection._instance(make), name)(*args, **kwargs)
 
     return call
 

@@ -18,6 +18,7 @@ from ..call.departures import end_departures
 from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
 from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, is_awaited
+from ..client.greenlets import need_threads
 from ..codec.table import CodecName
 from ..codec.values import ValueCodec
 from ..errors import InvalidArgument
@@ -363,6 +364,7 @@ class Server:
 
     def _begin(self, listeners: _core.Listeners, ended: Callable[[], object]) -> Server:
         try:
+            need_threads("a server")
             self._core = self._make_core()
             if self.colleagues is not None:
                 self._core.set_place(self.colleagues.number, self.colleagues.count)

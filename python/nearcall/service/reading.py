@@ -16,6 +16,7 @@ from ..codec.decoders import make_decoder
 from ..errors import FailedPrecondition
 from ..types.guards import is_list
 from ..types.shown import shown
+from ..types.special import SERVED
 from .description import VERSION, Description, MethodInfo, ParameterInfo, StreamInfo
 from .plan import BIDI_STREAM, CLIENT_STREAM, KINDS
 
@@ -150,7 +151,8 @@ def _check(description: Description) -> None:
 
 
 def _check_method(service: str, method: MethodInfo) -> None:
-    if not method.name.isidentifier() or method.name.startswith("_") or len(method.name) > LONGEST_NAME:
+    is_name = method.name.isidentifier() and not method.name.startswith("_") and len(method.name) <= LONGEST_NAME
+    if not is_name and method.name not in SERVED:
         raise Malformed(f"a method of {service} is called '{shown(method.name, 80)}', which none can be")
     where = f"{service}.{method.name}"
     if method.kind in KINDS and (method.kind in _STREAMING) != (method.stream is not None):

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from ..options.names import check_names
+from ..types import special
 from ..types.carried import CarriedType, CarriedTypes
 from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_function, is_service, name_of, root_of
 from ..types.functions import is_function_name
@@ -31,6 +32,7 @@ from .signature import (
     method_types,
     read_method,
 )
+from .special import read_special
 
 __all__ = [
     "declared_above",
@@ -77,7 +79,8 @@ def service(
     """Declares a class a service: the public methods written in its body can be called from other processes.
 
     Methods inherited from an ordinary class are not served, nor are names that begin with an underscore, properties,
-    static methods and class methods. Every parameter and every result needs a type annotation. An annotation of
+    static methods and class methods. Of those that Python calls itself, ``__len__``, ``__iter__``, ``__call__`` and the
+    like are served, and others refused. Every parameter and every result needs a type annotation. An annotation of
     ``Iterator[T]`` (or ``Iterable``, ``AsyncIterator``, ...) makes a stream; a method can be an ordinary function, a
     generator, ``async def`` or an asynchronous generator.
 
@@ -237,10 +240,7 @@ def plan_of_all(classes: Sequence[type]) -> ServicePlan:
                     f"{method.full_name}() is declared by {other.__name__} and by {owner.__name__}, and objects of "
                     f"both are passed as {name}: name one with service(name=...)"
                 )
-    methods = [
-        method_plan(read_method(name, method, owner.__dict__[method], _namespace(owner), None), builder)
-        for method, owner in owners.items()
-    ]
+    methods = [method_plan(_read(name, method, owner), builder) for method, owner in owners.items()]
     return ServicePlan(
         name=name,
         methods=tuple(methods),
@@ -275,7 +275,7 @@ def _build(cls: type) -> ServicePlan:
                 "'async def', or AsyncIterator in place of Iterator"
             )
         plan = method_plan(written, builder)
-        implementer = next(base for base in cls.__mro__ if method in base.__dict__)
+        implementer = next(base for base in cls.__mro__ if special.attribute(base, method) in base.__dict__)
         if implementer is not owner:
             plan = _implementation(plan, written, implementer, builder)
         for passed in (*plan.takes, *plan.gives):
@@ -321,7 +321,7 @@ def declared_methods(cls: type) -> Iterator[tuple[type, ReadMethod]]:
     for method, owner in _methods_of(cls, above).items():
         if per_session and method in ("close", "aclose"):
             continue  # the server calls these at the object's end, and clients may not
-        yield owner, read_method(name, method, owner.__dict__[method], _namespace(owner), None)
+        yield owner, _read(name, method, owner)
 
 
 def _instance(above: list[type]) -> Instance:
@@ -333,10 +333,31 @@ def _methods_of(cls: type, above: list[type]) -> dict[str, type]:
     """The served methods in the order written, each with the declared class that introduced it."""
     methods: dict[str, type] = {}
     for base in above:
-        for name, value in base.__dict__.items():
-            if not name.startswith("_") and name not in methods and _is_method(value):
-                methods[name] = base
+        for written, value in base.__dict__.items():
+            if not _is_method(value):
+                continue
+            special.refuse(base, written, value)
+            name = written if not written.startswith("_") else special.name_served(written)
+            if name is None or methods.setdefault(name, base) is not base:
+                continue
+            if written != special.attribute(base, name):
+                raise TypeError(f"{base.__name__} has both {name}() and {written}(), and either serves all: write one")
+        for one, other in (("__enter__", "__exit__"), ("__exit__", "__enter__")):
+            if one in methods and other not in methods:
+                raise TypeError(f"{base.__name__} has {one}() without {other}(), and 'with' calls both: write it, too")
     return methods
+
+
+def _read(service: str, name: str, owner: type, interface: ReadMethod | None = None) -> ReadMethod:
+    """A method as a class has written it."""
+    function, namespace = owner.__dict__[special.attribute(owner, name)], _namespace(owner)
+    if name not in special.SERVED:
+        return read_method(service, name, function, namespace, interface)
+    try:
+        return read_special(service, name, function, namespace, interface, owner)
+    except TypeError as problem:
+        derive = f"write it in a class that derives from {owner.__name__}"
+        raise TypeError(f"{problem}. If only this process is to have {name}(), {derive}") from None
 
 
 def _is_method(value: Any) -> bool:
@@ -350,10 +371,9 @@ def _is_method(value: Any) -> bool:
 
 def _implementation(interface: MethodPlan, written: ReadMethod, owner: type, builder: SchemaBuilder) -> MethodPlan:
     """The plan of a method that overrides an interface's."""
-    function = owner.__dict__[interface.name]
-    if not _is_method(function):
+    if not _is_method(owner.__dict__[special.attribute(owner, interface.name)]):
         raise TypeError(f"{owner.__name__}.{interface.name} is not a method, but {interface.full_name} is")
-    read = read_method(owner.__name__, interface.name, function, _namespace(owner), written)
+    read = _read(owner.__name__, interface.name, owner, written)
     plan = method_plan(read._replace(service=interface.service), builder)
     sides = Sides("the interface's", f"{owner.__name__}'s")
     ours, theirs = method_info(interface), method_info(plan)

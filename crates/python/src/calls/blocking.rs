@@ -8,8 +8,9 @@ use pyo3::prelude::*;
 
 use crate::calls::bound::BoundMethod;
 use crate::calls::driving::{Arguments, Call, Came, Sent};
-use crate::calls::outcome::{await_event, awaited};
-use crate::gil::interpreter::{is_alone, waiting};
+use crate::calls::outcome::{await_event, awaited, next_event};
+use crate::gil::greenlets::runner;
+use crate::gil::interpreter::{detach, is_alone, waiting};
 
 /// The longest message, in bytes, that a thread sends without giving the interpreter up if nobody else wants it.
 const SHORT: usize = 4 << 10;
@@ -24,6 +25,9 @@ impl BoundMethod {
         call: &mut Call,
         arguments: Arguments<'_, '_>,
     ) -> PyResult<Result<Py<PyAny>, Box<Again>>> {
+        if let Some(runner) = runner(py)? {
+            return self.attempt_beside(&runner, core, call, arguments);
+        }
         let until = call.driver.until();
         // The reply is not moved until it is decoded.
         let (mut place, mut waited) = (None, Ok(Ok(())));
@@ -48,6 +52,33 @@ impl BoundMethod {
             Ok(sent) => self.finish(py, core, call, &sent, waited, &mut place),
             Err(again) => Ok(Err(again)),
         }
+    }
+
+    /// The same while other greenlets run: nothing waits for room, and a call that is alone spins for its reply first, as in an
+    /// event loop.
+    #[cold]
+    fn attempt_beside(
+        &self,
+        runner: &Bound<'_, PyAny>,
+        core: &Arc<Core>,
+        call: &mut Call,
+        arguments: Arguments<'_, '_>,
+    ) -> PyResult<Result<Py<PyAny>, Box<Again>>> {
+        let (py, until, mut place) = (runner.py(), call.driver.until(), None);
+        let begun = self
+            .send(py, core, call, arguments, |request, expected| detach(py, || core.begin_ahead(request, expected)))?;
+        let sent = match begun {
+            Ok(sent) => sent,
+            Err(again) => return Ok(Err(again)),
+        };
+        if core.in_flight() == 1 && self.calling.waiting.may_end_at_once() {
+            place = detach(py, || if core.spin() { core.try_event(sent.0) } else { None });
+        }
+        let waited = match place {
+            Some(_) => Ok(Ok(())),
+            None => next_event(py, core, sent.0, until, &mut place),
+        };
+        self.finish(py, core, call, &sent, waited, &mut place)
     }
 
     /// Goes on from the first wait, whose event is in `place` if there is one, to the attempt's outcome.

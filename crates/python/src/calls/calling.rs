@@ -16,7 +16,8 @@ use crate::calls::target::Target;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
 use crate::gil::errors::{describe, invalid, raise};
-use crate::gil::interpreter::{detach, waiting};
+use crate::gil::greenlets::waiting_beside;
+use crate::gil::interpreter::detach;
 
 /// Converts a number of seconds from Python. The error for a bad number calls it `name`.
 pub(crate) fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
@@ -243,7 +244,9 @@ impl Calling {
         if !is_past(until) {
             handler_loop::check(py, || format!("connecting to {}", channel.url()))?;
         }
-        match waiting(py, |go_on| channel.usable(patience, until, go_on))? {
+        let channel = Arc::clone(channel);
+        let dialled = Arc::clone(&channel);
+        match waiting_beside(py, move |go_on| dialled.usable(patience, until, go_on))? {
             Ok(Some(core)) => Ok(core),
             Ok(None) => {
                 let url = channel.url();

@@ -15,7 +15,7 @@ use crate::calls::calling::Calling;
 use crate::calls::crossing::{decoding, encoding};
 use crate::calls::deadline::Surroundings;
 use crate::calls::outcome::{name_failure, outcome};
-use crate::gil::interpreter::sleep_until;
+use crate::gil::greenlets::sleep_until;
 use crate::values::encoded::Encoded;
 use crate::values::plan::Method;
 

@@ -1,5 +1,7 @@
 //! Calls without a reply, and what happens to them when there is no room to send.
 
+use std::time::{Duration, Instant};
+
 use nearcall_core::client::Passed;
 use nearcall_core::{Failure, Outgoing, is_past};
 use pyo3::prelude::*;
@@ -10,11 +12,16 @@ use crate::calls::bound::BoundMethod;
 use crate::calls::driving::{Arguments, Call, Departed};
 use crate::calls::when_full::Policy;
 use crate::gil::errors::raise;
+use crate::gil::greenlets::{runner, sleep_until};
 
 // A method that sends no reply, bound to a connection. No docstring: each object has its method's.
 #[derive(Default)]
 #[pyclass(frozen, extends = BoundMethod, module = "nearcall._core")]
 pub(crate) struct Oneway;
+
+/// How long a greenlet sleeps before it looks for room again: twice as long each time, up to the longest.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(20);
 
 /// Whether to wait for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +43,9 @@ impl Oneway {
         let (py, bound) = (slf.py(), slf.as_super().get());
         let when_full = &bound.calling.when_full;
         let may_wait = when_full.policy == Policy::Block && !handler_loop::is_here(py);
+        if may_wait && runner(py)?.is_some() {
+            return bound.pass_beside(py, (args, kwargs));
+        }
         if bound.pass(py, (args, kwargs), if may_wait { Wait::ForRoom } else { Wait::Never })? {
             return Ok(());
         }
@@ -100,6 +110,20 @@ impl BoundMethod {
             Some(stopped) if passed != Passed::Sent => Err(stopped),
             _ => Ok(passed.was_sent()),
         }
+    }
+
+    /// Sends a one-way call as soon as there is room, while other greenlets run. Nothing tells of room: this looks again and again.
+    #[cold]
+    fn pass_beside(&self, py: Python<'_>, arguments: Arguments<'_, '_>) -> PyResult<()> {
+        let (until, mut pause) = (self.surroundings(py)?.until(), SHORTEST);
+        while !self.pass(py, arguments, Wait::Never)? {
+            if is_past(until) {
+                return Err(raise(py, &self.too_late()));
+            }
+            sleep_until(py, Instant::now() + pause)?;
+            pause = (2 * pause).min(LONGEST);
+        }
+        Ok(())
     }
 
     fn what_is_full(&self) -> &'static str {

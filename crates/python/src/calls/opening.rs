@@ -7,6 +7,7 @@ use crate::calls::calling::Calling;
 use crate::calls::deadline::Surroundings;
 use crate::calls::driving::Call;
 use crate::calls::stream::Stream;
+use crate::gil::greenlets::runner;
 use crate::values::plan::Method;
 
 /// Begins a call with streams. `arguments` is what the plan's `split` returned.
@@ -23,6 +24,7 @@ pub(crate) fn begin_stream(
     } else {
         Surroundings::look_and_wait(py, limit, || format!("{} at {}", method.get().name, calling.place()))?
     });
+    let beside = !for_loop && runner(py)?.is_some();
     let mut core = calling.connection(py, &mut call, for_loop)?;
     loop {
         let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
@@ -32,7 +34,9 @@ pub(crate) fn begin_stream(
             // Whether the server says so if it has not begun the call, which may then go over another connection.
             let may_be_refused = calling.may_move() && core.tells_unbegun();
             let kept = if is_plain && may_be_refused { Kept::new(request.body) } else { None };
-            core.begin(request, expected).map(|id| (id, kept))
+            // Where other greenlets run, nothing waits for room.
+            let begun = if beside { core.begin_ahead(request, expected) } else { core.begin(request, expected) };
+            begun.map(|id| (id, kept))
         });
         core = match sent? {
             Ok((id, kept)) => {

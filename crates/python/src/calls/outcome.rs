@@ -1,12 +1,14 @@
 //! How a call ends for its caller when no reply comes: exceptions, for threads and event loops alike.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent};
-use nearcall_core::{Failure, Incoming, Kind};
+use nearcall_core::{Failure, Incoming, Kind, is_past};
 use pyo3::prelude::*;
 
 use crate::gil::errors::raise;
+use crate::gil::greenlets::{runner, wait_elsewhere, waiting_beside};
 use crate::gil::interpreter::waiting;
 use crate::values::plan::Method;
 
@@ -14,14 +16,69 @@ use crate::values::plan::Method;
 /// handler raises.
 pub(crate) fn await_event(
     py: Python<'_>,
-    core: &Core,
+    core: &Arc<Core>,
     id: CallId,
     until: Option<Instant>,
     place: &mut Option<Incoming>,
     name: &str,
 ) -> PyResult<()> {
-    let waited = waiting(py, |go_on| core.next_event(id, until, place, go_on));
+    let waited = next_event(py, core, id, until, place);
     awaited(py, core, id, waited, name)
+}
+
+/// Waits for the next event of a call, and puts it into the place.
+#[inline]
+pub(crate) fn next_event(
+    py: Python<'_>,
+    core: &Arc<Core>,
+    id: CallId,
+    until: Option<Instant>,
+    place: &mut Option<Incoming>,
+) -> PyResult<Result<(), NoEvent>> {
+    match runner(py)? {
+        Some(runner) => next_event_beside(&runner, core, id, until, place),
+        None => waiting(py, |go_on| core.next_event(id, until, place, go_on)),
+    }
+}
+
+/// The same while other greenlets run. Another thread waits, and this one takes what has come: nothing is lost if the greenlet
+/// gives up.
+#[cold]
+fn next_event_beside(
+    runner: &Bound<'_, PyAny>,
+    core: &Arc<Core>,
+    id: CallId,
+    until: Option<Instant>,
+    place: &mut Option<Incoming>,
+) -> PyResult<Result<(), NoEvent>> {
+    loop {
+        match core.arrived(id) {
+            Ok(None) => {}
+            Ok(event) => {
+                *place = event;
+                return Ok(Ok(()));
+            }
+            Err(none) => return Ok(Err(none)),
+        }
+        if is_past(until) {
+            return Ok(Err(NoEvent::DeadlinePassed));
+        }
+        let there = Arc::clone(core);
+        if let Err(none) = wait_elsewhere(runner, move |go_on| there.await_news(id, until, go_on))? {
+            return Ok(Err(none));
+        }
+    }
+}
+
+/// Waits until there is credit for an item of the call's stream, or the call has ended.
+pub(crate) fn await_credit(
+    py: Python<'_>,
+    core: &Arc<Core>,
+    id: CallId,
+    until: Option<Instant>,
+) -> PyResult<Result<(), NoEvent>> {
+    let core = Arc::clone(core);
+    waiting_beside(py, move |go_on| core.await_credit(id, until, go_on))
 }
 
 /// What has become of a wait for an event of the call.

@@ -5,13 +5,18 @@
 //! Then all threads use the call's next leg.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use nearcall_core::client::{CallDriver, CallId, Connection as Core, Kept};
 use nearcall_core::lock::{Condvar, Mutex};
 use nearcall_core::{Body, Compress, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 
+use crate::gil::greenlets::{runner, wait_elsewhere};
 use crate::gil::interpreter::{SIGNAL_CHECK, detach};
+
+/// How long a greenlet sleeps before it looks again whether the claim is over.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// One attempt at a call: the connection, and the call's number there.
 pub(crate) struct Leg {
@@ -234,6 +239,9 @@ impl Route {
 
     /// Waits until the claim is over, or for a moment.
     pub(crate) fn sleep(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(runner) = runner(py)? {
+            return wait_elsewhere(&runner, |_| std::thread::sleep(MOMENT));
+        }
         detach(py, || {
             let mut state = self.state.lock();
             if state.claimed {

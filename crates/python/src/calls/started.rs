@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use nearcall_core::client::{Again, CallId, Connection as Core, NoEvent, wait_for_first};
 use nearcall_core::lock::{Condvar, Mutex};
 use nearcall_core::{Failure, is_past};
-use pyo3::exceptions::{PyBaseException, PyException, PyTimeoutError};
+use pyo3::exceptions::{PyBaseException, PyException, PyRuntimeError, PyTimeoutError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
@@ -15,8 +16,21 @@ use crate::asyncio::handler_loop;
 use crate::calls::bound::BoundMethod;
 use crate::calls::calling::seconds_of;
 use crate::calls::driving::{Call, Sent};
+use crate::calls::outcome::next_event;
+use crate::gil::callback::Callback;
 use crate::gil::errors::raise;
-use crate::gil::interpreter::{SIGNAL_CHECK, detach, waiting};
+use crate::gil::greenlets::waiting_beside;
+use crate::gil::interpreter::{SIGNAL_CHECK, detach};
+
+/// Python's function that waits for a call in a thread of its own, and then calls another one.
+static WATCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Sets what [`StartedCall::add_done_callback`] calls: it takes the call, and the function to call when that has ended.
+#[pyfunction]
+pub(crate) fn set_watch_of_started(py: Python<'_>, watch: Py<PyAny>) {
+    // The first one stays; there is only one such function.
+    let _ = WATCH.set(py, watch);
+}
 
 /// How long a thread that waits for several calls sleeps, if another thread waits for one of these calls as well.
 const LOOK: Duration = Duration::from_millis(5);
@@ -94,32 +108,35 @@ impl StartedCall {
 
     /// Waits until the reply has arrived, and does not take it. If another thread waits for the call, waits until that
     /// thread knows the outcome. Returns `false` if `limit` passes first.
-    fn wait(&self, py: Python<'_>, limit: Option<Instant>) -> PyResult<bool> {
-        let until = [limit, self.until].into_iter().flatten().min();
-        let waited = waiting(py, |go_on| {
-            let mut state = self.state.lock();
-            while matches!(*state, State::Awaited { .. }) {
-                if is_past(limit) {
-                    return Err(NoEvent::DeadlinePassed);
-                }
-                let soon = Instant::now() + SIGNAL_CHECK;
-                self.known.wait_for(&mut state, limit.map_or(soon, |limit| limit.min(soon)) - Instant::now());
-                drop(state);
-                if !go_on() {
-                    return Err(NoEvent::Interrupted);
-                }
-                state = self.state.lock();
-            }
-            match (&*state, &self.first) {
-                (State::UnderWay(UnderWay { sent: Ok(_), .. }), Some(first)) => {
-                    drop(state);
-                    wait_for_first(std::slice::from_ref(first), until, go_on)
-                }
-                _ => Ok(()),
-            }
-        })?;
+    fn wait(slf: &Bound<'_, Self>, limit: Option<Instant>) -> PyResult<bool> {
+        let (py, this) = (slf.py(), slf.clone().unbind());
+        let waited = waiting_beside(py, move |go_on| this.get().wait_detached(limit, go_on))?;
         // Inherited, or the call's deadline has passed: `result` raises an error that says so.
-        Ok(matches!(waited, Ok(()) | Err(NoEvent::Inherited)) || is_past(self.until))
+        Ok(matches!(waited, Ok(()) | Err(NoEvent::Inherited)) || is_past(slf.get().until))
+    }
+
+    fn wait_detached(&self, limit: Option<Instant>, go_on: &mut dyn FnMut() -> bool) -> Result<(), NoEvent> {
+        let mut state = self.state.lock();
+        while matches!(*state, State::Awaited { .. }) {
+            if is_past(limit) {
+                return Err(NoEvent::DeadlinePassed);
+            }
+            let soon = Instant::now() + SIGNAL_CHECK;
+            self.known.wait_for(&mut state, limit.map_or(soon, |limit| limit.min(soon)) - Instant::now());
+            drop(state);
+            if !go_on() {
+                return Err(NoEvent::Interrupted);
+            }
+            state = self.state.lock();
+        }
+        match (&*state, &self.first) {
+            (State::UnderWay(UnderWay { sent: Ok(_), .. }), Some(first)) => {
+                drop(state);
+                let until = [limit, self.until].into_iter().flatten().min();
+                wait_for_first(std::slice::from_ref(first), until, go_on)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits for the outcome of a call under way, and repeats the call if need be.
@@ -129,7 +146,7 @@ impl StartedCall {
         let attempt = match sent {
             Ok(sent) => {
                 let (mut place, until) = (None, call.driver.until());
-                let waited = waiting(py, |go_on| core.next_event(sent.0, until, &mut place, go_on));
+                let waited = next_event(py, &core, sent.0, until, &mut place);
                 bound.finish(py, &core, &mut call, &sent, waited, &mut place)?
             }
             Err(again) => Err(again),
@@ -181,24 +198,25 @@ impl StartedCall {
 impl StartedCall {
     /// Waits for the outcome: returns the result, or raises what the call raises.
     #[pyo3(signature = (timeout=None))]
-    fn result(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+    fn result(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
         let limit = limit_of(py, timeout)?;
         loop {
-            if let Some(outcome) = self.outcome(py) {
+            if let Some(outcome) = this.outcome(py) {
                 return outcome;
             }
-            if handler_loop::is_here(py) && !self.done(py) {
-                return Err(handler_loop::refusal(&self.bound.get().shown()));
+            if handler_loop::is_here(py) && !this.done(py) {
+                return Err(handler_loop::refusal(&this.bound.get().shown()));
             }
-            if (limit.is_some() || self.is_awaited()) && !self.wait(py, limit)? {
-                let shown = self.bound.get().shown();
+            if (limit.is_some() || this.is_awaited()) && !Self::wait(slf, limit)? {
+                let shown = this.bound.get().shown();
                 return Err(PyTimeoutError::new_err(format!(
                     "{shown} has not ended within {} s; it is still under way",
                     timeout.unwrap_or_default()
                 )));
             }
             let under_way = {
-                let mut state = self.state.lock();
+                let mut state = this.state.lock();
                 match std::mem::replace(&mut *state, State::Awaited { given_up: false }) {
                     State::UnderWay(under_way) => under_way,
                     other => {
@@ -207,9 +225,9 @@ impl StartedCall {
                     }
                 }
             };
-            let outcome = self.finish(py, under_way);
-            let given_up = matches!(*self.state.lock(), State::Awaited { given_up: true });
-            self.set(match &outcome {
+            let outcome = this.finish(py, under_way);
+            let given_up = matches!(*this.state.lock(), State::Awaited { given_up: true });
+            this.set(match &outcome {
                 Ok(value) => State::Returned(value.clone_ref(py)),
                 Err(error) if !given_up && error.is_instance_of::<PyException>(py) => {
                     State::Raised(error.clone_ref(py).into_value(py))
@@ -223,10 +241,11 @@ impl StartedCall {
 
     /// Waits for the outcome: the exception that the call raises, or `None`.
     #[pyo3(signature = (timeout=None))]
-    fn exception(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyBaseException>>> {
-        let Err(error) = self.result(py, timeout) else { return Ok(None) };
+    fn exception(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<Option<Py<PyBaseException>>> {
+        let py = slf.py();
+        let Err(error) = Self::result(slf, timeout) else { return Ok(None) };
         // In any other state the error is no outcome of the call: `timeout` is over, or the call was given up.
-        let raised = matches!(*self.state.lock(), State::Raised(_));
+        let raised = matches!(*slf.get().state.lock(), State::Raised(_));
         if raised { Ok(Some(error.into_value(py))) } else { Err(error) }
     }
 
@@ -236,6 +255,12 @@ impl StartedCall {
             detach(py, || core.look());
         }
         self.has_ended()
+    }
+
+    /// Calls `function` with this call when it has ended, in a thread that waits for that; at once if it has ended.
+    fn add_done_callback(slf: &Bound<'_, Self>, function: Bound<'_, PyAny>) -> PyResult<()> {
+        let watch = WATCH.get(slf.py()).ok_or_else(|| PyRuntimeError::new_err("nearcall.start made no such call"))?;
+        watch.bind(slf.py()).run([slf.as_any(), &function]).map(drop)
     }
 
     /// Whether the call was given up.
@@ -341,7 +366,7 @@ pub(crate) fn wait_for_started(
         let until = calls.iter().filter_map(|call| call.get().until).chain(limit).chain(look).min();
         let pending: Vec<_> = calls.iter().filter_map(|call| call.get().pending()).collect();
         // Whatever ends the wait, the calls are looked at again.
-        let _ = waiting(py, |go_on| wait_for_first(&pending, until, go_on))?;
+        let _ = waiting_beside(py, move |go_on| wait_for_first(&pending, until, go_on))?;
         looked = true;
     }
 }

@@ -15,10 +15,9 @@ use crate::calls::calling::Calling;
 use crate::calls::crossing::{decoding, encoding};
 use crate::calls::deadline::Surroundings;
 use crate::calls::driving::Call;
-use crate::calls::outcome::{awaited, late, name_failure, outcome};
+use crate::calls::outcome::{await_credit, awaited, late, name_failure, next_event, outcome};
 use crate::calls::route::{Keeping, Leg, Route};
 use crate::gil::errors::raise;
-use crate::gil::interpreter::waiting;
 use crate::values::encoded::Encoded;
 use crate::values::plan::Method;
 
@@ -123,7 +122,7 @@ impl Stream {
                 return Ok(event);
             }
             let (leg, mut place) = (this.leg(), None);
-            let waited = waiting(py, |go_on| leg.core.next_event(leg.id, until, &mut place, go_on));
+            let waited = next_event(py, &leg.core, leg.id, until, &mut place);
             if matches!(waited, Ok(Err(NoEvent::Ended))) {
                 match this.await_other(py, leg)? {
                     Ok(true) => continue,
@@ -305,7 +304,7 @@ impl Stream {
                 (None, Some(leg)) => {
                     handler_loop::check(py, || this.__repr__())?;
                     let until = *until.get_or_insert_with(|| this.soon());
-                    if waiting(py, |go_on| leg.core.await_credit(leg.id, until, go_on))?.is_err() {
+                    if await_credit(py, &leg.core, leg.id, until)?.is_err() {
                         // The deadline has passed: `wait` finds that.
                         this.state.lock().late = true;
                         return Ok(false);

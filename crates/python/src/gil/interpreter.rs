@@ -54,20 +54,6 @@ pub(crate) fn waiting<R: Send>(py: Python<'_>, wait: impl FnOnce(&mut dyn FnMut(
     raised.map_or(Ok(result), Err)
 }
 
-/// Sleeps until that time, and handles signals meanwhile.
-#[cold]
-pub(crate) fn sleep_until(py: Python<'_>, end: Instant) -> PyResult<()> {
-    waiting(py, |go_on| {
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            std::thread::sleep(left.min(SIGNAL_CHECK));
-            if left <= SIGNAL_CHECK || !go_on() {
-                return;
-            }
-        }
-    })
-}
-
 /// Whether no other thread can want the interpreter now: it has no other thread, and the process no other interpreter.
 #[inline]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]

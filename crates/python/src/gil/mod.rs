@@ -3,6 +3,7 @@
 pub(crate) mod callback;
 pub(crate) mod coroutine;
 pub(crate) mod errors;
+pub(crate) mod greenlets;
 pub(crate) mod interpreter;
 pub(crate) mod metadata;
 pub(crate) mod noted;

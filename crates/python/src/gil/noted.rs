@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub(crate) const BLOCKS: u8 = 1;
 /// An event loop of a server has begun to run coroutine handlers, in this process.
 pub(crate) const HANDLER_LOOPS: u8 = 2;
+/// The program runs greenlets, which go on while others wait.
+pub(crate) const GREENLETS: u8 = 4;
 
 static NOTED: AtomicU8 = AtomicU8::new(0);
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, cast
 from ...errors import PermissionDenied
 from ...service.service import plan_of
 from ...types.declared import declared
+from ...types.special import attribute
 from ..manifests.manifest import SYSTEM, Manifest, Permission
 from .calls import Calls
 
@@ -105,7 +106,7 @@ class GateMaker:
         self._service = service
         plan_of(type(service))
         self.interface = interface_of(service)
-        names = [method.name for method in plan_of(self.interface).methods]
+        names = [attribute(type(service), method.name) for method in plan_of(self.interface).methods]
         body: dict[str, Any] = {name: _gated(getattr(type(service), name), name) for name in names}
         for name in {"close", "aclose"} - set(names):
             body[name] = None  # the end of a gate must not end the service

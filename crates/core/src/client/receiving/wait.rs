@@ -23,12 +23,14 @@ pub(in crate::client) enum For<'a> {
     End(&'a [CallId]),
     /// Credit for an item of the call's stream, or the call's end.
     Credit(CallId),
+    /// The next event of a call, which stays where it is.
+    News(CallId),
 }
 
 impl For<'_> {
     fn calls(&self) -> &[CallId] {
         match self {
-            Self::Event(id, _) | Self::Credit(id) => std::slice::from_ref(id),
+            Self::Event(id, _) | Self::Credit(id) | Self::News(id) => std::slice::from_ref(id),
             Self::End(ids) => ids,
         }
     }
@@ -47,6 +49,7 @@ impl For<'_> {
             },
             Self::End(ids) => table.any_has_ended(ids).then_some(Ok(())),
             Self::Credit(id) => table.is_ready(*id, true).then_some(Ok(())),
+            Self::News(id) => table.is_ready(*id, false).then_some(Ok(())),
         }
     }
 }
@@ -244,6 +247,20 @@ impl Connection {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), NoEvent> {
         self.inner().ok_or(NoEvent::Inherited)?.wait(For::Credit(id), deadline, go_on)
+    }
+
+    /// Waits until there is an event of a call, or the call has ended, for another thread to take it. After a signal, and every
+    /// 50 ms, it asks `go_on` whether to go on.
+    ///
+    /// # Errors
+    /// [`NoEvent`], but not [`NoEvent::Ended`].
+    pub fn await_news(
+        &self,
+        id: CallId,
+        deadline: Option<Instant>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), NoEvent> {
+        self.inner().ok_or(NoEvent::Inherited)?.wait(For::News(id), deadline, go_on)
     }
 
     /// Sends a call, and puts its first event into an empty place if that comes before the thread would sleep. For a
