@@ -204,6 +204,43 @@ def test_a_codec_that_breaks_its_word_fails_its_calls(url: str) -> None:
         shapes.move(Point(1))
 
 
+class CannotWrite(Reversed):
+    def encode(self, value: Any) -> bytes:
+        raise KeyError("there")
+
+
+class CannotRead(Reversed):
+    def decode(self, data: bytes, type: Any) -> Any:
+        raise KeyError("here")
+
+
+def test_what_a_codec_raises_is_named_and_is_the_cause(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    writes, reads = "the arguments cannot be sent: KeyError: 'there'", "the result cannot be decoded: KeyError: 'here'"
+    place = f"inproc://{key}"
+    with nearcall.Server(Shapes(), place, codecs=[Reversed()]):
+        for codec, error, said in (
+            (CannotWrite(), nearcall.InvalidArgument, writes),
+            (CannotRead(), nearcall.Internal, reads),
+        ):
+            with nearcall.connect(place, Shapes, codec=codec) as shapes, pytest.raises(error, match=said) as caught:
+                shapes.move(Point(1))
+            assert isinstance(caught.value.__cause__, KeyError)
+    with (
+        nearcall.Server(Shapes(), place, codecs=[CannotRead()]),
+        nearcall.connect(place, Shapes, codec=Reversed()) as shapes,
+        pytest.raises(nearcall.InvalidArgument, match="the arguments cannot be decoded: KeyError: 'here'"),
+    ):
+        shapes.move(Point(1))
+    with (
+        nearcall.Server(Shapes(), place, codecs=[CannotWrite()]),
+        nearcall.connect(place, Shapes, codec=Reversed()) as shapes,
+        pytest.raises(nearcall.Internal, match="the result cannot be sent: KeyError: 'there'"),
+    ):
+        shapes.move(Point(1))
+    # The server's log leads to the line of the codec.
+    assert 'raise KeyError("there")' in caplog.text
+
+
 def test_a_byte_may_be_a_value(transport: str, key: str, runtime_dir: Path, certificates: Path) -> None:
     place = TRANSPORTS[transport](f"v{key}", runtime_dir)
     with (
@@ -296,8 +333,10 @@ def test_objects_are_passed_in_msgpack_only(codec: Any, key: str) -> None:
         ("json", TypeError, "codecs takes a list"),
         (["xml"], nearcall.InvalidArgument, 'codecs must be "msgpack" or "json", or a codec of yours'),
         ([3], TypeError, "encode"),
+        ([Reversed], TypeError, r"codecs takes an object, not a class: write Reversed\(\)"),
         ([type("Nameless", (Reversed,), {"name": ""})()], nearcall.InvalidArgument, "a name of their own"),
         ([type("Taken", (Reversed,), {"name": "json"})()], nearcall.InvalidArgument, "a name of their own"),
+        ([type("Long", (Reversed,), {"name": "x" * 101})()], nearcall.InvalidArgument, "1 to 100 characters.* has 101"),
         (["json", "json"], nearcall.InvalidArgument, "two have the name 'json'"),
     ],
 )

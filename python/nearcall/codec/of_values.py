@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ..errors import RpcError
 from ..types.carried import CarriedShape
 from ..types.functions import full_name
 from ..types.hints import type_name
@@ -30,6 +31,26 @@ from .shape import walk
 from .values import ValueCodec
 
 __all__ = ["OfValues"]
+
+_SELF_EXPLAINING = (
+    *(RpcError, MemoryError, RecursionError, BufferError, OverflowError, TypeError, ValueError),
+    msgspec.MsgspecError,
+)
+"""Exceptions whose text says what is wrong, without their name."""
+
+
+def _with_cause(explain: Callable[[BaseException], RpcError]) -> Callable[[BaseException], RpcError]:
+    """The same, with the user's own exception as the cause: its traceback says which line of the codec it was."""
+
+    def explained(error: BaseException) -> RpcError:
+        # The words of a KeyError, among others, say nothing without its name.
+        said = error if isinstance(error, _SELF_EXPLAINING) else ValueError(f"{type(error).__name__}: {error}")
+        failure = explain(said)
+        if failure is not error:
+            failure.__cause__ = error
+        return failure
+
+    return explained
 
 
 class OfValues:
@@ -62,6 +83,8 @@ class OfValues:
     def _arguments(self, where: str, parameters: Sequence[ParameterType]) -> ArgumentsCoding:
         names = tuple(parameter.name for parameter in parameters)
         errors = ArgumentErrors(where, None)
+        sending = _with_cause(lambda error: errors.encoding(error, None))
+        receiving = _with_cause(errors.decoding)
         made = functools.cache(lambda: self._decoder(arguments_type(parameters)))  # when it is first needed
 
         def encode(values: tuple[Any, ...] | dict[str, Any]) -> bytes:
@@ -70,11 +93,11 @@ class OfValues:
         def decode(body: bytes) -> tuple[Any, ...]:
             return msgspec.structs.astuple(made()(body))
 
-        return ArgumentsCoding(names, (CODED,) * len(names), encode, decode, errors.encoding, errors.decoding)
+        return ArgumentsCoding(names, (CODED,) * len(names), encode, decode, lambda error, _: sending(error), receiving)
 
     def _value(self, type_: ValueType, roles: Roles) -> ValueCoding:
-        sending = value_error("cannot be sent", roles.noun, roles.sender_error)
-        receiving = value_error("cannot be decoded", roles.noun, roles.receiver_error)
+        sending = _with_cause(value_error("cannot be sent", roles.noun, roles.sender_error))
+        receiving = _with_cause(value_error("cannot be decoded", roles.noun, roles.receiver_error))
         form = NOTHING if type_.annotation is None else CODED
         return ValueCoding(form, self._encode, self._decoder(type_.annotation), sending, receiving)
 

@@ -53,12 +53,16 @@ def codec_of(codec: object) -> Codec:
             known = " or ".join(f'"{name}"' for name in CODECS)
             raise ValueError(f"must be {known}, or a codec of yours, not {codec!r}")
         return CODECS[codec]()
+    if isinstance(codec, type):
+        raise TypeError(f"takes an object, not a class: write {codec.__name__}()")
     own = cast(ValueCodec, codec)
     if not (callable(getattr(own, "encode", None)) and callable(getattr(own, "decode", None))):
         raise TypeError(f"takes a name, or an object with encode() and decode(), not {codec!r}")
     name: object = getattr(own, "name", None)
-    if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable() or name in CODECS:
+    if not isinstance(name, str) or not name or not name.isprintable() or name in CODECS:
         raise ValueError(f"takes codecs with a name of their own in the attribute 'name': that of {own!r} is {name!r}")
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"takes codecs with names of 1 to {_LONGEST_NAME} characters: that of {own!r} has {len(name)}")
     from .of_values import OfValues
 
     return OfValues(own)

@@ -97,8 +97,8 @@ class Server:
             service with ``instance="session"`` give the class in place of an object, or something that makes one
             without arguments: a ``functools.partial`` of the class, or a function whose result is annotated.
         max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
-            counted. Streams may take three quarters of them, and one client half of those, so that some are left for other
-            calls and other clients.
+            counted. Streams may take three quarters of them, and one client half of those, so that some are left for
+            other calls and other clients.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
             One-way calls wait at their client instead: the server stops reading from that client.
         max_streams: Calls with a stream that one connection may have under way at once; further ones fail with
