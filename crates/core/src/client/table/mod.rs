@@ -67,7 +67,7 @@ pub(super) struct Call {
 
 /// A call that was given up before its last frame had come.
 #[derive(Debug)]
-struct Left {
+struct GivenUp {
     /// Frames that still come for the call may hold references.
     references: bool,
     given: Vec<NonZeroU64>,
@@ -81,7 +81,7 @@ pub(super) struct Table {
     last: CallId,
     live: usize,
     /// Calls that were given up, if references are involved.
-    left: BTreeMap<CallId, Left>,
+    left: BTreeMap<CallId, GivenUp>,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
     /// How many of `ready` the loop was told of, by the server that receives in its place.
@@ -91,7 +91,7 @@ pub(super) struct Table {
     /// Threads to wake once the lock is free.
     pub(super) woken: Woken,
     /// References in events that nobody will ever read.
-    unread: Vec<NonZeroU64>,
+    to_release: Vec<NonZeroU64>,
     /// References that this side has given with calls that the peer has not read.
     refused: Vec<NonZeroU64>,
 }
@@ -125,9 +125,9 @@ impl Table {
         }
         let call = loop {
             self.last = CallId(self.last.0.wrapping_add(1));
-            let place = place(&self.calls, self.last);
-            if self.last.0 != NO_CALL && !self.calls[place].live {
-                break &mut self.calls[place];
+            let index = index(&self.calls, self.last);
+            if self.last.0 != NO_CALL && !self.calls[index].live {
+                break &mut self.calls[index];
             }
         };
         // `end` has emptied the lists of the call before.
@@ -148,8 +148,8 @@ impl Table {
         let mut calls = Vec::new();
         calls.resize_with((2 * self.calls.len()).max(4), Call::default);
         for call in self.calls.drain(..).filter(|call| call.live) {
-            let place = place(&calls, call.id);
-            calls[place] = call;
+            let index = index(&calls, call.id);
+            calls[index] = call;
         }
         self.calls = calls;
         Ok(())
@@ -183,12 +183,12 @@ impl Table {
         call.live = false;
         if call.references {
             for event in &call.arrived {
-                self.unread.extend(given_in(&event.head, &event.payload));
+                self.to_release.extend(given_in(&event.head, &event.payload));
             }
         }
         if !call.ended && (call.references || !call.given.is_empty()) {
             let given = std::mem::take(&mut call.given);
-            self.left.insert(id, Left { references: call.references, given });
+            self.left.insert(id, GivenUp { references: call.references, given });
             if self.left.len() > MOST_LEFT {
                 self.left.pop_first();
             }
@@ -247,7 +247,7 @@ impl Table {
         let ends = event.ends_call();
         // The call has ended here, which the peer could not know yet.
         let Some(call) = find(&mut self.calls, id) else {
-            self.note_unread(id, event);
+            self.note_late(id, event);
             return Ok(false);
         };
         if call.ended {
@@ -296,10 +296,10 @@ impl Table {
 
     /// Looks for references in what comes for a call that was given up.
     #[cold]
-    fn note_unread(&mut self, id: CallId, event: &Incoming) {
+    fn note_late(&mut self, id: CallId, event: &Incoming) {
         let Some(left) = self.left.get_mut(&id) else { return };
         if left.references {
-            self.unread.extend(given_in(&event.head, &event.payload));
+            self.to_release.extend(given_in(&event.head, &event.payload));
         }
         if event.is_unread() {
             self.refused.append(&mut left.given);
@@ -310,8 +310,8 @@ impl Table {
     }
 
     /// Takes out the references that nobody will read: the peer must learn that nobody holds them.
-    pub(super) fn take_unread(&mut self) -> Vec<NonZeroU64> {
-        std::mem::take(&mut self.unread)
+    pub(super) fn take_to_release(&mut self) -> Vec<NonZeroU64> {
+        std::mem::take(&mut self.to_release)
     }
 
     /// Takes the credit for an item that is about to be sent, and notes the references given in it. `false` if the call has
@@ -367,15 +367,15 @@ impl Table {
 
 /// Where a call of that number is, if it is under way.
 #[inline]
-fn place(calls: &[Call], id: CallId) -> usize {
+fn index(calls: &[Call], id: CallId) -> usize {
     // A power of two, or 0: then nothing is found there.
     id.0 as usize & calls.len().wrapping_sub(1)
 }
 
 #[inline]
 fn find(calls: &mut [Call], id: CallId) -> Option<&mut Call> {
-    let place = place(calls, id);
-    calls.get_mut(place).filter(|call| call.live && call.id == id)
+    let index = index(calls, id);
+    calls.get_mut(index).filter(|call| call.live && call.id == id)
 }
 
 #[cfg(test)]
@@ -390,7 +390,7 @@ mod tests {
         table.end(old);
         let new = loop {
             let id = table.begin(false, false, &[]).expect("alive");
-            if place(&table.calls, id) == place(&table.calls, old) {
+            if index(&table.calls, id) == index(&table.calls, old) {
                 break id;
             }
             table.end(id);
@@ -455,10 +455,10 @@ mod tests {
         let failure = Failure::new(Failure::UNAVAILABLE, "gone");
         table.die(&failure, Unbegun::These(&[calls[1].number()]));
         table.die(&Failure::new(Failure::UNKNOWN, "again"), Unbegun::All);
-        for (place, id) in calls.into_iter().enumerate() {
+        for (index, id) in calls.into_iter().enumerate() {
             let event = table.take(id).expect("told");
             assert_eq!(event.failure().expect("a failure"), failure);
-            assert_eq!(event.is_unbegun(), place == 1, "only that one has never left");
+            assert_eq!(event.is_unbegun(), index == 1, "only that one has never left");
             assert!(table.take(id).is_none());
         }
         assert_eq!(table.live(), 0);
