@@ -14,8 +14,8 @@ use nearcall_wire::{Failure, Kind, Malformed, flags, shown};
 
 use super::connection::{Connection, Inner};
 use super::table::{CallId, NO_CALL, Unbegun};
+use crate::client::table::Woken;
 use crate::client::table::leadership::ClientLead;
-use crate::client::table::shared_table::Woken;
 use crate::sync::Ordering;
 
 /// Frames taken in before a thread looks at its deadline again, or an event loop at what else it has to do.

@@ -7,7 +7,7 @@ use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
 use nearcall_wire::Kind;
 
 use crate::client::connection::{Connection, Inner, Receiver};
-use crate::client::table::shared_table::Woken;
+use crate::client::table::Woken;
 use crate::client::table::{CallId, NO_CALL};
 use crate::exports::{Exports, OnRelease};
 use crate::sync::Ordering;

@@ -9,11 +9,10 @@ use std::thread::{Thread, ThreadId};
 
 use nearcall_transport::Incoming;
 use nearcall_wire::{Failure, Kind, Malformed, flags};
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 
 use crate::flow::{WINDOW, cost, granted};
 use crate::given::given_in;
-use shared_table::Woken;
 
 /// Frames of initial metadata that a call may have.
 const MOST_HEADS: u8 = 64;
@@ -362,6 +361,42 @@ impl Table {
             // A call that has ended keeps its own end.
             let _ = self.deliver(&mut Some(end(id.number(), failure)), None);
         }
+    }
+}
+
+/// Threads that are woken when it is dropped.
+#[derive(Debug, Default)]
+pub(in crate::client) struct Woken(SmallVec<[Thread; 2]>);
+
+impl Woken {
+    #[inline]
+    pub(in crate::client) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    pub(in crate::client) fn wake(&mut self) {
+        self.0.drain(..).for_each(|thread| thread.unpark());
+    }
+
+    #[inline]
+    pub(in crate::client) fn take_over(&mut self, other: &mut Self) {
+        self.take_in(&mut other.0);
+    }
+
+    /// Takes over all threads of a list.
+    #[inline]
+    pub(in crate::client) fn take_in(&mut self, threads: &mut SmallVec<impl Array<Item = Thread>>) {
+        if !threads.is_empty() {
+            self.0.extend(threads.drain(..));
+        }
+    }
+}
+
+impl Drop for Woken {
+    #[inline]
+    fn drop(&mut self) {
+        self.wake();
     }
 }
 
