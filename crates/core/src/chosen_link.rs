@@ -123,10 +123,10 @@ impl Link for Chosen {
         0
     }
 
-    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         self.may_fail(Faulty::Reading);
-        *place = self.frames.lock().pop_front();
-        if place.is_none() && *self.gone.lock() { Err(LinkError::Closed) } else { Ok(()) }
+        *slot = self.frames.lock().pop_front();
+        if slot.is_none() && *self.gone.lock() { Err(LinkError::Closed) } else { Ok(()) }
     }
 
     fn has_delivered(&self) -> bool {
@@ -183,7 +183,7 @@ impl MemoryLink for Chosen {
         *self.pays.lock()
     }
 
-    fn receive_soon(&self, _: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        if self.spin() { self.try_receive_part(place) } else { Ok(()) }
+    fn receive_soon(&self, _: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
+        if self.spin() { self.try_receive_part(slot) } else { Ok(()) }
     }
 }

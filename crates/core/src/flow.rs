@@ -5,9 +5,9 @@ pub(crate) use nearcall_wire::flow::{WINDOW, cost, granted};
 
 /// The cost of the items that a stream's receiver has taken, and for which no credit was granted yet.
 #[derive(Debug, Default)]
-pub struct Taken(i64);
+pub struct TakenItems(i64);
 
-impl Taken {
+impl TakenItems {
     /// Counts an item that the user has taken. Returns the credit to grant now, if it is worth a frame.
     pub fn count(&mut self, payload: usize) -> Option<u64> {
         self.0 += cost(payload);

@@ -23,8 +23,8 @@ pub enum Room<'a> {
 pub enum Sent {
     Out,
     Queued,
-    QueuedAnew,
-    Kept,
+    LookAgain,
+    KeptBack,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,10 +30,10 @@ pub struct Dial {
     version: &'static str,
     options: Options,
     deadline: Instant,
-    stage: Stage,
+    stage: DialStage,
 }
 
-enum Stage {
+enum DialStage {
     /// Looks up the servers' addresses.
     Finding(Steps<Vec<Found>>),
     Dialling(Attempts),
@@ -68,7 +68,7 @@ impl Dial {
     #[must_use]
     pub fn new(url: &Url, version: &'static str, options: &Options) -> Self {
         let deadline = Instant::now() + options.handshake;
-        let stage = Stage::Finding(find(url, options, Each::Address, deadline));
+        let stage = DialStage::Finding(find(url, options, Each::Address, deadline));
         Self { url: url.clone(), version, options: options.clone(), deadline, stage }
     }
 
@@ -80,15 +80,15 @@ impl Dial {
     /// # Panics
     /// If the dial was complete before.
     pub fn advance(&mut self, until: Instant) -> Result<Option<Connected>, ConnectError> {
-        if let Stage::Finding(steps) = &mut self.stage {
+        if let DialStage::Finding(steps) = &mut self.stage {
             let Some(mut found) = steps.advance(until)? else { return Ok(None) };
             if found.is_empty() {
                 found.push(Found { place: Arc::clone(self.url.place()), host: 0 });
             }
-            self.stage = Stage::Dialling(Attempts::new(found));
+            self.stage = DialStage::Dialling(Attempts::new(found));
         }
         loop {
-            let Stage::Dialling(attempts) = &mut self.stage else { return Ok(None) };
+            let DialStage::Dialling(attempts) = &mut self.stage else { return Ok(None) };
             let now = Instant::now();
             if attempts.is_time_for_next(now)
                 && let Some((found, tries)) = attempts.waiting.pop_front()
@@ -309,7 +309,7 @@ mod tests {
             version: "test",
             options,
             deadline,
-            stage: Stage::Dialling(Attempts::new(vec![found(0), found(0)])),
+            stage: DialStage::Dialling(Attempts::new(vec![found(0), found(0)])),
         };
         let error = loop {
             match dial.advance(deadline) {

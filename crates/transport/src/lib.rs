@@ -59,7 +59,7 @@ pub use peer::{Admission, Peer};
 pub use places::acceptor::{Acceptor, Arrived, HandsOver};
 pub use places::clients::{ConnectionPermit, is_end_of_clients};
 pub use places::opening::{Accepted, Awaits, Connected, Dialled, Greeted, Greeting};
-pub use places::place::{Bound, Comeback, Dialling, Each, Finding, Found, Place, Speaks, Transport};
+pub use places::place::{Bound, Dialling, Each, Finding, Found, Place, Reconnect, Speaks, Transport};
 pub use signal::{Signal, WakerSlot};
 pub use tls::{Credentials, DevCerts, Pem, dev_certs};
 pub use transports::{TABLE as TRANSPORTS, named_servers};

@@ -17,7 +17,7 @@ use crate::frame::incoming::{self, INLINE, Incoming};
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{Account, Charge};
 use crate::limits::spares;
-use crate::link::end::End;
+use crate::link::end::LinkEnd;
 use crate::link::native::{self, Delimited, PREFIX};
 use crate::link::outbox::{Frame, Outbox, Sink};
 use crate::link::silence::Silence;
@@ -36,9 +36,9 @@ pub(crate) struct StreamLink<W> {
     properties: Properties,
     outbox: Outbox<Writer<W>>,
     silence: Silence,
-    receiver: Mutex<Receiver>,
+    receiver: Mutex<StreamReceiver>,
     peer_limit: u64,
-    end: End,
+    end: LinkEnd,
 }
 
 /// Writes frames into the wire.
@@ -46,13 +46,13 @@ pub(crate) struct StreamLink<W> {
 struct Writer<W>(Arc<W>);
 
 #[derive(Debug)]
-struct Receiver {
+struct StreamReceiver {
     buffer: Vec<u8>,
     /// Bytes of `buffer` that hold data: `start..end`.
     start: usize,
     end: usize,
     /// A frame too long for the buffer.
-    long: Option<Long>,
+    long: Option<LongFrame>,
     /// Longest message that this side accepts.
     limit: u64,
     account: Arc<Account>,
@@ -68,13 +68,13 @@ struct Receiver {
 /// A frame that is read straight into memory of its own. The memory is reserved at once but touched only as bytes
 /// arrive, so a peer that announces much and sends little costs nothing.
 #[derive(Debug)]
-struct Long {
+struct LongFrame {
     bytes: Vec<u8>,
     len: usize,
     charge: Charge,
 }
 
-impl Long {
+impl LongFrame {
     fn left(&self) -> usize {
         self.len - self.bytes.len()
     }
@@ -89,7 +89,7 @@ impl<W: Wire> StreamLink<W> {
             wire,
             properties: Properties::new(peer),
             silence: Silence::begin(),
-            receiver: Mutex::new(Receiver {
+            receiver: Mutex::new(StreamReceiver {
                 buffer: Vec::new(),
                 start: 0,
                 end: 0,
@@ -102,12 +102,12 @@ impl<W: Wire> StreamLink<W> {
                 read_out: false,
             }),
             peer_limit,
-            end: End::open(),
+            end: LinkEnd::open(),
         }
     }
 
     /// After a frame was taken: tells the outbox whether another one has been read.
-    fn cork(&self, receiver: &mut Receiver) {
+    fn cork(&self, receiver: &mut StreamReceiver) {
         let more = receiver.has_frame();
         if std::mem::replace(&mut receiver.corked, more) != more {
             if more { self.outbox.cork() } else { self.outbox.uncork() }
@@ -150,12 +150,12 @@ impl<W: Wire> Sink for Writer<W> {
     }
 }
 
-impl Receiver {
-    /// Takes a whole frame out of what has been read, and puts it into an empty place.
-    fn take(&mut self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+impl StreamReceiver {
+    /// Takes a whole frame out of what has been read, and puts it into an empty slot.
+    fn take(&mut self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
             let charged = incoming::Long::charged(long.charge);
-            *place = Some(Incoming::decode(SmallVec::from_vec(long.bytes), Some(charged))?);
+            *slot = Some(Incoming::decode(SmallVec::from_vec(long.bytes), Some(charged))?);
             return Ok(());
         }
         if self.long.is_some() {
@@ -172,13 +172,13 @@ impl Receiver {
         }
         if let Some(frame) = rest.get(..len).filter(|frame| frame.len() <= INLINE) {
             self.start += PREFIX + len;
-            return Incoming::decode_in(place, len, |bytes| bytes.copy_from_slice(frame));
+            return Incoming::decode_in(slot, len, |bytes| bytes.copy_from_slice(frame));
         }
         if rest.len() >= len {
             let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
             self.start += PREFIX + len;
-            *place = Some(Incoming::decode(bytes, charge.map(incoming::Long::charged))?);
+            *slot = Some(Incoming::decode(bytes, charge.map(incoming::Long::charged))?);
             return Ok(());
         }
         if PREFIX + len > BUFFER {
@@ -187,7 +187,7 @@ impl Receiver {
                 return Err(LinkError::Exhausted(format!("no memory for a message of {len} bytes")));
             };
             bytes.extend_from_slice(rest);
-            self.long = Some(Long { bytes, len, charge });
+            self.long = Some(LongFrame { bytes, len, charge });
             self.start = self.end;
         }
         Ok(())
@@ -339,11 +339,11 @@ impl<W: Wire> Link for StreamLink<W> {
         self.outbox.close();
     }
 
-    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut receiver = self.receiver.lock();
         loop {
-            receiver.take(place)?;
-            if place.is_some() {
+            receiver.take(slot)?;
+            if slot.is_some() {
                 if receiver.corks {
                     self.cork(&mut receiver);
                 }
@@ -359,10 +359,10 @@ impl<W: Wire> Link for StreamLink<W> {
         }
     }
 
-    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn receive(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut receiver = self.receiver.lock();
-        receiver.take(place)?;
-        if place.is_some() {
+        receiver.take(slot)?;
+        if slot.is_some() {
             return Ok(());
         }
         let begun = clock::monotonic_ns();
@@ -380,7 +380,7 @@ impl<W: Wire> Link for StreamLink<W> {
         if arrived {
             receiver.budget.learn(clock::monotonic_ns() - begun);
         }
-        receiver.take(place)
+        receiver.take(slot)
     }
 
     fn is_stale(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::places::place::{Comeback, Place};
+use crate::places::place::{Place, Reconnect};
 use crate::transports::TABLE;
 
 /// A parsed URL of one of this crate's transports.
@@ -38,8 +38,8 @@ impl Url {
 
     /// What to expect of this URL while no server is there.
     #[must_use]
-    pub fn comeback(&self) -> Comeback {
-        self.place.comeback()
+    pub fn reconnect(&self) -> Reconnect {
+        self.place.reconnect()
     }
 
     /// Tells this URL from those of other servers, even if they are displayed alike.

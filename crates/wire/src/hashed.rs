@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::hashes::KeyType;
 use crate::msgpack::{Shape, step};
-use crate::probing::{Effort, Keys, Kind, TooMuch};
+use crate::probing::{Effort, Keys, TableKind, TooMuch};
 
 /// With so few keys, no table of Python's is slow, whatever the keys are.
 const FEW: u64 = 16;
@@ -24,7 +24,7 @@ pub struct Watch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashed {
     /// The kind of table that Python makes.
-    pub kind: Kind,
+    pub kind: TableKind,
     /// How many further keys there are, with hashes that nobody can foresee.
     pub random: usize,
     /// Where the other keys are in the message, in order.
@@ -38,11 +38,11 @@ struct Open {
     /// Where the current direct inner value begins.
     inner: usize,
     /// Whether the value becomes a table that is watched: the last table that is not complete.
-    watched: Option<Kind>,
+    watched: Option<TableKind>,
 }
 
 impl Hashed {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: TableKind) -> Self {
         Self { kind, random: 0, keys: Vec::new() }
     }
 
@@ -148,8 +148,8 @@ impl Watch {
                     return Err(TooMuch::Depth);
                 }
                 let watched = match step.shape {
-                    Shape::Map if step.inside > 2 * FEW => Some(Kind::Dict),
-                    Shape::List if step.inside > FEW && (in_set || self.lists) => Some(Kind::Set),
+                    Shape::Map if step.inside > 2 * FEW => Some(TableKind::Dict),
+                    Shape::List if step.inside > FEW && (in_set || self.lists) => Some(TableKind::Set),
                     _ => None,
                 };
                 tables.extend(watched.map(Hashed::new));
@@ -160,7 +160,7 @@ impl Watch {
             loop {
                 let Some(outer) = open.last_mut() else { break 'values };
                 if let Some(kind) = outer.watched
-                    && (kind == Kind::Set || outer.left % 2 == 0)
+                    && (kind == TableKind::Set || outer.left % 2 == 0)
                     && let Some(table) = tables.last_mut()
                 {
                     self.push(table, bytes, outer.inner..at)?;

@@ -29,7 +29,7 @@ pub use hashes::KeyType;
 pub use malformed::Malformed;
 pub use metadata::Metadata;
 pub use payload::PartsTable;
-pub use probing::{Effort, Keys, Kind as TableKind, TooMuch};
+pub use probing::{Effort, Keys, TableKind, TooMuch};
 pub use reference::{Giver, Released, references_in};
 pub use shown::shown;
 pub use values::{REFERENCE_VALUES, Weight, Weights, holds_more_than, weigh};

@@ -24,7 +24,7 @@ const FIRST_SIZE: usize = 8;
 
 /// The kinds of Python's hash tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TableKind {
     /// A `dict`.
     Dict,
     /// A `set` or a `frozenset`.
@@ -73,7 +73,7 @@ impl Effort {
     /// [`TooMuch`], as soon as it is known.
     pub fn add<'k>(
         &mut self,
-        kind: Kind,
+        kind: TableKind,
         keys: &Keys<'_, impl Fn(usize) -> &'k [u8], impl Fn(usize, usize) -> bool>,
     ) -> Result<(), TooMuch> {
         let mut most = *self;
@@ -99,12 +99,12 @@ impl Effort {
     ///
     /// Without equal keys, the sizes that the table grows through are known, and each can be looked at alone: after a table
     /// has grown, its keys lie as if it had had this size from the beginning.
-    fn add_distinct(&mut self, kind: Kind, hashes: &[i64]) -> Result<bool, TooMuch> {
+    fn add_distinct(&mut self, kind: TableKind, hashes: &[i64]) -> Result<bool, TooMuch> {
         self.keys += hashes.len() as u64;
         let mut size = FIRST_SIZE;
         loop {
             let most = most_in(kind, size);
-            let grows = hashes.len() >= most + usize::from(kind == Kind::Dict);
+            let grows = hashes.len() >= most + usize::from(kind == TableKind::Dict);
             let mask = size - 1;
             if !grows {
                 let mut places = filled(size, 0_u32)?;
@@ -141,7 +141,7 @@ impl Effort {
     /// Returns whether two different keys have one hash.
     fn fill<'k>(
         &mut self,
-        kind: Kind,
+        kind: TableKind,
         keys: &Keys<'_, impl Fn(usize) -> &'k [u8], impl Fn(usize, usize) -> bool>,
     ) -> Result<bool, TooMuch> {
         let count = keys.random + keys.hashes.len();
@@ -194,31 +194,36 @@ impl Effort {
 }
 
 /// How many keys a table of that size holds before it grows: a dict with the next key, a set with the last of these.
-fn most_in(kind: Kind, size: usize) -> usize {
+fn most_in(kind: TableKind, size: usize) -> usize {
     match kind {
-        Kind::Dict => size * 2 / 3,
-        Kind::Set => ((size - 1) * 3).div_ceil(5),
+        TableKind::Dict => size * 2 / 3,
+        TableKind::Set => ((size - 1) * 3).div_ceil(5),
     }
 }
 
 /// The size of a table that grows when it holds so many keys.
-fn next_size(kind: Kind, held: usize) -> usize {
+fn next_size(kind: TableKind, held: usize) -> usize {
     let room = match kind {
-        Kind::Dict => held * 3,
-        Kind::Set => 1 + if held > 50_000 { held * 2 } else { held * 4 },
+        TableKind::Dict => held * 3,
+        TableKind::Set => 1 + if held > 50_000 { held * 2 } else { held * 4 },
     };
     room.next_power_of_two()
 }
 
 /// Tries one place after another, as the table does. `is_free` ends the search with a free place, or with `None`.
 #[inline]
-fn probe(kind: Kind, mask: usize, hash: u64, mut is_free: impl FnMut(usize) -> Option<bool>) -> Option<(usize, u64)> {
+fn probe(
+    kind: TableKind,
+    mask: usize,
+    hash: u64,
+    mut is_free: impl FnMut(usize) -> Option<bool>,
+) -> Option<(usize, u64)> {
     let (mut place, mut perturb) = (hash as usize & mask, hash);
     let mut steps = 0;
     loop {
         // A set also tries the neighbouring places, which lie in the same or the next cache line: that counts as one
         // step.
-        let last = if kind == Kind::Set && place + LINEAR <= mask { place + LINEAR } else { place };
+        let last = if kind == TableKind::Set && place + LINEAR <= mask { place + LINEAR } else { place };
         for at in place..=last {
             if is_free(at)? {
                 return Some((at, steps));
@@ -249,7 +254,7 @@ const RANDOM: usize = u32::MAX as usize;
 
 /// A dict or a set, without the values of its keys.
 struct Table<'a, 'h, K, S> {
-    kind: Kind,
+    kind: TableKind,
     keys: &'a Keys<'h, K, S>,
     /// The hashes and the indexes of the keys that are in the table.
     held: Vec<(u64, u32)>,
@@ -261,7 +266,7 @@ struct Table<'a, 'h, K, S> {
 }
 
 impl<'a, 'h, 'k, K: Fn(usize) -> &'k [u8], S: Fn(usize, usize) -> bool> Table<'a, 'h, K, S> {
-    fn new(kind: Kind, keys: &'a Keys<'h, K, S>, count: usize) -> Result<Self, TooMuch> {
+    fn new(kind: TableKind, keys: &'a Keys<'h, K, S>, count: usize) -> Result<Self, TooMuch> {
         let mut held = Vec::new();
         held.try_reserve_exact(count).map_err(|_| TooMuch::Memory)?;
         Ok(Self { kind, keys, held, places: filled(FIRST_SIZE, 0)?, alike: false })
@@ -273,7 +278,7 @@ impl<'a, 'h, 'k, K: Fn(usize) -> &'k [u8], S: Fn(usize, usize) -> bool> Table<'a
         self.alike |= compared > 0;
         effort.spend(steps + compared)?;
         let Some(mut place) = free else { return Ok(()) };
-        if self.kind == Kind::Dict && self.held.len() >= most_in(self.kind, self.places.len()) {
+        if self.kind == TableKind::Dict && self.held.len() >= most_in(self.kind, self.places.len()) {
             self.grow(effort)?;
             // The key's place has changed, and the steps to find it count.
             let (free, steps, compared) = self.search(number, hash);
@@ -282,7 +287,7 @@ impl<'a, 'h, 'k, K: Fn(usize) -> &'k [u8], S: Fn(usize, usize) -> bool> Table<'a
         }
         self.held.push((hash, u32::try_from(number).map_err(|_| TooMuch::Memory)?));
         self.places[place] = self.mark(hash, self.held.len());
-        if self.kind == Kind::Set && self.held.len() >= most_in(self.kind, self.places.len()) {
+        if self.kind == TableKind::Set && self.held.len() >= most_in(self.kind, self.places.len()) {
             self.grow(effort)?;
         }
         Ok(())
@@ -353,11 +358,16 @@ fn filled<T: Clone>(size: usize, value: T) -> Result<Vec<T>, TooMuch> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effort, FREE, Keys, Kind, TooMuch};
+    use super::{Effort, FREE, Keys, TableKind, TooMuch};
 
     const MANY: u64 = 100_000;
 
-    fn added(mut effort: Effort, kind: Kind, hashes: &[i64], key: &dyn Fn(usize) -> u64) -> Result<Effort, TooMuch> {
+    fn added(
+        mut effort: Effort,
+        kind: TableKind,
+        hashes: &[i64],
+        key: &dyn Fn(usize) -> u64,
+    ) -> Result<Effort, TooMuch> {
         let names: Vec<[u8; 8]> = (0..hashes.len()).map(|number| key(number).to_le_bytes()).collect();
         let bytes = |number: usize| &names[number][..];
         let same = |one: usize, other: usize| names[one] == names[other];
@@ -368,7 +378,7 @@ mod tests {
     #[test]
     fn hashes_of_honest_numbers_are_never_refused() {
         let many = MANY.cast_signed();
-        for kind in [Kind::Dict, Kind::Set] {
+        for kind in [TableKind::Dict, TableKind::Set] {
             let is_fine = |what: &str, hashes: &mut dyn Iterator<Item = i64>| {
                 let hashes: Vec<i64> = hashes.collect();
                 let found = added(Effort::default(), kind, &hashes, &|number| number as u64);
@@ -399,7 +409,7 @@ mod tests {
 
     #[test]
     fn hashes_that_are_alike_are_too_much() {
-        for kind in [Kind::Dict, Kind::Set] {
+        for kind in [TableKind::Dict, TableKind::Set] {
             let alike = added(Effort::default(), kind, &vec![5; 4000], &|number| number as u64);
             assert_eq!(alike, Err(TooMuch::Collisions));
         }
@@ -407,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_there_already_costs_nothing() {
-        let effort = added(Effort::default(), Kind::Dict, &vec![5; 1_000_000], &|_| 7).expect("one key");
+        let effort = added(Effort::default(), TableKind::Dict, &vec![5; 1_000_000], &|_| 7).expect("one key");
         assert_eq!(effort.steps, 0);
     }
 
@@ -415,7 +425,7 @@ mod tests {
     fn one_key_in_two_encodings_is_one_key() {
         let hashes: Vec<i64> = (0..2000).map(|n| n / 2).collect();
         let names: Vec<_> = (0_u32..2000).map(u32::to_le_bytes).collect();
-        for kind in [Kind::Dict, Kind::Set] {
+        for kind in [TableKind::Dict, TableKind::Set] {
             let same = |one: usize, other: usize| one / 2 == other / 2;
             let keys = Keys { random: 0, hashes: &hashes, bytes: |at: usize| &names[at][..], same, exact: true };
             let mut table = super::Table::new(kind, &keys, 2000).expect("memory");
@@ -430,7 +440,7 @@ mod tests {
     fn the_quick_way_finds_the_same() {
         // Multiples of 2^40 share many places.
         let hashes: Vec<i64> = (0..30_000).map(|n| n << 40).collect();
-        for kind in [Kind::Dict, Kind::Set] {
+        for kind in [TableKind::Dict, TableKind::Set] {
             let mut quick = Effort { keys: 30_000, ..Effort::looking_at_all() };
             let mut exact = quick;
             assert_eq!(quick.add_distinct(kind, &hashes), Ok(true));
@@ -445,8 +455,8 @@ mod tests {
     #[test]
     fn a_table_has_pythons_sizes() {
         for (kind, expected) in [
-            (Kind::Dict, [(5, 8), (6, 16), (10, 16), (11, 32), (21, 32), (22, 64)]),
-            (Kind::Set, [(4, 8), (5, 32), (18, 32), (19, 128), (76, 128), (77, 512)]),
+            (TableKind::Dict, [(5, 8), (6, 16), (10, 16), (11, 32), (21, 32), (22, 64)]),
+            (TableKind::Set, [(4, 8), (5, 32), (18, 32), (19, 128), (76, 128), (77, 512)]),
         ] {
             for (count, size) in expected {
                 let keys = Keys { random: 0, hashes: &[], bytes: |_: usize| &[][..], same: |_, _| false, exact: true };

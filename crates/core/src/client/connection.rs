@@ -18,7 +18,7 @@ use nearcall_transport::{
 use nearcall_wire::{Failure, Kind, Released, Welcome, flags};
 
 use crate::client::own_event::OwnEvent;
-use crate::client::table::leadership::Leadership;
+use crate::client::table::leadership::ClientLeadership;
 use crate::client::table::shared_table::SharedTable;
 use crate::client::table::{CallId, NO_CALL};
 use crate::exports::{Export, Exports, Identity, Methods, Object};
@@ -52,7 +52,7 @@ pub(super) struct Inner {
     /// [`flags::BACK`] if this side has accepted the connection.
     pub(super) side: u8,
     /// Decides which thread receives.
-    pub(super) receiving: Leadership,
+    pub(super) receiving: ClientLeadership,
     pub(super) table: SharedTable,
     /// The connection is lost or closed.
     pub(super) lost: AtomicBool,
@@ -175,7 +175,7 @@ impl Connection {
                 link,
                 name,
                 side,
-                receiving: Leadership::default(),
+                receiving: ClientLeadership::default(),
                 table: SharedTable::default(),
                 lost: AtomicBool::new(false),
                 going_away: AtomicBool::new(false),
@@ -408,13 +408,13 @@ impl Connection {
     /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
     pub fn cancel(&self, id: CallId) {
         let Some(inner) = self.inner() else { return };
-        let (known, unread) = {
+        let (known, to_release) = {
             let mut table = inner.table.lock();
             let known = table.get(id).is_some();
             table.end(id);
-            (known, table.take_unread())
+            (known, table.take_to_release())
         };
-        inner.release_given(&unread);
+        inner.release_given(&to_release);
         if known {
             // If the frame cannot be sent, the connection is lost, which cancels the call as well. Do not wait for a
             // server that reads nothing: it learns of the cancellation when it reads again.
@@ -452,11 +452,11 @@ impl Connection {
         let begun = Instant::now();
         let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
         let sent = inner.send_until(id.number(), &ping, deadline).map_err(Err);
-        let mut place = None;
-        let waited = sent.and_then(|()| self.next_event(id, deadline, &mut place, go_on).map_err(Ok));
+        let mut slot = None;
+        let waited = sent.and_then(|()| self.next_event(id, deadline, &mut slot, go_on).map_err(Ok));
         inner.table.lock().end(id);
         waited?;
-        let event = place.expect("there is an event");
+        let event = slot.expect("there is an event");
         match event.head.kind {
             Kind::Pong => Ok(begun.elapsed()),
             Kind::Error => Err(Err(event.failure().unwrap_or_else(Failure::from))),

@@ -32,7 +32,7 @@ pub struct CallDriver {
 
 /// What to do with a call for which something has come.
 #[derive(Debug)]
-pub enum Next {
+pub enum NextStep {
     /// Take what has come: it is the reply.
     Take,
     /// Wait for what comes behind it.
@@ -109,22 +109,22 @@ impl CallDriver {
 
     /// Something has come for the call from that connection.
     #[inline]
-    pub fn came(&mut self, rules: &Rules<'_>, over: &Connection, event: &Incoming) -> Next {
+    pub fn came(&mut self, rules: &Rules<'_>, over: &Connection, event: &Incoming) -> NextStep {
         if event.head.kind == Kind::Reply {
             if let Some(retries) = rules.retries {
                 retries.succeeded();
             }
-            return Next::Take;
+            return NextStep::Take;
         }
         self.came_else(rules, over, event)
     }
 
     #[cold]
-    fn came_else(&mut self, rules: &Rules<'_>, over: &Connection, event: &Incoming) -> Next {
+    fn came_else(&mut self, rules: &Rules<'_>, over: &Connection, event: &Incoming) -> NextStep {
         match event.head.kind {
-            Kind::Head => return Next::Wait,
+            Kind::Head => return NextStep::Wait,
             Kind::Error if rules.may_move => {}
-            _ => return Next::Fail,
+            _ => return NextStep::Fail,
         }
         let failure = event.failure().unwrap_or_else(Failure::from);
         let gone = is_gone(over, &failure);
@@ -137,8 +137,10 @@ impl CallDriver {
         };
         let trailing = event.head.metadata();
         match self.pause(rules, cause, trailing.and_then(Pushback::of)) {
-            Some(pause) => Next::Again(Box::new(Again::after(pause, rules, over, cause, failure, trailing.cloned()))),
-            None => Next::Fail,
+            Some(pause) => {
+                NextStep::Again(Box::new(Again::after(pause, rules, over, cause, failure, trailing.cloned())))
+            }
+            None => NextStep::Fail,
         }
     }
 
@@ -216,8 +218,8 @@ mod tests {
 
     fn again(rules: &Rules<'_>, fate: Fate, event: &Incoming) -> Option<Again> {
         match CallDriver::default().came(rules, &connection(fate), event) {
-            Next::Again(again) => Some(*again),
-            Next::Fail => None,
+            NextStep::Again(again) => Some(*again),
+            NextStep::Fail => None,
             other => panic!("{other:?} for the end of a call"),
         }
     }
@@ -226,9 +228,9 @@ mod tests {
     fn a_reply_is_taken_and_metadata_is_waited_behind() {
         let (mut driver, here) = (CallDriver::default(), connection(Fate::Stands));
         let mut came = |kind| driver.came(&RULES, &here, &Incoming::new(FrameHead::new(kind, 1), &[]));
-        assert!(matches!(came(Kind::Head), Next::Wait));
-        assert!(matches!(came(Kind::Reply), Next::Take));
-        assert!(matches!(came(Kind::Item), Next::Fail), "no such thing can come");
+        assert!(matches!(came(Kind::Head), NextStep::Wait));
+        assert!(matches!(came(Kind::Reply), NextStep::Take));
+        assert!(matches!(came(Kind::Item), NextStep::Fail), "no such thing can come");
     }
 
     /// Everything that can end an attempt, with whether the call is sent again, and whether a successor is waited for.
@@ -278,12 +280,12 @@ mod tests {
         assert_eq!(driver.metadata(None), None);
         let lost = end(Failure::UNAVAILABLE, 0);
         for failed in 1..3 {
-            let Next::Again(again) = driver.came(&IDEMPOTENT, &gone, &lost) else { panic!("attempt {failed}") };
+            let NextStep::Again(again) = driver.came(&IDEMPOTENT, &gone, &lost) else { panic!("attempt {failed}") };
             assert!(again.says_more && again.failure.message == "so it ended");
             let said = driver.metadata(None).expect("it has failed");
             assert_eq!(said.pairs(), [(PREVIOUS_ATTEMPTS.to_owned(), failed.to_string().into_bytes())]);
         }
-        assert!(matches!(driver.came(&IDEMPOTENT, &gone, &lost), Next::Fail));
+        assert!(matches!(driver.came(&IDEMPOTENT, &gone, &lost), NextStep::Fail));
     }
 
     #[test]
@@ -299,8 +301,8 @@ mod tests {
         let rules = Rules { retries: Some(&retries), ..IDEMPOTENT };
         let (here, answered) = (connection(Fate::Stands), end(Failure::UNAVAILABLE, 0));
         let until = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
-        assert!(matches!(CallDriver::new(until(60)).came(&rules, &here, &answered), Next::Fail));
-        assert!(matches!(CallDriver::new(until(86_400)).came(&rules, &here, &answered), Next::Again(_)));
-        assert!(matches!(CallDriver::default().came(&rules, &here, &answered), Next::Again(_)));
+        assert!(matches!(CallDriver::new(until(60)).came(&rules, &here, &answered), NextStep::Fail));
+        assert!(matches!(CallDriver::new(until(86_400)).came(&rules, &here, &answered), NextStep::Again(_)));
+        assert!(matches!(CallDriver::default().came(&rules, &here, &answered), NextStep::Again(_)));
     }
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{
-    Accepted, Acceptor, Arrived, Awaits, Body, Bound, CallKey, Comeback, ConnectError, Connected, Dialled, Dialling,
-    Flushed, Greeted, Greeting, Incoming, LONGEST_SLEEP, Link, LinkError, Options, Outgoing, Pace, Peer, Place,
-    Properties, Room, Sent, Signal, Wait, WakerSlot,
+    Accepted, Acceptor, Arrived, Awaits, Body, Bound, CallKey, ConnectError, Connected, Dialled, Dialling, Flushed,
+    Greeted, Greeting, Incoming, LONGEST_SLEEP, Link, LinkError, Options, Outgoing, Pace, Peer, Place, Properties,
+    Reconnect, Room, Sent, Signal, Wait, WakerSlot,
 };
 use nearcall_wire::{FrameHead, PartsTable, Welcome};
 
@@ -76,8 +76,8 @@ impl Place for Post {
         Ok(Bound { acceptor: Box::new(Counter(Arc::clone(&self.office))), place: Arc::new(self.clone()) })
     }
 
-    fn comeback(&self) -> Comeback {
-        Comeback::Near
+    fn reconnect(&self) -> Reconnect {
+        Reconnect::Cheap
     }
 }
 
@@ -319,16 +319,16 @@ impl Link for PostLink {
         true
     }
 
-    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut state = self.half.gets.state.lock();
-        *place = state.frames.pop_front();
-        if place.is_none() && state.closed { Err(LinkError::Closed) } else { Ok(()) }
+        *slot = state.frames.pop_front();
+        if slot.is_none() && state.closed { Err(LinkError::Closed) } else { Ok(()) }
     }
 
-    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn receive(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let longest = Instant::now() + LONGEST_SLEEP;
         self.half.gets.wait(deadline.map_or(longest, |deadline| deadline.min(longest)));
-        self.try_receive_part(place)
+        self.try_receive_part(slot)
     }
 
     fn is_stale(&self) -> bool {

@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::leadership::Leadership;
+use super::leadership::ClientLeadership;
 use crate::models::check;
 use crate::sync::thread::{Thread, current};
 
@@ -15,7 +15,7 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// A connection with several callers, of which only the leader receives.
 struct Connection {
-    receiving: Leadership,
+    receiving: ClientLeadership,
     /// Counts received replies. Only the leader may touch this: loom fails the model if two threads do at once.
     link: UnsafeCell<u32>,
     /// The callers of the replies that are on their way, in order.
@@ -32,7 +32,7 @@ struct Waiting {
 
 impl Connection {
     fn new(callers: usize) -> Arc<Self> {
-        let receiving = Leadership::default();
+        let receiving = ClientLeadership::default();
         drop(receiving.try_lead());
         assert!(!receiving.is_led());
         receiving.follow(Duration::ZERO); // nobody leads: all atomics are there from here on
@@ -176,7 +176,7 @@ fn replies_that_come_late_find_their_callers() {
 // | weakened                                      | fails                                |
 // |-----------------------------------------------|--------------------------------------|
 // | `try_lead` exchanges `Relaxed`                | one leads after the other            |
-// | `Lead::drop` stores `Relaxed`                 | the same                             |
+// | `ClientLead::drop` stores `Relaxed`                 | the same                             |
 // | the fence in `follow`, or in `drop`, `AcqRel` | all with replies                     |
 // | `drop` wakes nobody                           | all with replies                     |
 // | `pass_on` wakes nobody                        | all of three                         |

@@ -86,7 +86,7 @@ impl Connection {
         let frame = Frame::new(head, &payload);
         if patience == 0 {
             let sent = self.outbox.send(&frame, Room::Later);
-            if sent == Ok(Sent::QueuedAnew) {
+            if sent == Ok(Sent::LookAgain) {
                 // In place of the reader, who was told too soon.
                 self.outbox.flush()?;
             }
@@ -107,7 +107,7 @@ impl Connection {
             Ok(())
         };
         let sent = self.outbox.send(&frame, Room::Wait(&mut blocked));
-        if matches!(sent, Ok(Sent::Queued | Sent::QueuedAnew)) {
+        if matches!(sent, Ok(Sent::Queued | Sent::LookAgain)) {
             // As every sender must that gets `Queued`.
             self.outbox.flush()?;
         }

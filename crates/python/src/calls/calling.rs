@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{COMEBACK, Channel, Connection as Core, Patience, Retries};
+use nearcall_core::client::{Channel, Connection as Core, Patience, REPLACEMENT_WAIT, Retries};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, is_past};
 use pyo3::prelude::*;
@@ -195,7 +195,7 @@ impl Calling {
         if self.wait_for_ready {
             f64::INFINITY
         } else if hopeful {
-            COMEBACK.as_secs_f64()
+            REPLACEMENT_WAIT.as_secs_f64()
         } else {
             0.0
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::client::{Again, CallDriver, CallId, Connection as Core, Expected, Kept, Next, Passed, Rules};
+use nearcall_core::client::{Again, CallDriver, CallId, Connection as Core, Expected, NextStep, Passed, Replay, Rules};
 use nearcall_core::{Compress, Encoding, Failure, Incoming, Kind, Metadata, Outgoing};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -55,7 +55,7 @@ pub(crate) trait Departed {
 }
 
 impl Departed for CallId {}
-impl Departed for (CallId, Option<Kept>) {}
+impl Departed for (CallId, Option<Replay>) {}
 impl Departed for Passed {
     fn was_sent(&self) -> bool {
         *self != Self::NoRoom
@@ -204,13 +204,13 @@ impl BoundMethod {
         }
         let method = successor.unwrap_or(&self.method).get();
         match call.driver.came(&self.calling.rules(method), core, event) {
-            Next::Take => {
+            NextStep::Take => {
                 let decode = |event: &mut Incoming| method.reply.decode(py, event, None);
                 decoding(method.reply.references(), core, &self.calling, event, decode).map(Came::Result)
             }
-            Next::Wait => Ok(Came::More),
-            Next::Again(again) => Ok(Came::Again(again)),
-            Next::Fail => Err(outcome(py, event, method)),
+            NextStep::Wait => Ok(Came::More),
+            NextStep::Again(again) => Ok(Came::Again(again)),
+            NextStep::Fail => Err(outcome(py, event, method)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How a call with streams is begun.
 
-use nearcall_core::client::Kept;
+use nearcall_core::client::Replay;
 use pyo3::prelude::*;
 
 use crate::calls::calling::Calling;
@@ -33,7 +33,7 @@ pub(crate) fn begin_stream(
             let is_plain = request.flags == 0 && !method.get().arguments.references();
             // Whether the server says so if it has not begun the call, which may then go over another connection.
             let may_be_refused = calling.may_move() && core.tells_unbegun();
-            let kept = if is_plain && may_be_refused { Kept::new(request.body) } else { None };
+            let kept = if is_plain && may_be_refused { Replay::new(request.body) } else { None };
             // Where other greenlets run, nothing waits for room.
             let begun = if beside { core.begin_ahead(request, expected) } else { core.begin(request, expected) };
             begun.map(|id| (id, kept))

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::client::{Again, Connection as Core, Next};
+use nearcall_core::client::{Again, Connection as Core, NextStep};
 use nearcall_core::{Body, Incoming, Kind, Outgoing, seconds_left};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -94,7 +94,7 @@ impl Stream {
         let mut driver = self.route.driver();
         let next = driver.came(&self.calling.rules(self.method.get()), &leg.core, end);
         self.route.set_driver(driver);
-        if let Next::Again(again) = next { Some(again) } else { None }
+        if let NextStep::Again(again) = next { Some(again) } else { None }
     }
 
     /// The call, as it is sent again now.

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use nearcall_core::client::{CallDriver, CallId, Connection as Core, Kept};
+use nearcall_core::client::{CallDriver, CallId, Connection as Core, Replay};
 use nearcall_core::lock::{Condvar, Mutex};
 use nearcall_core::{Body, Compress, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
@@ -49,7 +49,7 @@ pub(crate) struct Route {
 
 #[derive(Default)]
 struct State {
-    kept: Option<Kept>,
+    kept: Option<Replay>,
     driver: CallDriver,
     /// A thread or task begins the next leg, or decides whether to.
     claimed: bool,
@@ -89,7 +89,7 @@ pub(crate) enum Claim {
 }
 
 impl Route {
-    pub(crate) fn new(core: Arc<Core>, id: CallId, kept: Option<Kept>, driver: CallDriver) -> Self {
+    pub(crate) fn new(core: Arc<Core>, id: CallId, kept: Option<Replay>, driver: CallDriver) -> Self {
         let settled = OnceLock::new();
         if kept.is_none() {
             settled.get_or_init(|| ());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{CallId, Connection as Core, Kept, NoEvent, Taken};
+use nearcall_core::client::{CallId, Connection as Core, NoEvent, Replay, TakenItems};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Compress, Failure, Incoming, Kind, Outgoing, is_past, seconds_left};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
@@ -36,7 +36,7 @@ pub(crate) struct Stream {
 
 #[derive(Default)]
 struct State {
-    taken: Taken,
+    taken: TakenItems,
     /// A sender has waited for room too long.
     late: bool,
     /// The user knows how the call ended, or has given the call up.
@@ -55,7 +55,7 @@ impl Stream {
         method: Py<Method>,
         id: CallId,
         Call { surroundings, driver }: Call,
-        kept: Option<Kept>,
+        kept: Option<Replay>,
     ) -> Self {
         let until = surroundings.until();
         let patience = calling.limits.of_item();

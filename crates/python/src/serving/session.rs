@@ -56,8 +56,8 @@ impl Sessions {
 pub(crate) fn of_client(py: Python<'_>, session: &Session, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     loop {
         match session.value(|kept| kept.downcast_ref::<Py<PyAny>>().map(|client| client.clone_ref(py))) {
-            Found::Kept(Some(client)) => return Ok(client),
-            Found::Over | Found::Kept(None) => return Err(session_over()),
+            Found::Value(Some(client)) => return Ok(client),
+            Found::Over | Found::Value(None) => return Err(session_over()),
             Found::Nothing => {}
         }
         let client = made(py, session, make)?;

@@ -91,33 +91,33 @@ impl Incoming {
         Self { head, payload: Payload { bytes, at, long: long.map(Box::new) } }.checked()
     }
 
-    /// Fills an empty place with a frame of `len` bytes, at most [`INLINE`], that `copy` copies.
+    /// Fills an empty slot with a frame of `len` bytes, at most [`INLINE`], that `copy` copies.
     ///
     /// # Errors
-    /// As [`Incoming::decode`]; then the place stays empty.
+    /// As [`Incoming::decode`]; then the slot stays empty.
     #[inline]
     pub(crate) fn decode_in(
-        place: &mut Option<Self>,
+        slot: &mut Option<Self>,
         len: usize,
         copy: impl FnOnce(&mut [u8]),
     ) -> Result<(), LinkError> {
         // A fixed length makes clearing it a few instructions.
         let bytes = SmallVec::from_buf_and_len([0; INLINE], len);
         let head = FrameHead::new(Kind::Call, 0);
-        let this = place.insert(Self { head, payload: Payload { bytes, at: 0, long: None } });
+        let this = slot.insert(Self { head, payload: Payload { bytes, at: 0, long: None } });
         copy(&mut this.payload.bytes);
         if this.head.fill(&this.payload.bytes) && !this.head.kind.is_ping() {
             this.payload.at = HEAD_LEN;
             return Ok(());
         }
-        Self::decode_again(place)
+        Self::decode_again(slot)
     }
 
-    /// Decodes a frame that is not of the usual kind, of which only the bytes are in their place.
+    /// Decodes a frame that is not of the usual kind, of which only the bytes are in their slot.
     #[inline(never)]
-    fn decode_again(place: &mut Option<Self>) -> Result<(), LinkError> {
-        let bytes = place.take().map(|mut frame| std::mem::take(&mut frame.payload.bytes)).unwrap_or_default();
-        *place = Some(Self::decode(bytes, None)?);
+    fn decode_again(slot: &mut Option<Self>) -> Result<(), LinkError> {
+        let bytes = slot.take().map(|mut frame| std::mem::take(&mut frame.payload.bytes)).unwrap_or_default();
+        *slot = Some(Self::decode(bytes, None)?);
         Ok(())
     }
 

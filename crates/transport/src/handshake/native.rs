@@ -44,13 +44,13 @@ impl Protocol for Native {
     }
 
     fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>> {
-        Ok(Box::new(Opening { arrival: Arrival::begin(client, self.encrypted())?, welcomed: None }))
+        Ok(Box::new(NativeOpening { arrival: Arrival::begin(client, self.encrypted())?, welcomed: None }))
     }
 }
 
 /// A client that has connected and not finished its handshake.
 #[derive(Debug)]
-struct Opening {
+struct NativeOpening {
     arrival: Arrival,
     welcomed: Option<Welcomed>,
 }
@@ -64,7 +64,7 @@ struct Welcomed {
     limits: PeerLimits,
 }
 
-impl Opening {
+impl NativeOpening {
     /// The client's hello, once it has arrived completely.
     fn hello(&mut self) -> Result<Option<Hello>, Option<String>> {
         if !self.arrival.is_readable()? {
@@ -156,7 +156,7 @@ impl Opening {
     }
 }
 
-impl Accepted for Opening {
+impl Accepted for NativeOpening {
     fn signal(&self) -> Signal<'_> {
         Signal::Descriptor(self.arrival.fd())
     }

@@ -73,13 +73,13 @@ impl Protocol for Web {
 
     fn accept(&'static self, client: Client) -> std::io::Result<Box<dyn Accepted>> {
         let arrival = Arrival::begin(client, self.encrypted)?;
-        Ok(Box::new(Opening { arrival, looked_through: 0, is_open: self.is_open }))
+        Ok(Box::new(WebOpening { arrival, looked_through: 0, is_open: self.is_open }))
     }
 }
 
 /// A client of HTTP whose first message has not arrived.
 #[derive(Debug)]
-struct Opening {
+struct WebOpening {
     arrival: Arrival,
     /// How many bytes of what was received were searched for the end of a request's head.
     looked_through: usize,
@@ -96,7 +96,7 @@ enum FirstRequest {
     Foreign,
 }
 
-impl Opening {
+impl WebOpening {
     /// How much of an HTTP client's first message has arrived: HTTP/2's preface, or the whole head of a request. The
     /// head is awaited here because no client may take longer for it than other clients for a handshake.
     fn first_request(&mut self) -> FirstRequest {
@@ -155,7 +155,7 @@ impl Opening {
     }
 }
 
-impl Accepted for Opening {
+impl Accepted for WebOpening {
     fn signal(&self) -> Signal<'_> {
         Signal::Descriptor(self.arrival.fd())
     }

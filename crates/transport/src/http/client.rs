@@ -23,10 +23,10 @@ use crate::limits::budget::Account;
 
 /// The calls that are made over one connection.
 #[derive(Debug)]
-pub(crate) struct Client<S> {
+pub(crate) struct HttpClient<S> {
     origin: Origin,
     account: Arc<Account>,
-    calls: HashMap<StreamId, Call>,
+    calls: HashMap<StreamId, SentCall>,
     /// The stream of each call, by the core's number.
     streams: HashMap<u32, StreamId>,
     /// Calls that the server does not accept yet.
@@ -56,7 +56,7 @@ const WAITING_PER_CALL: usize = 16 << 20;
 
 /// A call under way.
 #[derive(Debug)]
-struct Call {
+struct SentCall {
     number: u32,
     caller: Caller,
     /// The server has begun to answer.
@@ -71,7 +71,7 @@ struct Call {
     outflow: Outflow,
 }
 
-impl<S: Requests + 'static> Client<S> {
+impl<S: Requests + 'static> HttpClient<S> {
     pub(crate) fn new(origin: Origin, account: Arc<Account>, max_message: usize) -> Self {
         let (calls, streams, queue) = (HashMap::new(), HashMap::new(), Waiting::default());
         Self { origin, account, calls, streams, queue, max_message, waiting: 0, of: PhantomData }
@@ -125,7 +125,7 @@ impl<S: Requests + 'static> Client<S> {
         let until = frame.deadline_us.and_then(|left| Instant::now().checked_add(Duration::from_micros(left)));
         let (inflow, outflow) = (Inflow::new(number), Outflow::default());
         let (streams_out, answered, reply) = (path.streams_out, false, None);
-        self.keep(stream, Call { number, caller, answered, streams_out, until, reply, inflow, outflow });
+        self.keep(stream, SentCall { number, caller, answered, streams_out, until, reply, inflow, outflow });
         Ok(())
     }
 
@@ -149,13 +149,13 @@ impl<S: Requests + 'static> Client<S> {
         }
     }
 
-    fn keep(&mut self, stream: StreamId, call: Call) {
+    fn keep(&mut self, stream: StreamId, call: SentCall) {
         self.waiting += call.inflow.waiting();
         self.streams.insert(call.number, stream);
         self.calls.insert(stream, call);
     }
 
-    fn forget(&mut self, stream: StreamId) -> Option<Call> {
+    fn forget(&mut self, stream: StreamId) -> Option<SentCall> {
         let call = self.calls.remove(&stream)?;
         self.streams.remove(&call.number);
         self.waiting -= call.inflow.waiting();
@@ -175,7 +175,7 @@ impl<S: Requests + 'static> Client<S> {
     }
 
     /// Keeps a call whose end waits behind items that the core has no credit for.
-    fn keep_ended(&mut self, call: Call, stream: StreamId) {
+    fn keep_ended(&mut self, call: SentCall, stream: StreamId) {
         if call.inflow.has_end() {
             self.keep(stream, call);
         }
@@ -300,7 +300,7 @@ fn with_metadata(mut head: FrameHead, metadata: Option<Metadata>) -> FrameHead {
     head
 }
 
-impl<S: Requests + 'static> Role for Client<S> {
+impl<S: Requests + 'static> Role for HttpClient<S> {
     type Session = S;
 
     fn why_no_room(&self, session: &mut S) -> Option<String> {
@@ -460,7 +460,7 @@ mod tests {
     /// A client with one call under way, and a server that has its request.
     struct Pair {
         own: Session,
-        client: Client<Session>,
+        client: HttpClient<Session>,
         frames: Frames,
         server: Session,
         stream: StreamId,
@@ -471,7 +471,7 @@ mod tests {
             let options = || Options { max_message: MEGABYTE, ..Options::default() };
             let (mut own, mut server) = (Session::client(options()), Session::server(options()));
             let budget = Budget::new(1 << 30);
-            let mut client = Client::new(origin(), Account::of(&budget, 1 << 30), MEGABYTE);
+            let mut client = HttpClient::new(origin(), Account::of(&budget, 1 << 30), MEGABYTE);
             let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true, is_safe: false };
             let mut frames = Frames::new();
             let call = Outgoing { path: Some(&path), deadline_us, ..Outgoing::new(Kind::Call, Body::Whole(b"")) };

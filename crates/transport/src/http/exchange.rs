@@ -52,7 +52,7 @@ pub(super) struct Exchange<W> {
 
 /// What is behind the lock: the session, which is the connection's one outgoing queue, and how far it is.
 #[derive(Debug)]
-pub(super) struct State<R: Role> {
+pub(super) struct ExchangeState<R: Role> {
     pub(super) session: R::Session,
     pub(super) role: R,
     pub(super) frames: Frames,
@@ -78,7 +78,7 @@ pub(super) struct State<R: Role> {
     unwritten: VecDeque<(u64, u32)>,
 }
 
-impl<R: Role> State<R> {
+impl<R: Role> ExchangeState<R> {
     pub(super) fn new(session: R::Session, role: R, account: &Arc<Account>) -> Self {
         Self {
             session,
@@ -157,7 +157,7 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// Whether the peer leaves too much unread to be given more answers. A client does not ask: it reads what it has sent for.
-    fn is_unread<R: Role>(&self, state: &mut State<R>) -> Result<bool, LinkError> {
+    fn is_unread<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<bool, LinkError> {
         if self.bell.is_some() || state.session.queued() < MOST_UNREAD {
             return Ok(false);
         }
@@ -166,7 +166,7 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// The next frame in what has been read.
-    fn next<R: Role>(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
+    fn next<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<Option<Incoming>, LinkError> {
         let listed = state.session.listed();
         let mut silent = 0;
         while silent + ((state.session.listed() - listed) >> 10) < MOST_SILENT {
@@ -178,7 +178,7 @@ impl<W: Wire> Exchange<W> {
                 self.note(state);
                 return Err(LinkError::OverBudget);
             }
-            let State { session, role, frames, .. } = &mut *state;
+            let ExchangeState { session, role, frames, .. } = &mut *state;
             match role.take_in(session, frames) {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
@@ -193,7 +193,7 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// Reads once, without waiting. How many bytes; none if none are there.
-    pub(super) fn read<R: Role>(&self, state: &mut State<R>) -> Result<usize, LinkError> {
+    pub(super) fn read<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<usize, LinkError> {
         self.pause(state)?;
         if state.is_paused {
             return Ok(0);
@@ -213,7 +213,7 @@ impl<W: Wire> Exchange<W> {
 
     /// Notes whether the session takes more for now. A client's poller does not tell of what nobody reads: whoever waits in it
     /// would wake again and again.
-    fn pause<R: Role>(&self, state: &mut State<R>) -> Result<(), LinkError> {
+    fn pause<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<(), LinkError> {
         let pauses = !state.session.takes_more();
         if pauses == state.is_paused {
             return Ok(());
@@ -226,7 +226,7 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// Writes what there is room for. Whether nothing is left.
-    pub(super) fn write<R: Role>(&self, state: &mut State<R>) -> Result<bool, LinkError> {
+    pub(super) fn write<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<bool, LinkError> {
         state.kept_since = None;
         while state.session.queued() > 0 {
             if state.is_deaf {
@@ -257,7 +257,7 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// The same, and what waits afterwards is noted.
-    pub(super) fn flush_from<R: Role>(&self, state: &mut State<R>) -> Result<Sent, LinkError> {
+    pub(super) fn flush_from<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<Sent, LinkError> {
         let mut all = self.write(state)?;
         let mut waits = self.note(state);
         if all && state.session.queued() > 0 {
@@ -270,7 +270,7 @@ impl<W: Wire> Exchange<W> {
 
     /// Takes in what is here, for later: a peer that is not read from because it does not read must be able to say that it
     /// does again. Its windows and the streams that it may open bound what that can be.
-    pub(super) fn take_in<R: Role>(&self, state: &mut State<R>) -> Result<(), LinkError> {
+    pub(super) fn take_in<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<(), LinkError> {
         let mut read = 0;
         loop {
             self.take_in_arrived(state)?;
@@ -285,16 +285,16 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// The same with what has been read already.
-    fn take_in_arrived<R: Role>(&self, state: &mut State<R>) -> Result<(), LinkError> {
-        let State { session, role, frames, .. } = state;
+    fn take_in_arrived<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<(), LinkError> {
+        let ExchangeState { session, role, frames, .. } = state;
         let most = if self.bell.is_some() { usize::MAX } else { MOST_UNREAD };
         while session.queued() < most && role.take_in(session, frames)? {}
         Ok(())
     }
 
     /// Notes what is kept now. How much of it is more than should wait for the peer.
-    pub(super) fn note<R: Role>(&self, state: &mut State<R>) -> usize {
-        let State { session, role, kept, holds_credit, is_deaf, .. } = state;
+    pub(super) fn note<R: Role>(&self, state: &mut ExchangeState<R>) -> usize {
+        let ExchangeState { session, role, kept, holds_credit, is_deaf, .. } = state;
         kept.set_unfinished(session.unfinished());
         let leaving = session.waiting() + session.queued();
         kept.set((session.held() + leaving).saturating_sub(UNCOUNTED));
@@ -317,7 +317,7 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// The next frame, of what is here or can be read without waiting. Reads no more than a part.
-    pub(super) fn look<R: Role>(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
+    pub(super) fn look<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<Option<Incoming>, LinkError> {
         let mut read = 0;
         if let Some(bell) = &self.bell {
             bell.clear();
@@ -342,7 +342,7 @@ impl<W: Wire> Exchange<W> {
         self.take_in_arrived(state)?;
         while state.holds_credit && self.account.is_full_of_unfinished() {
             // None of them could end, as none gets more credit.
-            let State { session, role, frames, .. } = &mut *state;
+            let ExchangeState { session, role, frames, .. } = &mut *state;
             if !role.make_room(session, frames) {
                 break;
             }
@@ -358,12 +358,12 @@ impl<W: Wire> Exchange<W> {
     /// Puts a frame into the session, and sends it, unless it is to go out with others.
     pub(super) fn put<R: Role>(
         &self,
-        state: &mut State<R>,
+        state: &mut ExchangeState<R>,
         call: CallKey,
         frame: &Outgoing<'_>,
         together: bool,
     ) -> Result<Sent, LinkError> {
-        let State { session, role, frames, is_deaf, .. } = &mut *state;
+        let ExchangeState { session, role, frames, is_deaf, .. } = &mut *state;
         let (before, out_at_once) = (session.queued(), Cell::new(0));
         // A failure shows again in the next write.
         let mut out = |bytes: &[u8]| {
@@ -387,17 +387,17 @@ impl<W: Wire> Exchange<W> {
                     return Ok(Sent::Out);
                 }
                 let is_looked_at = state.looks_again || !self.has_made_frames(state)?;
-                return Ok(if is_looked_at { Sent::Kept } else { Sent::QueuedAnew });
+                return Ok(if is_looked_at { Sent::KeptBack } else { Sent::LookAgain });
             }
         }
         let sent = self.flush_from(state)?;
-        Ok(if !state.looks_again && self.has_made_frames(state)? { Sent::QueuedAnew } else { sent })
+        Ok(if !state.looks_again && self.has_made_frames(state)? { Sent::LookAgain } else { sent })
     }
 
     /// What was sent may have made frames for the core, credit above all, and nobody is about to look. A client's thread that
     /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks. He must be told
     /// even if he waits for room already: what he waits for may come only after that.
-    pub(super) fn has_made_frames<R: Role>(&self, state: &mut State<R>) -> Result<bool, LinkError> {
+    pub(super) fn has_made_frames<R: Role>(&self, state: &mut ExchangeState<R>) -> Result<bool, LinkError> {
         self.take_in_arrived(state)?;
         let Some(bell) = &self.bell else {
             // What is read again now may have been here for long, and nobody tells of it.

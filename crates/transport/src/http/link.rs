@@ -12,14 +12,14 @@ use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
 
 use super::bell::Bell;
-use super::exchange::{Exchange, State};
+use super::exchange::{Exchange, ExchangeState};
 use super::receiving::receive;
 use super::role::Role;
 use crate::errors::LinkError;
 use crate::frame::incoming::Incoming;
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::Account;
-use crate::link::end::End;
+use crate::link::end::LinkEnd;
 use crate::link::silence::{Silence, has_come};
 use crate::link::wire::Wire;
 use crate::link::{Flushed, HeldUp, Ledger, Link, Properties, ROOM_LOOK, Room, Sent, Wait};
@@ -38,11 +38,11 @@ const MUCH: usize = 4 << 20;
 pub(crate) struct HttpLink<W, R: Role> {
     exchange: Exchange<W>,
     properties: Properties,
-    state: Mutex<State<R>>,
+    state: Mutex<ExchangeState<R>>,
     /// How long the one who receives spins.
     budget: Mutex<SpinBudget>,
     silence: Silence,
-    end: End,
+    end: LinkEnd,
     /// The peer may end the connection between two calls: that is looked for before each.
     may_end: bool,
 }
@@ -58,7 +58,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
     ) -> Self {
         let may_end = session.may_end();
         Self {
-            state: Mutex::new(State::new(session, role, &account)),
+            state: Mutex::new(ExchangeState::new(session, role, &account)),
             exchange: Exchange::new(wire, account),
             // Each call waits for an answer.
             properties: Properties {
@@ -69,7 +69,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             },
             budget: Mutex::new(SpinBudget::new(options.spin)),
             silence: Silence::begin(),
-            end: End::open(),
+            end: LinkEnd::open(),
             may_end,
         }
     }
@@ -166,7 +166,7 @@ impl<W: Wire, R: Role> Ledger for HttpLink<W, R> {
     fn finished(&self, call: u32) {
         if self.exchange.given_up() > 0 {
             let mut state = self.state.lock();
-            let State { session, role, .. } = &mut *state;
+            let ExchangeState { session, role, .. } = &mut *state;
             role.finished(session, call);
             self.exchange.note(&mut state);
         }
@@ -174,7 +174,7 @@ impl<W: Wire, R: Role> Ledger for HttpLink<W, R> {
 
     fn is_held_up(&self, call: u32, len: usize) -> bool {
         self.exchange.is_over() && {
-            let State { session, role, .. } = &mut *self.state.lock();
+            let ExchangeState { session, role, .. } = &mut *self.state.lock();
             role.is_held_up(session, call, len)
         }
     }
@@ -183,12 +183,12 @@ impl<W: Wire, R: Role> Ledger for HttpLink<W, R> {
         if !self.exchange.has_room() {
             return HeldUp::Still;
         }
-        let State { session, role, .. } = &*self.state.lock();
+        let ExchangeState { session, role, .. } = &*self.state.lock();
         if role.holds_up(session) { HeldUp::MayGoOn } else { HeldUp::Nothing }
     }
 
     fn why_no_room(&self) -> Option<String> {
-        let State { session, role, .. } = &mut *self.state.lock();
+        let ExchangeState { session, role, .. } = &mut *self.state.lock();
         role.why_no_room(session)
     }
 
@@ -267,13 +267,13 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         let _ = self.exchange.flush_from(&mut state);
     }
 
-    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        *place = self.try_next()?;
+    fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
+        *slot = self.try_next()?;
         Ok(())
     }
 
-    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        receive(&self.budget, deadline, || self.try_next(), |until| self.sleep(true, until), place)
+    fn receive(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
+        receive(&self.budget, deadline, || self.try_next(), |until| self.sleep(true, until), slot)
     }
 
     fn is_stale(&self) -> bool {
@@ -287,7 +287,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
 
     fn has_delivered(&self) -> bool {
         let mut state = self.state.lock();
-        let State { session, role, .. } = &mut *state;
+        let ExchangeState { session, role, .. } = &mut *state;
         if !role.has_parted(session, true) || (session.queued() > 0 && self.exchange.flush_from(&mut state).is_err()) {
             return false;
         }
@@ -298,7 +298,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         let Some(first) = self.end.come() else { return };
         if first {
             let mut state = self.state.lock();
-            let State { session, role, .. } = &mut *state;
+            let ExchangeState { session, role, .. } = &mut *state;
             role.has_parted(session, false);
             // What there is room for, a goodbye for instance.
             let _ = self.exchange.write(&mut state);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nearcall_http::{Asks, Http1, Http1Client, LimitName, Options as SessionOptions, Requests, Session};
 use nearcall_wire::flow::WINDOW;
 
-use super::client::{Client, Origin};
+use super::client::{HttpClient, Origin};
 use super::link::HttpLink;
 use super::server::Server;
 use crate::link::Link;
@@ -72,7 +72,7 @@ pub(crate) fn call<W: Wire + 'static>(
     let account = options.account();
     let max_message = usize::try_from(options.max_message).unwrap_or(usize::MAX);
     let origin = Origin { authority, is_secure, encoding: options.compression, asks };
-    let client = Client::new(origin, Arc::clone(&account), max_message);
+    let client = HttpClient::new(origin, Arc::clone(&account), max_message);
     Ok(Arc::new(HttpLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
 

@@ -45,14 +45,14 @@ pub(crate) struct Pool {
     this: Weak<Self>,
     properties: Properties,
     connect: Connect,
-    state: OuterMutex<State>,
+    state: OuterMutex<PoolState>,
     /// What the receiving thread sleeps on: all connections, and the bell of threads that made a frame or a connection.
     bell: Bell,
     budget: Mutex<SpinBudget>,
     closed: AtomicBool,
 }
 
-struct State {
+struct PoolState {
     members: Vec<Member>,
     /// Rotates the connection that is looked at first.
     turn: usize,
@@ -84,7 +84,7 @@ struct Carried {
     is_stream: bool,
 }
 
-/// Counts a waiting thread in [`State::threads`] while it lives.
+/// Counts a waiting thread in [`PoolState::threads`] while it lives.
 struct Counted<'a>(&'a Pool);
 
 impl<'a> Counted<'a> {
@@ -120,7 +120,7 @@ impl Member {
     }
 }
 
-impl State {
+impl PoolState {
     fn of(&mut self, link: &Arc<dyn Link>) -> Option<&mut Member> {
         self.members.iter_mut().find(|member| member.is(link))
     }
@@ -136,7 +136,7 @@ impl Pool {
     pub(crate) fn new(first: Arc<dyn Link>, options: &Options, connect: Connect) -> io::Result<Arc<Self>> {
         let properties = Properties { leaves_work: true, takes_last_calls: false, ..first.properties().clone() };
         let bell = Bell::beside(first.signal())?;
-        let state = State {
+        let state = PoolState {
             members: vec![Member::new(first)],
             turn: 0,
             frames: Frames::new(),
@@ -178,7 +178,7 @@ impl Pool {
     }
 
     /// Takes a free connection for a call. `None` if none is free now, but one may become free or be made.
-    fn claim(&self, state: &mut State, call: Carried) -> Result<Option<Arc<dyn Link>>, LinkError> {
+    fn claim(&self, state: &mut PoolState, call: Carried) -> Result<Option<Arc<dyn Link>>, LinkError> {
         // The connection that was used last comes first, so that surplus ones stay idle and are closed.
         while let Some(at) = free(&state.members) {
             let member = &mut state.members[at];
@@ -207,7 +207,7 @@ impl Pool {
     }
 
     /// Starts dials for waiting threads and calls, one for each, up to [`MOST`] connections.
-    fn grow(&self, state: &mut State) {
+    fn grow(&self, state: &mut PoolState) {
         while state.dialling < state.threads + state.waiting.len() && state.may_grow() && !self.is_closed() {
             let this = self.this.clone();
             let dial = move || {
@@ -240,7 +240,7 @@ impl Pool {
     }
 
     /// Closes connections that have been idle longer than [`IDLE`].
-    fn close_old(&self, state: &mut State) {
+    fn close_old(&self, state: &mut PoolState) {
         while let Some(at) =
             state.members.iter().position(|member| member.call.is_none() && member.since.elapsed() > IDLE)
         {
@@ -249,7 +249,7 @@ impl Pool {
     }
 
     /// Closes a connection that is not the only one.
-    fn dismiss(&self, state: &mut State, at: usize) {
+    fn dismiss(&self, state: &mut PoolState, at: usize) {
         let member = state.members.swap_remove(at);
         // Fails only if the poller does not watch the socket any more.
         let _ = self.bell.watch(member.link.signal(), false);
@@ -257,7 +257,7 @@ impl Pool {
     }
 
     /// A connection carries no call any more. One that retires is closed, unless it is the only one.
-    fn freed(&self, state: &mut State, link: &Arc<dyn Link>) {
+    fn freed(&self, state: &mut PoolState, link: &Arc<dyn Link>) {
         let is_only = state.members.len() == 1;
         let Some(at) = state.members.iter().position(|member| member.is(link)) else { return };
         let member = &mut state.members[at];
@@ -393,8 +393,8 @@ impl Pool {
         let mut later = None;
         for link in self.links() {
             loop {
-                let mut place = None;
-                match link.try_receive_part(&mut place).map(|()| place) {
+                let mut slot = None;
+                match link.try_receive_part(&mut slot).map(|()| slot) {
                     Ok(Some(frame)) => {
                         if let Some(frame) = self.look_at(&link, frame) {
                             if frame.ends_call() {
@@ -573,14 +573,14 @@ impl Link for Pool {
         self.links().iter().for_each(|link| link.stop_sending());
     }
 
-    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        *place = self.try_next()?;
+    fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
+        *slot = self.try_next()?;
         Ok(())
     }
 
-    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn receive(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let sleep = |until| sys::wait_for(self.bell.fd(), PollFlags::IN, Some(until));
-        receive(&self.budget, deadline, || self.try_next(), sleep, place)
+        receive(&self.budget, deadline, || self.try_next(), sleep, slot)
     }
 
     fn is_stale(&self) -> bool {

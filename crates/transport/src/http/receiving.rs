@@ -18,9 +18,9 @@ pub(super) fn receive(
     deadline: Option<Instant>,
     try_receive: impl Fn() -> Result<Option<Incoming>, LinkError>,
     sleep: impl FnOnce(Instant) -> io::Result<bool>,
-    place: &mut Option<Incoming>,
+    slot: &mut Option<Incoming>,
 ) -> Result<(), LinkError> {
-    *place = match wait(budget, deadline, try_receive, sleep) {
+    *slot = match wait(budget, deadline, try_receive, sleep) {
         // The peer may go on for ever: the caller looks at its deadline first.
         Err(LinkError::Unfinished) => None,
         received => received?,

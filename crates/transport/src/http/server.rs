@@ -33,7 +33,7 @@ pub(crate) struct Server<S> {
     account: Arc<Account>,
     /// How messages are compressed for clients that read it, if at all.
     encoding: Option<Encoding>,
-    calls: HashMap<StreamId, Call>,
+    calls: HashMap<StreamId, ServedCall>,
     /// How many of those calls the client has cancelled.
     given_up: usize,
     closing: Closing,
@@ -58,7 +58,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A call under way.
 #[derive(Debug)]
-struct Call {
+struct ServedCall {
     /// What the client sends.
     messages: Messages,
     /// What the core does not know yet of the call.
@@ -111,7 +111,7 @@ impl Unbegun {
 /// What a request turned out to be.
 enum Begun {
     /// A call, how to read its body, and its message if the head of the request held it.
-    Call(Box<Call>, Option<Reads>, Option<Vec<u8>>),
+    Call(Box<ServedCall>, Option<Reads>, Option<Vec<u8>>),
     /// A call that ends at once, with this code and message.
     Refused(Reply, u8, String),
     /// Not a call: answered with HTTP's status.
@@ -195,7 +195,7 @@ impl<S: Calls> Server<S> {
             }
             head.extras_mut().metadata = Some(metadata);
         }
-        let call = Call {
+        let call = ServedCall {
             messages: found.messages,
             unbegun: Unbegun::Head(head, waits),
             given_up: false,
@@ -251,11 +251,15 @@ impl<S: Calls> Server<S> {
                     session.read_as(stream, reads);
                 }
                 if let Some(message) = by_get {
-                    let arrived =
-                        Arrived { message: SmallVec::from_vec(message), size: 0, compressed: false, ended: true };
+                    let arrived = ArrivedMessage {
+                        message: SmallVec::from_vec(message),
+                        size: 0,
+                        compressed: false,
+                        ended: true,
+                    };
                     self.message(session, frames, stream, arrived);
                 } else if ended && is_whole {
-                    let arrived = Arrived { message: SmallVec::new(), size: 0, compressed: false, ended };
+                    let arrived = ArrivedMessage { message: SmallVec::new(), size: 0, compressed: false, ended };
                     self.message(session, frames, stream, arrived);
                 } else if ended {
                     self.ended(session, frames, stream);
@@ -291,8 +295,8 @@ impl<S: Calls> Server<S> {
         self.refuse(session, frames, stream, Failure::UNIMPLEMENTED, "the method takes exactly one message");
     }
 
-    fn message(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, arrived: Arrived) {
-        let Arrived { message, size, compressed, ended } = arrived;
+    fn message(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, arrived: ArrivedMessage) {
+        let ArrivedMessage { message, size, compressed, ended } = arrived;
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else {
             session.release(stream, size);
             return;
@@ -360,7 +364,7 @@ impl<S: Calls> Server<S> {
 }
 
 /// A message of a client.
-struct Arrived {
+struct ArrivedMessage {
     message: SmallVec<[u8; INLINE]>,
     /// Bytes, as the session counts them.
     size: usize,
@@ -383,7 +387,7 @@ impl<S: Calls> Role for Server<S> {
                 self.begun(session, frames, stream, begun, ended);
             }
             Event::Message { stream, message, cost, compressed, ended } => {
-                let arrived = Arrived { message: owned(message), size: cost, compressed, ended };
+                let arrived = ArrivedMessage { message: owned(message), size: cost, compressed, ended };
                 self.message(session, frames, stream, arrived);
             }
             Event::Ended { stream, .. } => self.ended(session, frames, stream),
@@ -430,7 +434,7 @@ impl<S: Calls> Role for Server<S> {
             Kind::Head | Kind::Item | Kind::Reply | Kind::End | Kind::Error => {}
             _ => return self.put_other(session, frames, stream, frame),
         }
-        let Some(Call { reply, outflow, .. }) = self.calls.get_mut(&stream) else {
+        let Some(ServedCall { reply, outflow, .. }) = self.calls.get_mut(&stream) else {
             session.forget(stream);
             return Ok(());
         };

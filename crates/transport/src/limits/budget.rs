@@ -352,12 +352,12 @@ impl Drop for SharedCharge {
 
 /// Bytes that are kept between messages, counted while this lives.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptBytes {
     account: Arc<Account>,
     bytes: usize,
 }
 
-impl Kept {
+impl KeptBytes {
     /// Counts `bytes`; `None` if they are too many.
     pub(crate) fn of(account: &Arc<Account>, bytes: usize) -> Option<Self> {
         let kept = Self { account: Arc::clone(account), bytes };
@@ -365,7 +365,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptBytes {
     fn drop(&mut self) {
         self.account.give_back(self.bytes);
     }

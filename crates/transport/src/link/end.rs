@@ -7,12 +7,12 @@ use crate::sync::{AtomicBool, Ordering};
 
 /// Whether this side has ended a link, and which process may.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct LinkEnd {
     closed: AtomicBool,
     owner: Owner,
 }
 
-impl End {
+impl LinkEnd {
     pub(crate) fn open() -> Self {
         Self { closed: AtomicBool::new(false), owner: Owner::this_process() }
     }

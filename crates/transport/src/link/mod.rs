@@ -82,23 +82,23 @@ pub trait Link: Wait {
     /// With [last calls](Properties::takes_last_calls): also whether no more of those can arrive.
     fn has_delivered(&self) -> bool;
 
-    /// Puts the next frame into an empty place, if one has arrived. Never waits, and reads at most a part of a long frame, so
-    /// that a thread with many links can look at the others. A place, because a frame that is returned would be moved
+    /// Puts the next frame into an empty slot, if one has arrived. Never waits, and reads at most a part of a long frame, so
+    /// that a thread with many links can look at the others. A slot, because a frame that is returned would be moved
     /// several times, and each time be read back before its parts are written.
     ///
     /// # Errors
     /// The connection is gone or the peer broke the protocol: no more frames will come. [`LinkError::OverBudget`]: look
     /// again when less memory is in use. [`LinkError::Unfinished`]: look again soon.
-    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError>;
+    fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError>;
 
-    /// Puts the next frame into an empty place. Waits for one if none has arrived: spins as long as that pays, then sleeps.
-    /// The place stays empty if the thread woke for another reason: the deadline passed, there is room to send, a part of a frame arrived, or, at a client,
+    /// Puts the next frame into an empty slot. Waits for one if none has arrived: spins as long as that pays, then sleeps.
+    /// The slot stays empty if the thread woke for another reason: the deadline passed, there is room to send, a part of a frame arrived, or, at a client,
     /// [`LONGEST_SLEEP`] was over.
     ///
     /// # Errors
     /// As [`Link::try_receive_part`], but never [`LinkError::Unfinished`]; [`LinkError::Interrupted`] when a signal
     /// arrived.
-    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError>;
+    fn receive(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError>;
 
     /// Whether the peer may have said goodbye, or may be gone, while no thread listened. Asked before a new call is sent,
     /// because the system, or memory, accepts data even for a peer that is gone. Cheap while the connection is busy.
@@ -154,7 +154,7 @@ pub trait MemoryLink: Link {
     ///
     /// # Errors
     /// As [`Link::try_receive_part`].
-    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError>;
+    fn receive_soon(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError>;
 }
 
 /// The account that a protocol with windows of its own keeps of each call, as HTTP does.
@@ -224,7 +224,7 @@ pub enum Room<'a> {
     /// The frame waits in the connection's queue, and the sending thread goes on. Another has to [flush](Link::flush)
     /// it.
     Later,
-    /// Like `Later`; and even with room the frame may be kept back for a moment ([`Sent::Kept`]), because more is about
+    /// Like `Later`; and even with room the frame may be kept back for a moment ([`Sent::KeptBack`]), because more is about
     /// to follow and they may go out together.
     Together,
     /// The frame is not sent: [`LinkError::Full`]. The rest of a frame that has begun is kept.
@@ -267,9 +267,9 @@ pub enum Sent {
     /// others had queued: the flushing thread must be told again, even if it was told before. So it must after an error that
     /// spares the connection: the sender may have sent what others had queued. `Full` without [waiting](Room::Wait) needs no
     /// telling: the reader was asked to tell of room.
-    QueuedAnew,
+    LookAgain,
     /// The frame is kept back, to go out with what follows. A thread has to [release](Link::release) it in a moment.
-    Kept,
+    KeptBack,
 }
 
 /// The longest time that a client sleeps at once. A signal that arrives just before the sleep does not end it, so the

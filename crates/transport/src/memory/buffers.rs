@@ -28,11 +28,11 @@ pub(crate) struct Memory {
     owner: Owner,
     /// The pool that made it.
     home: Weak<BufferPool>,
-    state: InnerMutex<State>,
+    state: InnerMutex<BufferState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BufferState {
     current: Weak<Buffer>,
     seen: Seen,
 }

@@ -11,10 +11,10 @@ use nearcall_platform::per_process::PerProcess;
 use crate::sync::{AtomicUsize, Ordering};
 
 /// Memory that can be handed over. Callers of [`find`] know the types that it can have.
-type Place = Weak<dyn Any + Send + Sync>;
+type HeldMemory = Weak<dyn Any + Send + Sync>;
 
 /// By start address: the length of the memory, and the memory.
-type Places = InnerMutex<BTreeMap<usize, (usize, Place)>>;
+type Places = InnerMutex<BTreeMap<usize, (usize, HeldMemory)>>;
 
 /// A forked child begins with none: what it has inherited may not be handed over, and a thread of its parent may have
 /// held the lock.
@@ -26,7 +26,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct Registration(usize);
 
 impl Registration {
-    pub(crate) fn new(start: usize, len: usize, place: Place) -> Self {
+    pub(crate) fn new(start: usize, len: usize, place: HeldMemory) -> Self {
         PLACES.with(|places| places.lock().insert(start, (len, place)));
         // Relaxed: a pointer into the range comes from the thread that mapped it, and so after this.
         COUNT.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use nearcall_ring::{Mapping, Segment};
 
 use super::places::Registration;
 use crate::errors::LinkError;
-use crate::limits::budget::Kept;
+use crate::limits::budget::KeptBytes;
 
 /// The loans that this side owes for one of the peer's buffers. They go back when nothing here holds any part of it.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub(crate) struct Window {
     from: u64,
     debt: Arc<Debt>,
     /// Counts memory that stays mapped between messages.
-    _kept: Option<Kept>,
+    _kept: Option<KeptBytes>,
 }
 
 impl Window {
@@ -90,7 +90,7 @@ impl Window {
         from: u64,
         len: usize,
         debt: &Arc<Debt>,
-        kept: Option<Kept>,
+        kept: Option<KeptBytes>,
     ) -> Result<Arc<Self>, LinkError> {
         let mapping = Mapping::open_shown(fd.as_fd(), from, len).map_err(|error| LinkError::no_memory(len, error))?;
         let start = mapping.address().as_ptr().addr();

@@ -98,16 +98,16 @@ pub trait Place: Debug + Display + Send + Sync {
     fn bind(&self, options: &Options) -> io::Result<Bound>;
 
     /// What to expect of this place while no server is there.
-    fn comeback(&self) -> Comeback;
+    fn reconnect(&self) -> Reconnect;
 }
 
 /// What to expect of a place without a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comeback {
+pub enum Reconnect {
     /// A server may come, and can be looked for at the cost of one system call.
-    Near,
+    Cheap,
     /// A server may come, but looking for it costs the network and others something.
-    Far,
+    Costly,
     /// No server will come: there was one connection only.
     Never,
 }

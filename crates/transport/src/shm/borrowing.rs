@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::reference::Reference;
 use super::socket::{Announced, Inbox};
 use crate::errors::LinkError;
-use crate::limits::budget::{Account, Kept};
+use crate::limits::budget::{Account, KeptBytes};
 use crate::link::PART;
 use crate::memory::{Debt, Lease, Window};
 
@@ -98,7 +98,7 @@ impl Borrowed {
                 let fd = known.fd.as_ref().expect("a window of all of it shows everything");
                 let most = limit.saturating_mul(2).saturating_add(KEPT);
                 let whole = usize::try_from(known.size).ok().filter(|_| self.kept_bytes + known.size <= most);
-                let kept = whole.and_then(|whole| Some((whole, Kept::of(&self.account, whole)?)));
+                let kept = whole.and_then(|whole| Some((whole, KeptBytes::of(&self.account, whole)?)));
                 let window = if let Some((whole, kept)) = kept {
                     let window = Window::open(fd, 0, whole, &known.debt, Some(kept))?;
                     known.fd = None;

@@ -14,18 +14,18 @@ use crate::memory::{self, Hold, Memory, Pages, RegionHold, Window};
 
 /// Shorter parts are copied, which is cheaper.
 const SHORTEST: usize = 4096;
-/// When this many lent bytes wait unread, the sender waits for the reader instead of using more memory.
-const MOST_UNREAD: usize = 32 << 20;
+/// When this many lent bytes wait lent_bytes, the sender waits for the reader instead of using more memory.
+const MOST_LENT: usize = 32 << 20;
 
 /// Keeps memory of the peer's from going back before the peer has read the message that hands it back.
 #[derive(Debug)]
-pub(super) enum Kept {
+pub(super) enum HeldForPeer {
     Buffer(#[expect(dead_code, reason = "it is there to be dropped")] Hold),
     Region(#[expect(dead_code, reason = "it is there to be dropped")] RegionHold),
 }
 
 /// What is kept for a message until the peer has read it, in order.
-pub(super) type ForPeer = SmallVec<[Kept; 1]>;
+pub(super) type ForPeer = SmallVec<[HeldForPeer; 1]>;
 
 #[derive(Debug)]
 pub(super) struct Handover {
@@ -35,7 +35,7 @@ pub(super) struct Handover {
     /// Messages that the peer has not read yet, in order.
     under_way: VecDeque<UnderWay>,
     /// Bytes of this side's buffers in those messages.
-    unread: usize,
+    lent_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Plan<'_, '_> {
 
 impl Handover {
     pub(super) fn new(lending: Arc<Lending>, link: u64) -> Self {
-        Self { lending, link, under_way: VecDeque::new(), unread: 0 }
+        Self { lending, link, under_way: VecDeque::new(), lent_bytes: 0 }
     }
 
     /// Plans how to send a payload of which some is handed over; `None` if nothing is. `room`: how many bytes of
@@ -122,7 +122,7 @@ impl Handover {
     ) -> Result<bool, LinkError> {
         let address = piece.as_ptr().addr();
         let (whose, number, offset) = match find(piece) {
-            Some(Found::Own(memory)) => {
+            Some(FoundMemory::Own(memory)) => {
                 let Some(buffer) = memory.current() else { return Ok(false) };
                 let Some(loan) = self.lending.lend(&buffer, socket)? else { return Ok(false) };
                 let number = loan.number;
@@ -130,20 +130,20 @@ impl Handover {
                 plan.lent += piece.len();
                 (Whose::Sender, number, memory.offset_of(address) as u64)
             }
-            Some(Found::Lent(window)) => {
+            Some(FoundMemory::Lent(window)) => {
                 let Some((number, offset)) = window.place_at(self.link, address) else { return Ok(false) };
                 let Some(hold) = window.hold() else { return Ok(false) };
-                plan.kept.push(Kept::Buffer(hold));
+                plan.kept.push(HeldForPeer::Buffer(hold));
                 (Whose::Reader, number, offset)
             }
-            Some(Found::Region(pages)) => {
+            Some(FoundMemory::Region(pages)) => {
                 let Some((number, offset)) = pages.place_at(self.link, address) else { return Ok(false) };
                 let Some(hold) = pages.hold() else { return Ok(false) };
                 // Pages that went back to the system would be zeros for the peer, which may read them for as long as it likes.
                 if !pages.keep() {
                     return Ok(false);
                 }
-                plan.kept.push(Kept::Region(hold));
+                plan.kept.push(HeldForPeer::Region(hold));
                 (Whose::ReaderRegion, number, offset)
             }
             None => return Ok(false),
@@ -154,18 +154,18 @@ impl Handover {
 
     /// Whether there are messages that the peer has not read.
     #[inline]
-    pub(super) fn has_unread(&self) -> bool {
+    pub(super) fn awaits_reader(&self) -> bool {
         !self.under_way.is_empty()
     }
 
     /// Whether a message that lends `lent` bytes must wait for the reader.
     pub(super) fn must_wait(&self, lent: usize) -> bool {
-        self.unread > 0 && self.unread + lent > MOST_UNREAD
+        self.lent_bytes > 0 && self.lent_bytes + lent > MOST_LENT
     }
 
     /// A message is in the ring, up to `position`: keeps what the message needs until the peer has read it.
     pub(super) fn sent(&mut self, position: u64, lent: usize, kept: ForPeer) {
-        self.unread += lent;
+        self.lent_bytes += lent;
         self.under_way.push_back(UnderWay { position, kept, lent });
     }
 
@@ -173,13 +173,13 @@ impl Handover {
     #[cold]
     pub(super) fn let_go(&mut self, consumed: u64) {
         while self.under_way.front().is_some_and(|message| message.position <= consumed) {
-            self.unread -= self.under_way.pop_front().map_or(0, |message| message.lent);
+            self.lent_bytes -= self.under_way.pop_front().map_or(0, |message| message.lent);
         }
     }
 }
 
 /// Memory in which a part of a payload lies.
-enum Found {
+enum FoundMemory {
     /// This process's own.
     Own(Arc<Memory>),
     /// A buffer that a peer has lent.
@@ -189,9 +189,9 @@ enum Found {
 }
 
 /// The memory in which all of `bytes` lie.
-fn find(bytes: &[u8]) -> Option<Found> {
+fn find(bytes: &[u8]) -> Option<FoundMemory> {
     let found = memory::find(bytes)?;
-    let found = found.downcast().map(Found::Own);
-    let found = found.or_else(|other| other.downcast().map(Found::Lent));
-    found.or_else(|other| other.downcast().map(Found::Region)).ok()
+    let found = found.downcast().map(FoundMemory::Own);
+    let found = found.or_else(|other| other.downcast().map(FoundMemory::Lent));
+    found.or_else(|other| other.downcast().map(FoundMemory::Region)).ok()
 }

@@ -9,7 +9,7 @@ use nearcall_ring::Segment;
 
 use super::socket::show;
 use crate::errors::LinkError;
-use crate::limits::budget::{Account, Kept};
+use crate::limits::budget::{Account, KeptBytes};
 use crate::memory::{Buffer, BufferPool, Lender, Memory, watch_lender};
 
 /// Bytes that may be lent to one peer at a time, beside two of its longest messages.
@@ -27,11 +27,11 @@ pub(super) struct Lending {
     /// server.
     pool: Option<Arc<BufferPool>>,
     owner: Owner,
-    state: InnerMutex<State>,
+    state: InnerMutex<LendingState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LendingState {
     /// The places of buffers, by their numbers modulo [`Segment::BUFFERS`].
     shown: Vec<Shown>,
     lent_bytes: u64,
@@ -56,7 +56,7 @@ struct Shown {
 #[derive(Debug)]
 struct Lent {
     buffer: Arc<Buffer>,
-    _kept: Kept,
+    _kept: KeptBytes,
 }
 
 /// A loan that the peer has not been told of. Dropping it takes the loan back, unless it is [kept](Loan::keep).
@@ -84,7 +84,7 @@ impl Drop for Loan<'_> {
     }
 }
 
-impl State {
+impl LendingState {
     /// Takes the buffers that the peer has given back. Drop them without the lock: memory may have to be unmapped.
     fn take_given_back(&mut self, segment: &Segment) -> Vec<Arc<Buffer>> {
         let mut back: Vec<Arc<Buffer>> = Vec::new();
@@ -176,7 +176,7 @@ impl Lending {
 
     fn lend_locked(
         &self,
-        state: &mut State,
+        state: &mut LendingState,
         buffer: &Arc<Buffer>,
         memory: &Arc<Memory>,
         socket: &PeerSocket,
@@ -191,7 +191,7 @@ impl Lending {
             if state.lent_bytes + size > self.most_bytes {
                 return Ok(None);
             }
-            let Some(kept) = Kept::of(&self.account, memory.len()) else { return Ok(None) };
+            let Some(kept) = KeptBytes::of(&self.account, memory.len()) else { return Ok(None) };
             Some(kept)
         };
         let at = if let Some(at) = known {

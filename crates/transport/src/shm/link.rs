@@ -16,7 +16,7 @@ use super::borrowing::Borrowed;
 use super::handover::Handover;
 use super::lending::Lending;
 use super::reference::{self, Reference, References, Whose};
-use super::regions::{AHEAD, Filled, Mapped, Note, OwnRegions, Rest};
+use super::regions::{AHEAD, Filled, Mapped, Note, OwnRegions, Remainder};
 use super::sender::Sender;
 use super::shared::Shared;
 use super::socket::{Inbox, ring_bell};
@@ -24,7 +24,7 @@ use crate::errors::LinkError;
 use crate::frame::incoming::{INLINE, Incoming, Long, is_free};
 use crate::frame::outgoing::{CallKey, Outgoing};
 use crate::limits::budget::{ALWAYS, Account, Charge};
-use crate::link::end::End;
+use crate::link::end::LinkEnd;
 use crate::link::native::{self, Delimited};
 use crate::link::outbox::{Frame, Outbox, Sink};
 use crate::link::{Flushed, HEAD_ROOM, Link, MemoryLink, Properties, ROOM_LOOK, Room, Sent, Wait};
@@ -53,7 +53,7 @@ pub(crate) struct ShmLink {
     /// The longest messages that the peer and this side accept.
     peer_limit: u64,
     limit: u64,
-    end: End,
+    end: LinkEnd,
     /// Charges what the rings may take.
     _rings: Charge,
     /// How many threads wait for room while another one receives.
@@ -144,7 +144,7 @@ impl ShmLink {
             absence: Absence::default(),
             peer_limit,
             limit: options.max_message,
-            end: End::open(),
+            end: LinkEnd::open(),
             _rings: rings,
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
@@ -280,10 +280,10 @@ impl ShmLink {
         }
     }
 
-    /// Puts the next frame into an empty place, if there is one. `whole`: continue with a frame until it is complete, else
+    /// Puts the next frame into an empty slot, if there is one. `whole`: continue with a frame until it is complete, else
     /// return after a part.
     #[inline]
-    fn take(&self, receiver: &mut Receiver, whole: bool, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn take(&self, receiver: &mut Receiver, whole: bool, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let Receiver { consumer, unfinished, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
@@ -301,7 +301,7 @@ impl ShmLink {
         }
         if !record.note && record.len <= INLINE && unfinished.is_none() {
             // The usual frame: it is copied and decoded where it stays.
-            let decoded = Incoming::decode_in(place, record.len, |bytes| {
+            let decoded = Incoming::decode_in(slot, record.len, |bytes| {
                 consumer.copy(bytes);
                 self.consume(consumer, record);
             });
@@ -312,10 +312,10 @@ impl ShmLink {
         consumer.copy(&mut bytes);
         if !record.note && is_free(record.len) && unfinished.is_none() {
             self.consume(consumer, record);
-            *place = Some(Incoming::decode(bytes, None)?);
+            *slot = Some(Incoming::decode(bytes, None)?);
             return Ok(());
         }
-        *place = self.take_long(receiver, record, bytes, whole)?;
+        *slot = self.take_long(receiver, record, bytes, whole)?;
         Ok(())
     }
 
@@ -361,7 +361,7 @@ impl ShmLink {
         let lease = loop {
             let mut ready = borrowed.prepare(&lent, self.limit, inbox, &self.shared.socket)?;
             let mut lease = None;
-            if ready && note.rest == Rest::InRegion {
+            if ready && note.rest == Remainder::InRegion {
                 lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
                 ready = lease.is_some();
             }
@@ -398,7 +398,7 @@ impl ShmLink {
     #[inline]
     fn size_of(&self, record: Record, note: Option<Note>, references: &[Reference]) -> Result<usize, LinkError> {
         let Some(note) = note else { return Ok(record.len) };
-        let region = if note.rest == Rest::InRegion { note.len } else { 0 };
+        let region = if note.rest == Remainder::InRegion { note.len } else { 0 };
         let total = references.iter().fold(region, |sum, one| sum.saturating_add(one.len));
         if total > self.limit {
             let limit = self.limit;
@@ -422,7 +422,7 @@ impl ShmLink {
 fn mappings_of(note: Option<Note>, references: &[Reference]) -> usize {
     let Some(note) = note else { return 0 };
     let lent = references.iter().filter(|one| one.whose == Whose::Sender).count();
-    lent + usize::from(note.rest == Rest::InRegion)
+    lent + usize::from(note.rest == Remainder::InRegion)
 }
 
 /// A frame under way for which a region was filled. Its region is taken back at the end if another was used.
@@ -546,14 +546,14 @@ impl Link for ShmLink {
         true
     }
 
-    fn try_receive_part(&self, place: &mut Option<Incoming>) -> Result<(), LinkError> {
-        self.take(&mut self.receiver.lock(), false, place)
+    fn try_receive_part(&self, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
+        self.take(&mut self.receiver.lock(), false, slot)
     }
 
-    fn receive(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn receive(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut receiver = self.receiver.lock();
-        self.take(&mut receiver, true, place)?;
-        if place.is_some() {
+        self.take(&mut receiver, true, slot)?;
+        if slot.is_some() {
             receiver.spun = None;
             return Ok(());
         }
@@ -563,7 +563,7 @@ impl Link for ShmLink {
             receiver.forget();
         }
         slept?;
-        self.take(&mut receiver, true, place)
+        self.take(&mut receiver, true, slot)
     }
 
     fn is_stale(&self) -> bool {
@@ -614,11 +614,11 @@ impl MemoryLink for ShmLink {
         !peer.is_parked() && peer.runs_elsewhere()
     }
 
-    fn receive_soon(&self, deadline: Option<Instant>, place: &mut Option<Incoming>) -> Result<(), LinkError> {
+    fn receive_soon(&self, deadline: Option<Instant>, slot: &mut Option<Incoming>) -> Result<(), LinkError> {
         let mut receiver = self.receiver.lock();
         let limit = receiver.budget.next_until(deadline);
         if self.spin_for(&mut receiver, limit) {
-            return self.take(&mut receiver, false, place);
+            return self.take(&mut receiver, false, slot);
         }
         receiver.spun = Some(limit);
         Ok(())

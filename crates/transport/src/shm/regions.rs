@@ -11,7 +11,7 @@ use nearcall_ring::Mapping;
 
 use super::socket::{Announced, Inbox, announce};
 use crate::errors::LinkError;
-use crate::limits::budget::{Account, Kept};
+use crate::limits::budget::{Account, KeptBytes};
 use crate::link::PART;
 use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 
@@ -44,12 +44,12 @@ pub(super) struct Note {
     pub(super) last_use: bool,
     /// References to parts of the payload follow.
     pub(super) names: bool,
-    pub(super) rest: Rest,
+    pub(super) rest: Remainder,
 }
 
 /// Where the part of the payload is that no reference names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum Remainder {
     /// In the region.
     InRegion,
     /// Behind the frame's head, in the ring. There is no region.
@@ -61,7 +61,7 @@ impl Note {
 
     /// A note of a frame whose payload is in buffers and in the ring, without a region.
     pub(super) fn without_region() -> Self {
-        Self { id: 0, len: 0, last_use: false, names: true, rest: Rest::InRing }
+        Self { id: 0, len: 0, last_use: false, names: true, rest: Remainder::InRing }
     }
 
     pub(super) fn encode(self) -> [u8; NOTE_LEN] {
@@ -69,7 +69,8 @@ impl Note {
         out[..4].copy_from_slice(&self.id.to_le_bytes());
         out[4..12].copy_from_slice(&self.len.to_le_bytes());
         let bit = |set, bit| if set { bit } else { 0 };
-        out[12] = bit(self.last_use, LAST_USE) | bit(self.names, NAMES) | bit(self.rest == Rest::InRing, REST_IN_RING);
+        out[12] =
+            bit(self.last_use, LAST_USE) | bit(self.names, NAMES) | bit(self.rest == Remainder::InRing, REST_IN_RING);
         out
     }
 
@@ -82,7 +83,7 @@ impl Note {
             len: u64::from_le_bytes(bytes[4..12].try_into().expect("8 bytes")),
             last_use: bits & LAST_USE != 0,
             names: bits & NAMES != 0,
-            rest: if bits & REST_IN_RING != 0 { Rest::InRing } else { Rest::InRegion },
+            rest: if bits & REST_IN_RING != 0 { Remainder::InRing } else { Remainder::InRegion },
         })
     }
 }
@@ -95,7 +96,7 @@ struct OwnRegion {
     /// To be sent to a peer that does not know the region yet.
     fd: Option<OwnedFd>,
     /// Counts the region while it is kept for later messages. `None`: it is used for one message only.
-    again: Option<Kept>,
+    again: Option<KeptBytes>,
 }
 
 /// The regions of this side that are used again, for the receiving thread when the peer hands a message back.
@@ -132,7 +133,7 @@ pub(super) enum Wanted {
 pub(super) struct New {
     size: usize,
     /// As in [`OwnRegion`].
-    again: Option<Kept>,
+    again: Option<KeptBytes>,
 }
 
 /// A region with a payload of so many bytes, of which the peer has not been told.
@@ -141,7 +142,7 @@ pub(super) struct Filled(Where, usize);
 
 #[derive(Debug)]
 enum Where {
-    New { memory: Arc<RegionMemory>, fd: OwnedFd, again: Option<Kept> },
+    New { memory: Arc<RegionMemory>, fd: OwnedFd, again: Option<KeptBytes> },
     Again(u32, Pin),
 }
 
@@ -193,7 +194,7 @@ pub(super) struct SentRegions {
 
 /// Which region a message is put into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct RegionSpot {
     at: usize,
     fresh: bool,
 }
@@ -229,10 +230,10 @@ impl SentRegions {
 
     /// Finds or makes a region for a payload of `len` bytes. The caller has to [announce](SentRegions::announce) and
     /// [fill](SentRegions::fill) it, and to [report](SentRegions::sent) when its note is in the ring.
-    pub(super) fn place(&mut self, len: usize) -> io::Result<Spot> {
+    pub(super) fn place(&mut self, len: usize) -> io::Result<RegionSpot> {
         let need = len + REGION_HEAD;
         if let Some(at) = self.free(need) {
-            return Ok(Spot { at, fresh: self.kept[at].fd.is_some() });
+            return Ok(RegionSpot { at, fresh: self.kept[at].fd.is_some() });
         }
         let wanted = self.wanted(len);
         let (mapping, fd) = Mapping::create(NAME, wanted.size, true)?;
@@ -248,7 +249,7 @@ impl SentRegions {
         let mut size = need.next_power_of_two().min(beside).max(SMALLEST);
         // A server has many clients, and each may have asked for one long answer only: so all regions count together.
         let may_keep = self.kept_bytes + size <= KEPT;
-        let again = may_keep.then(|| Kept::of(&self.account, size)).flatten();
+        let again = may_keep.then(|| KeptBytes::of(&self.account, size)).flatten();
         if again.is_none() {
             // The size need not suit later messages.
             size = need.next_multiple_of(PAGE);
@@ -256,13 +257,13 @@ impl SentRegions {
         New { size, again }
     }
 
-    fn add(&mut self, id: u32, memory: Arc<RegionMemory>, fd: Option<OwnedFd>, again: Option<Kept>) -> Spot {
+    fn add(&mut self, id: u32, memory: Arc<RegionMemory>, fd: Option<OwnedFd>, again: Option<KeptBytes>) -> RegionSpot {
         if again.is_some() {
             self.kept_bytes += memory.mapping().len();
             self.own.0.lock().insert(id, Arc::downgrade(&memory));
         }
         self.kept.push(OwnRegion { id, memory, fd, again });
-        Spot { at: self.kept.len() - 1, fresh: true }
+        RegionSpot { at: self.kept.len() - 1, fresh: true }
     }
 
     /// The region that the next payload of `len` bytes gets, unless it has to wait. The reader has consumed the ring up to
@@ -285,7 +286,7 @@ impl SentRegions {
         &mut self,
         filled: &mut Option<Filled>,
         socket: &PeerSocket,
-    ) -> Result<Option<(Spot, Note)>, LinkError> {
+    ) -> Result<Option<(RegionSpot, Note)>, LinkError> {
         let id = self.fresh_id();
         if let Some(Filled(Where::New { memory, fd, .. }, _)) = filled
             && !announce(socket, id, memory.mapping().len() as u64, fd)?
@@ -298,14 +299,14 @@ impl SentRegions {
             Where::Again(id, pin) => {
                 // It is missing only after the end of the connection.
                 let at = self.kept.iter().position(|region| region.id == id);
-                (at.map(|at| Spot { at, fresh: false }), Some(pin))
+                (at.map(|at| RegionSpot { at, fresh: false }), Some(pin))
             }
         };
         Ok(place.map(|place| (place, self.take(place, len))))
     }
 
     /// Tells the peer of a region that it does not know yet. `false` if there is no room in the socket now.
-    pub(super) fn announce(&mut self, place: Spot, socket: &PeerSocket) -> Result<bool, LinkError> {
+    pub(super) fn announce(&mut self, place: RegionSpot, socket: &PeerSocket) -> Result<bool, LinkError> {
         let region = &mut self.kept[place.at];
         let Some(fd) = &region.fd else { return Ok(true) };
         if !announce(socket, region.id, region.memory.mapping().len() as u64, fd)? {
@@ -316,16 +317,22 @@ impl SentRegions {
     }
 
     /// Copies a payload of `len` bytes, in pieces, into its region. Returns the note for the ring.
-    pub(super) fn fill(&self, place: Spot, pieces: &[&[u8]], len: usize) -> Note {
+    pub(super) fn fill(&self, place: RegionSpot, pieces: &[&[u8]], len: usize) -> Note {
         write(self.kept[place.at].memory.mapping(), pieces);
         self.take(place, len)
     }
 
     /// A region has a payload of `len` bytes, and is not free from now on. Returns its note.
-    fn take(&self, place: Spot, len: usize) -> Note {
+    fn take(&self, place: RegionSpot, len: usize) -> Note {
         let region = &self.kept[place.at];
         region.memory.head().take();
-        Note { id: region.id, len: len as u64, last_use: region.again.is_none(), rest: Rest::InRegion, names: false }
+        Note {
+            id: region.id,
+            len: len as u64,
+            last_use: region.again.is_none(),
+            rest: Remainder::InRegion,
+            names: false,
+        }
     }
 
     /// Takes out all regions, when no more messages are sent.
@@ -346,7 +353,7 @@ impl SentRegions {
     }
 
     /// The region's note is in the ring, which was written up to `position`.
-    pub(super) fn sent(&mut self, place: Spot, position: u64) {
+    pub(super) fn sent(&mut self, place: RegionSpot, position: u64) {
         let region = &self.kept[place.at];
         let is_last = region.again.is_none();
         let lent = if is_last { region.memory.mapping().len() } else { 0 };
@@ -497,8 +504,8 @@ mod tests {
 
     #[test]
     fn a_note_comes_back() {
-        let long = Note { id: 7, len: 1 << 40, last_use: true, names: true, rest: Rest::InRegion };
-        let short = Note { id: u32::MAX, len: 0, last_use: false, names: false, rest: Rest::InRegion };
+        let long = Note { id: 7, len: 1 << 40, last_use: true, names: true, rest: Remainder::InRegion };
+        let short = Note { id: u32::MAX, len: 0, last_use: false, names: false, rest: Remainder::InRegion };
         for note in [long, short, Note::without_region()] {
             assert_eq!(Note::decode(&note.encode()), Some(note));
         }

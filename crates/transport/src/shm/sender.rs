@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::handover::Handover;
 use super::reference;
-use super::regions::{Filled, Note, OwnRegions, SentRegions, Spot, Wanted};
+use super::regions::{Filled, Note, OwnRegions, RegionSpot, SentRegions, Wanted};
 use super::shared::Shared;
 use crate::errors::LinkError;
 use crate::limits::budget::Account;
@@ -79,7 +79,7 @@ impl Sender {
 
     /// Releases what was kept for messages that the peer has read by now.
     pub(super) fn let_go(&mut self) {
-        if self.handover.has_unread()
+        if self.handover.awaits_reader()
             && let Ok(consumed) = self.producer.consumed()
         {
             self.handover.let_go(consumed);
@@ -195,7 +195,7 @@ impl Sender {
         regions: &mut SentRegions,
         pieces: &[&[u8]],
         len: usize,
-    ) -> Result<Option<(Spot, Note)>, LinkError> {
+    ) -> Result<Option<(RegionSpot, Note)>, LinkError> {
         // Memory that the reader has not even looked at must not pile up.
         if regions.must_wait(len, producer.consumed()?) {
             return Ok(None);
@@ -211,7 +211,7 @@ impl Sender {
     fn write_note(
         producer: &mut Producer<MappedLane>,
         regions: &mut SentRegions,
-        place: Spot,
+        place: RegionSpot,
         parts: &[&[u8]],
     ) -> Result<bool, LinkError> {
         let written = producer.try_write(parts, true)?;

@@ -37,10 +37,10 @@ thread_local! {
 pub(crate) struct TlsWire {
     socket: OwnedFd,
     /// Locked only while bytes are moved and encrypted, never while waiting.
-    state: InnerMutex<State>,
+    state: InnerMutex<WireState>,
 }
 
-struct State {
+struct WireState {
     session: rustls::Connection,
     /// Bytes from the socket that are not decrypted yet: `at..end`. Without memory while the socket is empty.
     arrived: Vec<u8>,
@@ -54,7 +54,7 @@ struct State {
 
 /// What looking for decrypted bytes found.
 #[derive(PartialEq, Eq)]
-enum Found {
+enum Pulled {
     Bytes,
     Nothing,
     End,
@@ -80,7 +80,7 @@ impl TlsWire {
     }
 
     fn new(socket: OwnedFd, session: rustls::Connection) -> Self {
-        let state = State { session, arrived: Vec::new(), at: 0, end: 0, first: None, trouble: None };
+        let state = WireState { session, arrived: Vec::new(), at: 0, end: 0, first: None, trouble: None };
         Self { socket, state: InnerMutex::new(state) }
     }
 
@@ -136,15 +136,15 @@ impl TlsWire {
         loop {
             let mut state = self.state.lock();
             match state.pull(&self.socket)? {
-                Found::End => return Ok(Some(0)),
-                Found::Bytes => {
+                Pulled::End => return Ok(Some(0)),
+                Pulled::Bytes => {
                     let mut reader = state.session.reader();
                     let taken = take(reader.fill_buf()?);
                     reader.consume(taken);
                     return Ok(Some(taken));
                 }
-                Found::Nothing if waited => return Ok(None),
-                Found::Nothing => {}
+                Pulled::Nothing if waited => return Ok(None),
+                Pulled::Nothing => {}
             }
             drop(state);
             sys::wait_for(self.socket.as_fd(), PollFlags::IN, Some(Instant::now() + LONGEST_SLEEP))?;
@@ -153,7 +153,7 @@ impl TlsWire {
     }
 }
 
-impl State {
+impl WireState {
     /// Sends encrypted bytes. Whether all of them are out.
     fn push(&mut self, socket: &OwnedFd) -> Result<bool, LinkError> {
         while self.session.wants_write() {
@@ -201,16 +201,16 @@ impl State {
     }
 
     /// Looks for decrypted bytes.
-    fn pull(&mut self, socket: &OwnedFd) -> Result<Found, LinkError> {
+    fn pull(&mut self, socket: &OwnedFd) -> Result<Pulled, LinkError> {
         loop {
             match self.session.reader().fill_buf() {
-                Ok([]) => return Ok(Found::End),
-                Ok(_) => return Ok(Found::Bytes),
+                Ok([]) => return Ok(Pulled::End),
+                Ok(_) => return Ok(Pulled::Bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
             if !self.pull_some(socket)? {
-                return Ok(Found::Nothing);
+                return Ok(Pulled::Nothing);
             }
             // Answers what arrived, with fresh keys for example. What does not fit goes out with the next frame.
             self.push(socket)?;

@@ -12,7 +12,7 @@ use crate::errors::ConnectError;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
-use crate::places::place::{Bound, Comeback, Dialling, Each, Finding, Parsed, Place};
+use crate::places::place::{Bound, Dialling, Each, Finding, Parsed, Place, Reconnect};
 use crate::places::protocol::{Protocol, Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 use crate::tls::Credentials;
@@ -65,8 +65,8 @@ impl Place for Hosts {
         Ok(Bound { acceptor, place: Arc::new(Self { address, ..self.clone() }) })
     }
 
-    fn comeback(&self) -> Comeback {
-        Comeback::Far
+    fn reconnect(&self) -> Reconnect {
+        Reconnect::Costly
     }
 }
 

@@ -23,7 +23,7 @@ use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
 use crate::places::clients::{Clients, ConnectionPermit, ENDED};
-use crate::places::place::{Bound, Comeback, Dialling, Place, Transport};
+use crate::places::place::{Bound, Dialling, Place, Reconnect, Transport};
 use crate::places::protocol::{Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 use crate::sync::{AtomicBool, Ordering};
@@ -92,8 +92,8 @@ impl Place for Inherited {
         Ok(Bound { acceptor, place: Arc::new(Self::new(self.number)) })
     }
 
-    fn comeback(&self) -> Comeback {
-        Comeback::Never
+    fn reconnect(&self) -> Reconnect {
+        Reconnect::Never
     }
 }
 

@@ -1,7 +1,7 @@
 //! `inproc://name`: inside one process, for tests.
 
-use super::local::{Found, Local};
+use super::local::{FoundBy, Local};
 use crate::places::place::Transport;
 
 pub(super) const INPROC: Transport =
-    Transport::new("inproc://name", |scheme, name| Local::named(scheme, name, Found::InProcess));
+    Transport::new("inproc://name", |scheme, name| Local::named(scheme, name, FoundBy::InProcess));

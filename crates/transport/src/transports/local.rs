@@ -10,21 +10,21 @@ use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
 use crate::options::Options;
 use crate::peer::Admission;
-use crate::places::place::{Bound, Comeback, Dialling, Parsed, Place};
+use crate::places::place::{Bound, Dialling, Parsed, Place, Reconnect};
 use crate::places::protocol::{Protocol, Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 
 #[derive(Debug, Clone)]
 pub(super) struct Local {
     url: String,
-    found: Found,
+    found: FoundBy,
     memory: SharedMemory,
     protocol: &'static dyn Protocol,
 }
 
 /// How both sides find the place.
 #[derive(Debug, Clone)]
-pub(super) enum Found {
+pub(super) enum FoundBy {
     /// By a name that is known to all processes of this user.
     ByUser(String),
     /// By a name that is known in this process only.
@@ -35,7 +35,7 @@ pub(super) enum Found {
 
 impl Local {
     /// A server with a name, whose connections are shared memory.
-    pub(super) fn named(scheme: &str, name: &str, found: fn(String) -> Found) -> Parsed {
+    pub(super) fn named(scheme: &str, name: &str, found: fn(String) -> FoundBy) -> Parsed {
         let found = found(name_of(scheme, name)?);
         Ok(Arc::new(Self { url: format!("{scheme}://{name}"), found, memory: SharedMemory::Always, protocol: &NATIVE }))
     }
@@ -49,15 +49,15 @@ impl Local {
         if path.len() > 107 || path.contains('\0') {
             return Err("a socket's path is at most 107 bytes long".into());
         }
-        let found = Found::At(PathBuf::from(path));
+        let found = FoundBy::At(PathBuf::from(path));
         Ok(Arc::new(Self { url: format!("{scheme}://{path}"), found, memory: SharedMemory::Never, protocol }))
     }
 
     fn meeting(&self) -> io::Result<Rendezvous> {
         match &self.found {
-            Found::ByUser(name) => Rendezvous::named(name),
-            Found::InProcess(name) => Ok(Rendezvous::in_process(name)),
-            Found::At(path) => Ok(Rendezvous::File(path.clone())),
+            FoundBy::ByUser(name) => Rendezvous::named(name),
+            FoundBy::InProcess(name) => Ok(Rendezvous::in_process(name)),
+            FoundBy::At(path) => Ok(Rendezvous::File(path.clone())),
         }
     }
 
@@ -68,7 +68,7 @@ impl Local {
 
     /// The users and groups that the options admit besides this user.
     fn admission(&self, options: &Options) -> Admission {
-        if matches!(self.found, Found::At(_)) { options.admission.clone() } else { Admission::default() }
+        if matches!(self.found, FoundBy::At(_)) { options.admission.clone() } else { Admission::default() }
     }
 }
 
@@ -96,8 +96,13 @@ impl Place for Local {
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let admission = self.admission(options);
-        let clients =
-            rendezvous::Listening::bind(self, self.meeting(), &options.passed, !admission.is_closed(), self.brings())?;
+        let clients = rendezvous::LocalListening::bind(
+            self,
+            self.meeting(),
+            &options.passed,
+            !admission.is_closed(),
+            self.brings(),
+        )?;
         let acceptor = Box::new(Sockets {
             clients: Box::new(clients),
             memory: self.memory,
@@ -109,8 +114,8 @@ impl Place for Local {
         Ok(Bound { acceptor, place: Arc::new(self.clone()) })
     }
 
-    fn comeback(&self) -> Comeback {
-        Comeback::Near
+    fn reconnect(&self) -> Reconnect {
+        Reconnect::Cheap
     }
 }
 

@@ -16,7 +16,7 @@ use crate::nats::{self, Doorbell, Servers};
 use crate::options::Options;
 use crate::peer::{Admission, Peer};
 use crate::places::clients::{Clients, ConnectionPermit, Handed};
-use crate::places::place::{Bound, Comeback, Dialling, Parsed, Place, Transport};
+use crate::places::place::{Bound, Dialling, Parsed, Place, Reconnect, Transport};
 use crate::places::protocol::{Reached, SharedMemory};
 use crate::places::sockets::Sockets;
 
@@ -109,8 +109,8 @@ impl Place for Subject {
         Ok(Bound { acceptor, place: Arc::new(self.clone()) })
     }
 
-    fn comeback(&self) -> Comeback {
-        Comeback::Far
+    fn reconnect(&self) -> Reconnect {
+        Reconnect::Costly
     }
 }
 

@@ -130,13 +130,13 @@ impl Brings {
 
 /// A listening Unix socket, and the lock that shows that its server lives.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct LocalListening {
     socket: UnixListener,
     /// The lock beside the socket's file.
     _lock: Option<Lock>,
 }
 
-impl Clients for Listening {
+impl Clients for LocalListening {
     fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -146,7 +146,7 @@ impl Clients for Listening {
     }
 }
 
-impl Listening {
+impl LocalListening {
     /// Listens at a place, on behalf of `url`. With `open`, all users may try to connect. Replaces the socket file of a
     /// dead server, but not that of a living one. A socket that was passed to this process is used as it is: whoever
     /// bound it chose the mode of its file, and removes it.

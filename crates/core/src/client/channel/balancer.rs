@@ -55,11 +55,11 @@ struct Endpoint {
 struct Progress {
     /// Notified of every change; callers that wait for a connection sleep on it.
     changed: Condvar,
-    state: Mutex<State>,
+    state: Mutex<BalancerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BalancerState {
     /// A thread looks names up.
     looking: bool,
     /// When names were looked up last, and why that failed if it did.
@@ -134,8 +134,8 @@ impl Balancer {
         if !asked.is_empty() && !ready.iter().all(|one| is_asked(one)) {
             ready.retain(|one| !is_asked(one));
         }
-        let place = if ready.is_empty() { 0 } else { self.picker.pick(&Picked { asked }, &ready) };
-        ready.get(place).map(|connection| Arc::clone(connection))
+        let index = if ready.is_empty() { 0 } else { self.picker.pick(&Picked { asked }, &ready) };
+        ready.get(index).map(|connection| Arc::clone(connection))
     }
 
     pub(in crate::client) fn connections(&self) -> Vec<Arc<Connection>> {

@@ -6,7 +6,7 @@ use nearcall_wire::Failure;
 
 /// How long a call waits for the successor of a server that sent GOAWAY, and a call that may be repeated for any
 /// server.
-pub const COMEBACK: Duration = Duration::from_secs(1);
+pub const REPLACEMENT_WAIT: Duration = Duration::from_secs(1);
 /// Less time than this is not worth one more attempt.
 const LEAST: Duration = Duration::from_millis(5);
 /// How often a waiting caller is asked whether to go on.
@@ -26,10 +26,10 @@ pub enum Patience {
 
 impl Patience {
     /// That of a call until its deadline, on a channel that `waits` for servers or not. If the call is `hopeful`, it waits
-    /// for the successor of a server: for [`COMEBACK`] at most.
+    /// for the successor of a server: for [`REPLACEMENT_WAIT`] at most.
     #[must_use]
     pub fn of_call(waits: bool, hopeful: bool, until: Option<Instant>) -> Self {
-        let soon = (!waits).then(|| Instant::now() + COMEBACK);
+        let soon = (!waits).then(|| Instant::now() + REPLACEMENT_WAIT);
         if waits || hopeful { Self::Until(until.into_iter().chain(soon).min()) } else { Self::FailFast }
     }
 

@@ -8,7 +8,7 @@ use crate::sync::{AtomicUsize, Ordering};
 
 /// Chooses the server of each call, among those that are connected.
 pub trait Picker: Debug + Send + Sync {
-    /// The place in `ready` of the connection for a call. There is at least one. A connection may be lost by the time that
+    /// The index in `ready` of the connection for a call. There is at least one. A connection may be lost by the time that
     /// the call is sent.
     fn pick(&self, call: &Picked<'_>, ready: &[&Arc<Connection>]) -> usize;
 }
@@ -53,6 +53,6 @@ impl Picker for LeastCalls {
     fn pick(&self, call: &Picked<'_>, ready: &[&Arc<Connection>]) -> usize {
         let first = self.0.pick(call, ready);
         let in_turn = (first..ready.len()).chain(0..first);
-        in_turn.min_by_key(|&place| ready[place].in_flight()).unwrap_or(first)
+        in_turn.min_by_key(|&index| ready[index].in_flight()).unwrap_or(first)
     }
 }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwapOption, Guard};
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 use nearcall_platform::per_process::PerProcess;
-use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
+use nearcall_transport::{ConnectError, Connected, Dial, Options, Reconnect, Url};
 use nearcall_wire::Failure;
 
-use crate::client::channel::patience::{COMEBACK, Patience, SLICE};
+use crate::client::channel::patience::{Patience, REPLACEMENT_WAIT, SLICE};
 use crate::client::connection::closed;
 use crate::client::retries::JITTER;
 use crate::client::{Adopter, Connection};
@@ -53,10 +53,10 @@ pub(in crate::client) struct Subchannel {
 struct Renewal {
     /// Notified of every change; callers that wait for a connection sleep on it.
     changed: Condvar,
-    state: Mutex<State>,
+    state: Mutex<DialState>,
 }
 
-struct State {
+struct DialState {
     dialling: Dialling,
     /// How many dials have failed.
     failed: u64,
@@ -105,7 +105,7 @@ impl Subchannel {
 
     /// Whether a server can come back after the connection is lost.
     pub(in crate::client) fn can_come_back(&self) -> bool {
-        self.url.comeback() != Comeback::Never
+        self.url.reconnect() != Reconnect::Never
     }
 
     /// The last connection, usable or not; `None` if there was none yet.
@@ -227,7 +227,7 @@ impl Subchannel {
         let Some(last) = self.current() else { return patience };
         match (patience, last.parted()) {
             _ if !self.can_come_back() => Patience::FailFast,
-            (Patience::FailFast, Some(parted)) => Patience::Until(Some(parted + COMEBACK)),
+            (Patience::FailFast, Some(parted)) => Patience::Until(Some(parted + REPLACEMENT_WAIT)),
             _ => patience,
         }
     }
@@ -252,7 +252,7 @@ impl Subchannel {
             }
             Ok(connection) => {
                 state.failure = None;
-                state.note_connected(self.url.comeback());
+                state.note_connected(self.url.reconnect());
                 let old = self.current.swap(Some(Arc::clone(&connection)));
                 drop(state);
                 // Again, now that the connection can be found: `serve_with` looks for it after it has set the adopter.
@@ -265,7 +265,7 @@ impl Subchannel {
             Err(failure) => {
                 if may_pass(&failure) {
                     state.not_before = Some(Instant::now() + vary(state.pause, JITTER));
-                    state.pause = longer(state.pause, self.url.comeback());
+                    state.pause = longer(state.pause, self.url.reconnect());
                 }
                 state.failed += 1;
                 state.failure = Some((failure, Instant::now()));
@@ -325,7 +325,7 @@ impl Subchannel {
 
 impl Renewal {
     fn new() -> Self {
-        let state = State {
+        let state = DialState {
             dialling: Dialling::Not,
             failed: 0,
             failure: None,
@@ -337,7 +337,7 @@ impl Renewal {
     }
 
     /// Takes the dial that a thread has left, or a new one.
-    fn take(&self, state: &mut MutexGuard<'_, State>, new: impl FnOnce() -> Dial) -> DialGuard<'_> {
+    fn take(&self, state: &mut MutexGuard<'_, DialState>, new: impl FnOnce() -> Dial) -> DialGuard<'_> {
         let dial = match std::mem::replace(&mut state.dialling, Dialling::Taken) {
             Dialling::Left(dial, since) if since.elapsed() < ABANDONED => dial,
             _ => Box::new(new()),
@@ -346,12 +346,12 @@ impl Renewal {
     }
 }
 
-impl State {
+impl DialState {
     /// Notes a new connection. If the one before was lost at once, as this one may be, the pauses between them grow.
-    fn note_connected(&mut self, comeback: Comeback) {
+    fn note_connected(&mut self, reconnect: Reconnect) {
         let now = Instant::now();
         let settled = self.connected.is_none_or(|before| now - before >= SETTLED);
-        self.pause = if settled { SHORTEST } else { longer(self.pause, comeback) };
+        self.pause = if settled { SHORTEST } else { longer(self.pause, reconnect) };
         self.not_before = (!settled).then(|| now + vary(self.pause, JITTER));
         self.connected = Some(now);
     }
@@ -409,6 +409,6 @@ pub(in crate::client) fn remembered(failure: &Failure, at: Instant, next: Option
     Failure { message, ..failure.clone() }
 }
 
-fn longer(pause: Duration, comeback: Comeback) -> Duration {
-    pause.mul_f64(GROWTH).min(if comeback == Comeback::Far { LONGEST } else { LONGEST_NEAR })
+fn longer(pause: Duration, reconnect: Reconnect) -> Duration {
+    pause.mul_f64(GROWTH).min(if reconnect == Reconnect::Costly { LONGEST } else { LONGEST_NEAR })
 }

@@ -14,8 +14,8 @@ use nearcall_wire::{Failure, Kind, Malformed, flags, shown};
 
 use super::connection::{Connection, Inner};
 use super::table::{CallId, NO_CALL, Unbegun};
-use crate::client::table::leadership::Lead;
-use crate::client::table::shared_table::Woken;
+use crate::client::table::Woken;
+use crate::client::table::leadership::ClientLead;
 use crate::sync::Ordering;
 
 /// Frames taken in before a thread looks at its deadline again, or an event loop at what else it has to do.
@@ -29,7 +29,7 @@ const LONG: usize = 16 << 10;
 pub(super) struct Leader<'a> {
     pub(super) inner: &'a Inner,
     /// `None` once it has left.
-    lead: Option<Lead<'a>>,
+    lead: Option<ClientLead<'a>>,
     /// They sleep on until this thread sleeps itself, or leaves.
     pub(super) woken: Woken,
 }
@@ -187,8 +187,8 @@ impl Inner {
                 }
                 if !is_mine && arrived.is_some() {
                     // The event came after its call had ended here.
-                    let unread = self.table.lock().take_unread();
-                    self.release_given(&unread);
+                    let to_release = self.table.lock().take_to_release();
+                    self.release_given(&to_release);
                 }
                 return Ok(is_mine);
             }
@@ -238,8 +238,7 @@ impl Inner {
         if self.link.queued() == 0 {
             let pong = Outgoing::new(Kind::Pong, Body::Whole(ping));
             // If it cannot be sent, the next send finds out why.
-            if let Ok(sent @ (Sent::Queued | Sent::QueuedAnew)) = self.link.send(self.key(NO_CALL), &pong, Room::Later)
-            {
+            if let Ok(sent @ (Sent::Queued | Sent::LookAgain)) = self.link.send(self.key(NO_CALL), &pong, Room::Later) {
                 self.note_queued(sent);
             }
         }
@@ -354,11 +353,11 @@ mod tests {
         let begin = || connection.begin(&Outgoing::new(Kind::Call, Body::Whole(&[])), Expected::default());
         let (first, second) = (begin().expect("it is sent"), begin().expect("it is sent"));
         *link.faulty.lock() = Faulty::Reading;
-        let mut place = None;
-        assert!(contained(|| connection.next_event(first, None, &mut place, &mut || true)).is_err());
+        let mut slot = None;
+        assert!(contained(|| connection.next_event(first, None, &mut slot, &mut || true)).is_err());
         *link.faulty.lock() = Faulty::Nothing;
         let soon = Instant::now() + Duration::from_secs(2);
-        assert_eq!(connection.next_event(second, Some(soon), &mut place, &mut || true), Ok(()));
-        assert_eq!(place.expect("its end").head.kind, Kind::Error);
+        assert_eq!(connection.next_event(second, Some(soon), &mut slot, &mut || true), Ok(()));
+        assert_eq!(slot.expect("its end").head.kind, Kind::Error);
     }
 }

@@ -7,7 +7,7 @@ use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
 use nearcall_wire::Kind;
 
 use crate::client::connection::{Connection, Inner, Receiver};
-use crate::client::table::shared_table::Woken;
+use crate::client::table::Woken;
 use crate::client::table::{CallId, NO_CALL};
 use crate::exports::{Exports, OnRelease};
 use crate::sync::Ordering;
@@ -44,10 +44,10 @@ impl Connection {
         }
     }
 
-    /// Takes in the frame in a place, which a server has received.
-    pub(crate) fn take_in(&self, place: &mut Option<Incoming>) {
+    /// Takes in the frame in a slot, which a server has received.
+    pub(crate) fn take_in(&self, slot: &mut Option<Incoming>) {
         if let Some(inner) = self.inner() {
-            inner.take_in_for(place, None);
+            inner.take_in_for(slot, None);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::client::table::CallId;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The awaited calls of one connection.
-struct Place<'a> {
+struct Group<'a> {
     connection: &'a Inner,
     ids: Vec<CallId>,
 }
@@ -32,20 +32,20 @@ pub fn wait_for_first(
     deadline: Option<Instant>,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), NoEvent> {
-    let places = by_place(calls).ok_or(NoEvent::Inherited)?;
-    if let [place] = &places[..] {
-        return place.wait(deadline, go_on);
+    let groups = by_connection(calls).ok_or(NoEvent::Inherited)?;
+    if let [group] = &groups[..] {
+        return group.wait(deadline, go_on);
     }
     let mut begun = Instant::now();
     loop {
-        if places.iter().any(Place::has_ended) {
+        if groups.iter().any(Group::has_ended) {
             return Ok(());
         }
         if is_past(deadline) {
             return Err(NoEvent::DeadlinePassed);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let interrupted = sleep(&places, left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)));
+        let interrupted = sleep(&groups, left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)));
         if interrupted || begun.elapsed() >= SIGNAL_CHECK {
             if !go_on() {
                 return Err(NoEvent::Interrupted);
@@ -56,16 +56,16 @@ pub fn wait_for_first(
 }
 
 /// `None` if one of the calls is that of a process which this one was forked from.
-fn by_place(calls: &[(Arc<Connection>, CallId)]) -> Option<Vec<Place<'_>>> {
+fn by_connection(calls: &[(Arc<Connection>, CallId)]) -> Option<Vec<Group<'_>>> {
     let inner = calls.iter().map(|(connection, id)| Some((connection.inner()?, *id)));
     let mut calls = inner.collect::<Option<Vec<_>>>()?;
     calls.sort_by_key(|(connection, _)| std::ptr::from_ref(*connection).addr());
     let same = |one: &(&Inner, CallId), other: &(&Inner, CallId)| std::ptr::eq(one.0, other.0);
-    let place = |calls: &[(&Inner, CallId)]| calls.iter().map(|(_, id)| *id).collect();
-    Some(calls.chunk_by(same).map(|chunk| Place { connection: chunk[0].0, ids: place(chunk) }).collect())
+    let group = |calls: &[(&Inner, CallId)]| calls.iter().map(|(_, id)| *id).collect();
+    Some(calls.chunk_by(same).map(|chunk| Group { connection: chunk[0].0, ids: group(chunk) }).collect())
 }
 
-impl Place<'_> {
+impl Group<'_> {
     /// Receives what has arrived, and looks whether one of the calls has ended.
     fn has_ended(&self) -> bool {
         self.connection.look();
@@ -84,29 +84,29 @@ impl Place<'_> {
 }
 
 /// Sleeps until something may have come on one of the connections. Whether a signal came.
-fn sleep(places: &[Place<'_>], slice: Duration) -> bool {
-    let mut leads: Vec<Leader<'_>> = Vec::with_capacity(places.len());
-    for place in places {
-        let Some(lead) = place.connection.try_lead() else {
+fn sleep(groups: &[Group<'_>], slice: Duration) -> bool {
+    let mut leads: Vec<Leader<'_>> = Vec::with_capacity(groups.len());
+    for group in groups {
+        let Some(lead) = group.connection.try_lead() else {
             // Another thread, or a server, receives on this connection.
             drop(leads);
-            return place.wait(Some(Instant::now() + slice.min(LOOK)), &mut || false) == Err(NoEvent::Interrupted);
+            return group.wait(Some(Instant::now() + slice.min(LOOK)), &mut || false) == Err(NoEvent::Interrupted);
         };
         leads.push(lead);
     }
     // The thread that received until now may have taken in what this thread waits for.
-    if places.iter().any(Place::knows_of_end) {
+    if groups.iter().any(Group::knows_of_end) {
         return false;
     }
-    let signals: io::Result<Vec<_>> = places.iter().map(|place| place.connection.signal_fd()).collect();
+    let signals: io::Result<Vec<_>> = groups.iter().map(|group| group.connection.signal_fd()).collect();
     // All links are armed, also behind one that is not quiet: then all can be disarmed below.
     let mut quiet = true;
-    for place in places {
-        quiet &= place.connection.link.arm();
+    for group in groups {
+        quiet &= group.connection.link.arm();
     }
     let woken = signals.and_then(|fds| if quiet { descriptors::sleep_at(&fds, slice) } else { Ok(Vec::new()) });
-    for place in places {
-        place.connection.stay_awake();
+    for group in groups {
+        group.connection.stay_awake();
     }
     match woken {
         Ok(readable) => {

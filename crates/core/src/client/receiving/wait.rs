@@ -17,7 +17,7 @@ pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// What a thread waits for.
 pub(in crate::client) enum For<'a> {
-    /// The next event of a call. It is put into the empty place: to move it would be much of the work.
+    /// The next event of a call. It is put into the empty slot: to move it would be much of the work.
     Event(CallId, &'a mut Option<Incoming>),
     /// The end of one of these calls. No frame of theirs is taken.
     End(&'a [CallId]),
@@ -39,10 +39,10 @@ impl For<'_> {
     #[inline]
     fn look(&mut self, table: &mut Table) -> Option<Result<(), NoEvent>> {
         match self {
-            Self::Event(id, place) => match table.get(*id) {
+            Self::Event(id, slot) => match table.get(*id) {
                 Some(call) if call.arrived.is_empty() => None,
                 Some(_) => {
-                    **place = table.take(*id);
+                    **slot = table.take(*id);
                     Some(Ok(()))
                 }
                 None => Some(Err(NoEvent::Ended)),
@@ -110,14 +110,14 @@ impl Leader<'_> {
         loop {
             let until = waiting.deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
             let mut other = None;
-            let (mine, place) = match &mut waiting.what {
-                For::Event(id, place) if waiting.begun.is_none() => (Some(*id), &mut **place),
+            let (mine, slot) = match &mut waiting.what {
+                For::Event(id, slot) if waiting.begun.is_none() => (Some(*id), &mut **slot),
                 // Where others get frames, too, all that is here is taken in before this thread leaves.
                 _ => (None, &mut other),
             };
-            match self.inner.link.receive(until, place) {
+            match self.inner.link.receive(until, slot) {
                 // The usual case: what comes is for this thread, and does not go through the table.
-                Ok(()) if self.deliver(place, mine) => {
+                Ok(()) if self.deliver(slot, mine) => {
                     waiting.over = Some(Ok(()));
                     return;
                 }
@@ -128,7 +128,7 @@ impl Leader<'_> {
                 }
                 Err(error) => self.inner.mark_lost(&error),
             }
-            *place = None;
+            *slot = None;
             self.receive(None);
             if waiting.is_over() {
                 return;
@@ -184,8 +184,8 @@ impl Awaited for Waiting<'_> {
         if !self.connection.take_in_for(arrived, mine) {
             return self.is_over();
         }
-        if let For::Event(_, place) = &mut self.what {
-            **place = arrived.take();
+        if let For::Event(_, slot) = &mut self.what {
+            **slot = arrived.take();
         }
         self.over = Some(Ok(()));
         true
@@ -219,20 +219,20 @@ impl Awaited for Waiting<'_> {
 }
 
 impl Connection {
-    /// Waits for the next event of a call, and puts it into an empty place: to move it would be much of the work. After a signal,
+    /// Waits for the next event of a call, and puts it into an empty slot: to move it would be much of the work. After a signal,
     /// and every 50 ms, it asks `go_on` whether to go on.
     ///
     /// # Errors
-    /// [`NoEvent`]; then the place stays empty.
+    /// [`NoEvent`]; then the slot stays empty.
     #[inline]
     pub fn next_event(
         &self,
         id: CallId,
         deadline: Option<Instant>,
-        place: &mut Option<Incoming>,
+        slot: &mut Option<Incoming>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<(), NoEvent> {
-        self.inner().ok_or(NoEvent::Inherited)?.wait(For::Event(id, place), deadline, go_on)
+        self.inner().ok_or(NoEvent::Inherited)?.wait(For::Event(id, slot), deadline, go_on)
     }
 
     /// Waits until there is credit for an item of the call's stream, or the call has ended. After a signal, and every 50 ms, it asks
@@ -263,7 +263,7 @@ impl Connection {
         self.inner().ok_or(NoEvent::Inherited)?.wait(For::News(id), deadline, go_on)
     }
 
-    /// Sends a call, and puts its first event into an empty place if that comes before the thread would sleep. For a
+    /// Sends a call, and puts its first event into an empty slot if that comes before the thread would sleep. For a
     /// caller that gives something up before it sleeps, and takes it back afterwards.
     ///
     /// The thread leads from before it sends, so nobody else can have received the event.
@@ -276,7 +276,7 @@ impl Connection {
         request: &Outgoing<'_>,
         expected: Expected<'_>,
         deadline: Option<Instant>,
-        place: &mut Option<Incoming>,
+        slot: &mut Option<Incoming>,
     ) -> Option<CallId> {
         let inner = self.inner()?;
         let memory = inner.memory.as_ref().filter(|memory| !memory.is_stale())?;
@@ -292,9 +292,9 @@ impl Connection {
                 return None;
             }
         }
-        match memory.receive_soon(deadline, place) {
+        match memory.receive_soon(deadline, slot) {
             // What came is not for this call.
-            Ok(()) if !leader.deliver(place, Some(id)) => *place = None,
+            Ok(()) if !leader.deliver(slot, Some(id)) => *slot = None,
             Ok(()) | Err(LinkError::Unfinished) => {}
             Err(error) => inner.mark_lost(&error),
         }
@@ -324,8 +324,8 @@ mod tests {
         (link, connection)
     }
 
-    fn call(connection: &Connection, place: &mut Option<Incoming>) -> Option<CallId> {
-        connection.call_at_once(&Outgoing::new(Kind::Call, Body::Whole(&[])), Expected::default(), None, place)
+    fn call(connection: &Connection, slot: &mut Option<Incoming>) -> Option<CallId> {
+        connection.call_at_once(&Outgoing::new(Kind::Call, Body::Whole(&[])), Expected::default(), None, slot)
     }
 
     /// The number of the first call of a connection.
@@ -341,18 +341,18 @@ mod tests {
     #[test]
     fn a_reply_that_is_here_ends_the_call() {
         let (_, connection) = connected([reply(first_number())]);
-        let mut place = None;
-        assert!(call(&connection, &mut place).is_some());
-        assert_eq!(place.expect("a reply").head.kind, Kind::Reply);
+        let mut slot = None;
+        assert!(call(&connection, &mut slot).is_some());
+        assert_eq!(slot.expect("a reply").head.kind, Kind::Reply);
         assert_eq!(connection.in_flight(), 0);
     }
 
     #[test]
     fn a_call_whose_reply_is_late_goes_on() {
         let (link, connection) = connected([Incoming::new(FrameHead::new(Kind::Pong, 77), &[])]);
-        let mut place = None;
-        let id = call(&connection, &mut place).expect("it is sent");
-        assert!(place.is_none(), "what came is not for the call");
+        let mut slot = None;
+        let id = call(&connection, &mut slot).expect("it is sent");
+        assert!(slot.is_none(), "what came is not for the call");
         link.frames.lock().push_back(reply(id.number()));
         assert!(connection.try_event(id).is_some());
         assert_eq!(connection.in_flight(), 0);
@@ -364,9 +364,9 @@ mod tests {
         back.flags = flags::BACK;
         let back = Incoming::new(back, &[]);
         let (_, connection) = connected([back]);
-        let mut place = None;
-        assert!(call(&connection, &mut place).is_some());
-        assert_eq!(place.expect("its end").head.kind, Kind::Error);
+        let mut slot = None;
+        assert!(call(&connection, &mut slot).is_some());
+        assert_eq!(slot.expect("its end").head.kind, Kind::Error);
         assert!(connection.is_dead());
     }
 

@@ -4,7 +4,7 @@
 //! its method is idempotent. A policy is of a method. A budget, of a channel, bounds what is sent again for that reason,
 //! so that servers that fail under load do not get more load.
 
-pub(in crate::client) mod kept;
+pub(in crate::client) mod replay;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -28,7 +28,7 @@ impl Inner {
     #[cold]
     pub(in crate::client) fn note_room_made(&self) {
         if let Some(receiver) = self.received.get() {
-            receiver.note_queued(Sent::QueuedAnew);
+            receiver.note_queued(Sent::LookAgain);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::sync::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// The right to receive, and those who wait for it.
 #[derive(Debug, Default)]
-pub(in crate::client) struct Leadership {
+pub(in crate::client) struct ClientLeadership {
     led: AtomicBool,
     /// How many follow, so that leaving costs nothing while nobody does.
     following: AtomicU32,
@@ -19,14 +19,14 @@ pub(in crate::client) struct Leadership {
 
 /// Held by the thread that receives. When it is dropped, a follower is woken to take over.
 #[derive(Debug)]
-pub(in crate::client) struct Lead<'a>(&'a Leadership);
+pub(in crate::client) struct ClientLead<'a>(&'a ClientLeadership);
 
-impl Leadership {
+impl ClientLeadership {
     /// Takes the lead if nobody has it.
     #[inline]
-    pub(in crate::client) fn try_lead(&self) -> Option<Lead<'_>> {
+    pub(in crate::client) fn try_lead(&self) -> Option<ClientLead<'_>> {
         // Acquire: after the Release of the leader before, whose view of the link this thread continues.
-        self.led.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok().then(|| Lead(self))
+        self.led.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok().then(|| ClientLead(self))
     }
 
     /// Whether a thread receives.
@@ -36,12 +36,12 @@ impl Leadership {
     }
 
     /// Sleeps until this thread is unparked, for at most `slice`; not at all if nobody leads. Then the thread must lead, follow
-    /// again, or [pass the wake-up on](Leadership::pass_on).
+    /// again, or [pass the wake-up on](ClientLeadership::pass_on).
     pub(in crate::client) fn follow(&self, slice: Duration) {
         let me = thread::current();
         let id = me.id();
         self.followers.lock().push(me);
-        // Relaxed, both: the fence orders them. It pairs with that of `Lead::drop`: either the leader that leaves sees
+        // Relaxed, both: the fence orders them. It pairs with that of `ClientLead::drop`: either the leader that leaves sees
         // this follower, or the follower sees that nobody leads.
         self.following.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -76,7 +76,7 @@ impl Leadership {
     }
 }
 
-impl Drop for Lead<'_> {
+impl Drop for ClientLead<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: before the Acquire of the next leader.
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn one_leads_at_a_time() {
-        let leadership = Leadership::default();
+        let leadership = ClientLeadership::default();
         let lead = leadership.try_lead().expect("nobody leads");
         assert!(leadership.try_lead().is_none() && leadership.is_led());
         drop(lead);
@@ -108,13 +108,13 @@ mod tests {
 
     #[test]
     fn who_follows_nobody_does_not_sleep() {
-        Leadership::default().follow(LONG);
+        ClientLeadership::default().follow(LONG);
     }
 
     #[test]
     fn everybody_gets_a_turn_when_the_one_before_leaves() {
         const THREADS: usize = 8;
-        let leadership = Arc::new(Leadership::default());
+        let leadership = Arc::new(ClientLeadership::default());
         let first = leadership.try_lead().expect("nobody leads");
         let (had, turns) = mpsc::channel();
         for number in 0..THREADS {

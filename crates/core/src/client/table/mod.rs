@@ -9,11 +9,10 @@ use std::thread::{Thread, ThreadId};
 
 use nearcall_transport::Incoming;
 use nearcall_wire::{Failure, Kind, Malformed, flags};
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 
 use crate::flow::{WINDOW, cost, granted};
 use crate::given::given_in;
-use shared_table::Woken;
 
 /// Frames of initial metadata that a call may have.
 const MOST_HEADS: u8 = 64;
@@ -67,7 +66,7 @@ pub(super) struct Call {
 
 /// A call that was given up before its last frame had come.
 #[derive(Debug)]
-struct Left {
+struct GivenUp {
     /// Frames that still come for the call may hold references.
     references: bool,
     given: Vec<NonZeroU64>,
@@ -81,7 +80,7 @@ pub(super) struct Table {
     last: CallId,
     live: usize,
     /// Calls that were given up, if references are involved.
-    left: BTreeMap<CallId, Left>,
+    left: BTreeMap<CallId, GivenUp>,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
     /// How many of `ready` the loop was told of, by the server that receives in its place.
@@ -91,7 +90,7 @@ pub(super) struct Table {
     /// Threads to wake once the lock is free.
     pub(super) woken: Woken,
     /// References in events that nobody will ever read.
-    unread: Vec<NonZeroU64>,
+    to_release: Vec<NonZeroU64>,
     /// References that this side has given with calls that the peer has not read.
     refused: Vec<NonZeroU64>,
 }
@@ -125,9 +124,9 @@ impl Table {
         }
         let call = loop {
             self.last = CallId(self.last.0.wrapping_add(1));
-            let place = place(&self.calls, self.last);
-            if self.last.0 != NO_CALL && !self.calls[place].live {
-                break &mut self.calls[place];
+            let index = index(&self.calls, self.last);
+            if self.last.0 != NO_CALL && !self.calls[index].live {
+                break &mut self.calls[index];
             }
         };
         // `end` has emptied the lists of the call before.
@@ -148,8 +147,8 @@ impl Table {
         let mut calls = Vec::new();
         calls.resize_with((2 * self.calls.len()).max(4), Call::default);
         for call in self.calls.drain(..).filter(|call| call.live) {
-            let place = place(&calls, call.id);
-            calls[place] = call;
+            let index = index(&calls, call.id);
+            calls[index] = call;
         }
         self.calls = calls;
         Ok(())
@@ -183,12 +182,12 @@ impl Table {
         call.live = false;
         if call.references {
             for event in &call.arrived {
-                self.unread.extend(given_in(&event.head, &event.payload));
+                self.to_release.extend(given_in(&event.head, &event.payload));
             }
         }
         if !call.ended && (call.references || !call.given.is_empty()) {
             let given = std::mem::take(&mut call.given);
-            self.left.insert(id, Left { references: call.references, given });
+            self.left.insert(id, GivenUp { references: call.references, given });
             if self.left.len() > MOST_LEFT {
                 self.left.pop_first();
             }
@@ -247,7 +246,7 @@ impl Table {
         let ends = event.ends_call();
         // The call has ended here, which the peer could not know yet.
         let Some(call) = find(&mut self.calls, id) else {
-            self.note_unread(id, event);
+            self.note_late(id, event);
             return Ok(false);
         };
         if call.ended {
@@ -296,10 +295,10 @@ impl Table {
 
     /// Looks for references in what comes for a call that was given up.
     #[cold]
-    fn note_unread(&mut self, id: CallId, event: &Incoming) {
+    fn note_late(&mut self, id: CallId, event: &Incoming) {
         let Some(left) = self.left.get_mut(&id) else { return };
         if left.references {
-            self.unread.extend(given_in(&event.head, &event.payload));
+            self.to_release.extend(given_in(&event.head, &event.payload));
         }
         if event.is_unread() {
             self.refused.append(&mut left.given);
@@ -310,8 +309,8 @@ impl Table {
     }
 
     /// Takes out the references that nobody will read: the peer must learn that nobody holds them.
-    pub(super) fn take_unread(&mut self) -> Vec<NonZeroU64> {
-        std::mem::take(&mut self.unread)
+    pub(super) fn take_to_release(&mut self) -> Vec<NonZeroU64> {
+        std::mem::take(&mut self.to_release)
     }
 
     /// Takes the credit for an item that is about to be sent, and notes the references given in it. `false` if the call has
@@ -365,17 +364,53 @@ impl Table {
     }
 }
 
+/// Threads that are woken when it is dropped.
+#[derive(Debug, Default)]
+pub(in crate::client) struct Woken(SmallVec<[Thread; 2]>);
+
+impl Woken {
+    #[inline]
+    pub(in crate::client) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    pub(in crate::client) fn wake(&mut self) {
+        self.0.drain(..).for_each(|thread| thread.unpark());
+    }
+
+    #[inline]
+    pub(in crate::client) fn take_over(&mut self, other: &mut Self) {
+        self.take_in(&mut other.0);
+    }
+
+    /// Takes over all threads of a list.
+    #[inline]
+    pub(in crate::client) fn take_in(&mut self, threads: &mut SmallVec<impl Array<Item = Thread>>) {
+        if !threads.is_empty() {
+            self.0.extend(threads.drain(..));
+        }
+    }
+}
+
+impl Drop for Woken {
+    #[inline]
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
 /// Where a call of that number is, if it is under way.
 #[inline]
-fn place(calls: &[Call], id: CallId) -> usize {
+fn index(calls: &[Call], id: CallId) -> usize {
     // A power of two, or 0: then nothing is found there.
     id.0 as usize & calls.len().wrapping_sub(1)
 }
 
 #[inline]
 fn find(calls: &mut [Call], id: CallId) -> Option<&mut Call> {
-    let place = place(calls, id);
-    calls.get_mut(place).filter(|call| call.live && call.id == id)
+    let index = index(calls, id);
+    calls.get_mut(index).filter(|call| call.live && call.id == id)
 }
 
 #[cfg(test)]
@@ -390,7 +425,7 @@ mod tests {
         table.end(old);
         let new = loop {
             let id = table.begin(false, false, &[]).expect("alive");
-            if place(&table.calls, id) == place(&table.calls, old) {
+            if index(&table.calls, id) == index(&table.calls, old) {
                 break id;
             }
             table.end(id);
@@ -455,10 +490,10 @@ mod tests {
         let failure = Failure::new(Failure::UNAVAILABLE, "gone");
         table.die(&failure, Unbegun::These(&[calls[1].number()]));
         table.die(&Failure::new(Failure::UNKNOWN, "again"), Unbegun::All);
-        for (place, id) in calls.into_iter().enumerate() {
+        for (index, id) in calls.into_iter().enumerate() {
             let event = table.take(id).expect("told");
             assert_eq!(event.failure().expect("a failure"), failure);
-            assert_eq!(event.is_unbegun(), place == 1, "only that one has never left");
+            assert_eq!(event.is_unbegun(), index == 1, "only that one has never left");
             assert!(table.take(id).is_none());
         }
         assert_eq!(table.live(), 0);

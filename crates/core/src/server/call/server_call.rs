@@ -11,7 +11,7 @@ use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
 
 use crate::exports::{HandlerKind, MethodRouting};
-use crate::flow::{Taken, WINDOW, cost, granted};
+use crate::flow::{TakenItems, WINDOW, cost, granted};
 use crate::given::given_in;
 use crate::server::call::waiting_items::WaitingItems;
 use crate::server::connection::ServerConnection;
@@ -26,7 +26,7 @@ const QUICK_NS: u64 = 20_000;
 pub struct ServerCall {
     connection: Arc<ServerConnection>,
     id: u32,
-    state: Mutex<State>,
+    state: Mutex<CallState>,
     changed: Condvar,
     /// Told first of news, besides the threads that wait for the call: the event loop that handles it, or its native
     /// handler.
@@ -49,7 +49,7 @@ pub trait CallObserver: Send + Sync {
 }
 
 #[derive(Debug)]
-struct State {
+struct CallState {
     items: WaitingItems,
     ended: bool,
     cancelled: bool,
@@ -63,7 +63,7 @@ struct State {
     last_sent_ns: u64,
     /// What the client may still send, bytes: it may begin an item as long as anything is left.
     allowance: i64,
-    taken: Taken,
+    taken: TakenItems,
     /// Whether the item that was taken last came compressed; `None`: none was.
     was_compressed: Option<bool>,
     /// How often anything has changed: tells a waiter that it looked too early.
@@ -106,7 +106,7 @@ impl fmt::Debug for ServerCall {
     }
 }
 
-impl State {
+impl CallState {
     /// Whether an item comes so soon after the last one that others will follow.
     fn follows_quickly(&mut self) -> bool {
         let now = clock::monotonic_ns();
@@ -122,7 +122,7 @@ impl ServerCall {
         measured: Option<Arc<Measured>>,
         routing: MethodRouting,
     ) -> Self {
-        let state = State {
+        let state = CallState {
             items: WaitingItems::default(),
             ended: false,
             cancelled: false,
@@ -131,7 +131,7 @@ impl ServerCall {
             tried: 0,
             last_sent_ns: 0,
             allowance: WINDOW,
-            taken: Taken::default(),
+            taken: TakenItems::default(),
             was_compressed: None,
             changes: 0,
         };
@@ -299,7 +299,7 @@ impl ServerCall {
         self.routing.handler == HandlerKind::EventLoop
     }
 
-    fn next(&self, state: &mut State) -> Option<NextItem> {
+    fn next(&self, state: &mut CallState) -> Option<NextItem> {
         if state.cancelled {
             return Some(NextItem::Cancelled);
         }

@@ -13,12 +13,12 @@ use crate::server::connection::values::ValuesCharge;
 #[derive(Debug)]
 pub struct UnderWay {
     connection: Arc<ServerConnection>,
-    left: Mutex<Left>,
+    left: Mutex<AfterHandler>,
 }
 
 /// What the request has left when its handler had returned.
 #[derive(Debug, Default)]
-struct Left {
+struct AfterHandler {
     /// The request counts the call no longer.
     alone: bool,
     charges: (Option<Charge>, ValuesCharge),

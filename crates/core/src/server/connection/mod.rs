@@ -452,7 +452,7 @@ impl ServerConnection {
         }
         let held_up = self.link.ledger().is_some_and(|ledger| ledger.is_held_up(call, len));
         if held_up {
-            self.shared.mailbox.tell(self.token(), News::HeldUp);
+            self.shared.mailbox.tell(self.token(), News::WantsMemory);
         }
         !held_up
     }
@@ -485,7 +485,7 @@ impl ServerConnection {
     pub(in crate::server) fn send_together(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         let sent = self.link.send(CallKey { number: call, side: self.side }, frame, Room::Together);
         // AcqRel: see `release_kept`.
-        if sent == Ok(Sent::Kept) && !self.keeps.swap(true, Ordering::AcqRel) {
+        if sent == Ok(Sent::KeptBack) && !self.keeps.swap(true, Ordering::AcqRel) {
             self.shared.mailbox.tell_at(Instant::now() + SOON, self.token(), News::KeptBack);
         }
         self.sent(sent)
@@ -493,13 +493,13 @@ impl ServerConnection {
 
     fn sent(&self, sent: Result<Sent, LinkError>) -> Result<(), LinkError> {
         match sent {
-            Ok(Sent::Out | Sent::Kept) => Ok(()),
+            Ok(Sent::Out | Sent::KeptBack) => Ok(()),
             Ok(Sent::Queued) => {
                 self.note_queued_frame();
                 Ok(())
             }
-            Ok(Sent::QueuedAnew) => {
-                self.note_queued_anew();
+            Ok(Sent::LookAgain) => {
+                self.note_look_again();
                 Ok(())
             }
             Err(error) => {
@@ -553,7 +553,7 @@ impl ServerConnection {
     /// The same; and the reactor may have been told already, and have looked in vain. Or what waited is out, and the
     /// reactor is to let go on what waited for that.
     #[cold]
-    pub(crate) fn note_queued_anew(&self) {
+    pub(crate) fn note_look_again(&self) {
         self.note_queued_frame();
         self.watch_room(true);
         if self.looking_is_cheap() {

@@ -46,14 +46,14 @@ impl Paces {
     }
 
     #[inline]
-    fn place(&self, method: u16) -> &AtomicU8 {
+    fn entry(&self, method: u16) -> &AtomicU8 {
         &self.0[usize::from(method) % self.0.len()]
     }
 
     #[inline]
     pub(in crate::server) fn of(&self, method: u16) -> Pace {
         // Relaxed, and below: a hint.
-        match self.place(method).load(Ordering::Relaxed) {
+        match self.entry(method).load(Ordering::Relaxed) {
             0 => Pace::Unknown,
             1 => Pace::Quick,
             2 => Pace::InDoubt,
@@ -63,10 +63,10 @@ impl Paces {
 
     /// A handler of the method was slow, or not.
     pub(in crate::server) fn note(&self, method: u16, was_slow: bool) {
-        let (before, place) = (self.of(method), self.place(method));
+        let (before, entry) = (self.of(method), self.entry(method));
         let after = before.after(was_slow);
         if after != before {
-            place.store(after as u8, Ordering::Relaxed);
+            entry.store(after as u8, Ordering::Relaxed);
         }
     }
 }

@@ -52,7 +52,7 @@ impl Queue {
 
     /// The server ends: nothing in it is begun any more.
     pub(in crate::server) fn give_up(self) {
-        for Waiting { streams, others, .. } in self.turns.clients.into_values() {
+        for ClientWork { streams, others, .. } in self.turns.clients.into_values() {
             streams.into_iter().chain(others).for_each(|(_, work)| work.give_up());
         }
     }
@@ -85,7 +85,7 @@ const FEW: usize = 64;
 /// client whose calls are short waits for fewer calls of others than a client whose calls are long.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
-    clients: HashMap<u64, Waiting<T>>,
+    clients: HashMap<u64, ClientWork<T>>,
     /// The clients of which work waits that is no stream. The first is next.
     order: BTreeSet<Turn>,
     /// The time that the client whose turn came last had had by then. A client counts as having had at least this,
@@ -105,7 +105,7 @@ type Turn = (u64, u64, u64);
 
 /// The work of one client that waits, each with its number in the order of arrival.
 #[derive(Debug)]
-struct Waiting<T> {
+struct ClientWork<T> {
     /// Apart, because streams may have to wait for a place when other work need not: whose is next is said from outside.
     streams: VecDeque<(u64, T)>,
     others: VecDeque<(u64, T)>,
@@ -147,13 +147,13 @@ impl<T> Turns<T> {
         self.line_up(client, 0);
     }
 
-    fn of(&mut self, client: u64) -> &mut Waiting<T> {
+    fn of(&mut self, client: u64) -> &mut ClientWork<T> {
         if self.clients.len() >= self.sweep_at && !self.clients.contains_key(&client) {
             self.clients.retain(|_, it| it.turn.is_some() || !it.streams.is_empty() || it.had > self.now);
             self.sweep_at = FEW.max(2 * self.clients.len());
         }
         let had = self.now + GUESS;
-        self.clients.entry(client).or_insert_with(|| Waiting {
+        self.clients.entry(client).or_insert_with(|| ClientWork {
             streams: VecDeque::new(),
             others: VecDeque::new(),
             had,

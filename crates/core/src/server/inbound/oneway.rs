@@ -10,20 +10,20 @@ use crate::sync::{AtomicUsize, Ordering};
 /// The order of one client's one-way requests.
 #[derive(Debug)]
 pub(in crate::server) struct OnewayOrder<R> {
-    queue: Mutex<Queue<R>>,
+    queue: Mutex<OnewayQueue<R>>,
     /// How many requests were received and are not finished.
     pending: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Queue<R> {
+struct OnewayQueue<R> {
     running: bool,
     waiting: VecDeque<Box<R>>,
 }
 
 impl<R> Default for OnewayOrder<R> {
     fn default() -> Self {
-        let queue = Queue { running: false, waiting: VecDeque::new() };
+        let queue = OnewayQueue { running: false, waiting: VecDeque::new() };
         Self { queue: Mutex::new(queue), pending: AtomicUsize::new(0) }
     }
 }

@@ -31,7 +31,7 @@ use crate::server::reactor::handshakes::Handshakes;
 use crate::server::reactor::readable::Readable;
 use crate::server::reactor::stalled::Stalled;
 use crate::server::shared::Shared;
-use crate::server::shared::mailbox::{News, Taken};
+use crate::server::shared::mailbox::{News, TakenMail};
 use crate::server::shared::notice::Notice;
 use crate::server::shared::roster::Listed;
 
@@ -85,7 +85,7 @@ pub(in crate::server) struct Reactor {
     backlog: VecDeque<Work>,
     stalled: Stalled,
     /// The connections with calls that wait until memory is freed. Some may have no such call any more.
-    held_up: BTreeSet<u64>,
+    want_memory: BTreeSet<u64>,
     /// Whether sockets are looked at next, before rings.
     sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
@@ -129,7 +129,7 @@ impl Reactor {
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Stalled::default(),
-            held_up: BTreeSet::new(),
+            want_memory: BTreeSet::new(),
             sockets_turn: false,
             unpolled: 0,
             watched: 0,
@@ -338,7 +338,7 @@ impl Reactor {
 
     /// Takes in what other threads have left for the receiving thread. `rang`: the alarm has woken it.
     fn take_in_news(&mut self, rang: bool) {
-        let Taken { news, clients, hooks } = self.shared.mailbox.take(rang);
+        let TakenMail { news, clients, hooks } = self.shared.mailbox.take(rang);
         for hook in hooks {
             self.keep(Work::of_hook(hook));
         }
@@ -371,15 +371,15 @@ impl Reactor {
             (News::Due, Some(client)) => self.part_from(&client),
             (News::Admitted, Some(client)) => self.list(client),
             (News::KeptBack, Some(client)) => client.connection.release_kept(),
-            (News::HeldUp, Some(_)) => _ = self.held_up.insert(token),
-            (News::Admitted | News::KeptBack | News::HeldUp, None) => {}
+            (News::WantsMemory, Some(_)) => _ = self.want_memory.insert(token),
+            (News::Admitted | News::KeptBack | News::WantsMemory, None) => {}
         }
     }
 
     /// Reads from the clients whose calls were held up and may go on. For the others, memory that is freed wakes this thread
     /// once more: see `arm`.
     fn let_go(&mut self) {
-        let mut held_up = std::mem::take(&mut self.held_up);
+        let mut held_up = std::mem::take(&mut self.want_memory);
         held_up.retain(|token| {
             let Some(client) = self.connections.get(token).cloned() else { return false };
             let held_up = client.connection.link.ledger().map_or(HeldUp::Nothing, Ledger::held_up);
@@ -389,7 +389,7 @@ impl Reactor {
             // Memory may be full again before it is read from.
             held_up != HeldUp::Nothing
         });
-        self.held_up = held_up;
+        self.want_memory = held_up;
     }
 
     /// A client's handshake is complete.

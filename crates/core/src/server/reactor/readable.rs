@@ -24,7 +24,7 @@ pub(super) struct Readable {
 }
 
 /// A client's turn: a frame of it is read, if one is here.
-pub(super) struct Turn {
+pub(super) struct ReadTurn {
     pub(super) client: Arc<Inbound<Request>>,
     /// In its turn before, a moment ago, it seemed to have nothing more.
     is_second: bool,
@@ -48,8 +48,8 @@ impl Readable {
 
     /// Adds a client again of which a frame was read in its turn.
     #[inline]
-    pub(super) fn push_again(&mut self, turn: Turn) {
-        let Turn { client, is_second } = turn;
+    pub(super) fn push_again(&mut self, turn: ReadTurn) {
+        let ReadTurn { client, is_second } = turn;
         if !is_second && !client.may_have_more() {
             self.last = Some(client);
         } else {
@@ -59,15 +59,15 @@ impl Readable {
 
     /// Takes out the client whose turn it is.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Turn> {
+    pub(super) fn take(&mut self) -> Option<ReadTurn> {
         if let Some(client) = self.last.take() {
-            return Some(Turn { client, is_second: true });
+            return Some(ReadTurn { client, is_second: true });
         }
         self.others_next = !self.others_next;
         let (first, second) =
             if self.others_next { (&mut self.new, &mut self.others) } else { (&mut self.others, &mut self.new) };
         let client = first.pop_front().or_else(|| second.pop_front())?;
-        Some(Turn { client, is_second: false })
+        Some(ReadTurn { client, is_second: false })
     }
 
     /// Takes out this client, if it is here.

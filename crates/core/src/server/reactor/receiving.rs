@@ -55,8 +55,8 @@ impl Reactor {
                 self.cursor = 0;
             }
             let taken = take_from(&self.memory[self.cursor], &self.directory, &mut self.unpolled, None);
-            quiet = if matches!(taken, Taken::Nothing) { quiet + 1 } else { 0 };
-            if let Taken::Aside(outcome) = taken {
+            quiet = if matches!(taken, Looked::Nothing) { quiet + 1 } else { 0 };
+            if let Looked::Aside(outcome) = taken {
                 let client = self.memory.swap_remove(self.cursor);
                 if let Some(request) = self.set_aside(&client, outcome) {
                     return Some(request);
@@ -66,9 +66,9 @@ impl Reactor {
             // The next look starts with the next client, so that a busy client does not starve the others.
             self.cursor += 1;
             match taken {
-                Taken::Request(request) => return Some(request),
-                Taken::Done => self.routed += 1,
-                Taken::Nothing | Taken::Part | Taken::Aside(_) => {}
+                Looked::Request(request) => return Some(request),
+                Looked::Done => self.routed += 1,
+                Looked::Nothing | Looked::Part | Looked::Aside(_) => {}
             }
         }
         None
@@ -81,23 +81,23 @@ impl Reactor {
         {
             let client = &turn.client;
             let mut taken = take_from(client, &self.directory, &mut self.unpolled, None);
-            if matches!(taken, Taken::Nothing | Taken::Part)
+            if matches!(taken, Looked::Nothing | Looked::Part)
                 && let Err(fault) = contained(|| client.connection.release())
             {
-                taken = Taken::Aside(Err(fault.into()));
+                taken = Looked::Aside(Err(fault.into()));
             }
             match taken {
-                Taken::Nothing => client.marks.clear(LISTED),
-                Taken::Part => self.readable.push(turn.client),
-                Taken::Request(request) => {
+                Looked::Nothing => client.marks.clear(LISTED),
+                Looked::Part => self.readable.push(turn.client),
+                Looked::Request(request) => {
                     self.readable.push_again(turn);
                     return Some(request);
                 }
-                Taken::Done => {
+                Looked::Done => {
                     self.readable.push_again(turn);
                     self.routed += 1;
                 }
-                Taken::Aside(outcome) => {
+                Looked::Aside(outcome) => {
                     if let Some(request) = self.set_aside(client, outcome) {
                         return Some(request);
                     }
@@ -124,7 +124,7 @@ impl Reactor {
                     self.list(Arc::clone(client));
                     return request;
                 }
-                StallReason::Unread
+                StallReason::NotReading
             }
             Ok(Routed::Stall(reason)) => reason,
             Ok(Routed::Done) => {
@@ -184,17 +184,17 @@ impl Reactor {
     pub(super) fn look_for(&mut self, reply: &mut ExpectedReply<'_>) -> Option<Work> {
         let ExpectedReply { client, awaited, over } = reply;
         let taken = take_from(client, &self.directory, &mut self.unpolled, Some((&mut **awaited, over)));
-        if !matches!(taken, Taken::Nothing) {
+        if !matches!(taken, Looked::Nothing) {
             self.look_again(client);
         }
         match taken {
-            Taken::Nothing | Taken::Part => None,
-            Taken::Request(request) => Some(Work::Call(request)),
-            Taken::Done => {
+            Looked::Nothing | Looked::Part => None,
+            Looked::Request(request) => Some(Work::Call(request)),
+            Looked::Done => {
                 self.routed += 1;
                 None
             }
-            Taken::Aside(outcome) => {
+            Looked::Aside(outcome) => {
                 let client = Arc::clone(client);
                 self.unlist(&client);
                 self.set_aside(&client, outcome).map(Work::Call)
@@ -220,7 +220,7 @@ impl Reactor {
 }
 
 /// What came of a look at one connection.
-enum Taken {
+enum Looked {
     Nothing,
     /// Something that is nobody's but the calling thread's: a part of a long frame, or a reply.
     Part,
@@ -232,7 +232,7 @@ enum Taken {
 }
 
 /// Takes in what comes next from a client: a request that had to wait until the client reads, or a frame. A reply that the
-/// calling thread waits for goes to `awaited`, with a place for whether the wait is over. A panic ends the client's
+/// calling thread waits for goes to `awaited`, with a slot for whether the wait is over. A panic ends the client's
 /// connection, as an error does.
 #[inline]
 fn take_from(
@@ -240,15 +240,15 @@ fn take_from(
     directory: &Directory,
     unpolled: &mut u32,
     awaited: Option<(&mut dyn Awaited, &mut bool)>,
-) -> Taken {
+) -> Looked {
     let taken = contained(|| {
         if let Some(request) = client.next_deferred() {
             *unpolled += 1;
-            return Ok(Taken::Request(request));
+            return Ok(Looked::Request(request));
         }
-        let mut place = None;
-        client.connection.link.try_receive_part(&mut place)?;
-        let Some(incoming) = &place else { return Ok(Taken::Nothing) };
+        let mut slot = None;
+        client.connection.link.try_receive_part(&mut slot)?;
+        let Some(incoming) = &slot else { return Ok(Looked::Nothing) };
         *unpolled += weight(incoming);
         if incoming.payload.lease().is_some() {
             // The payload's memory came over the socket that also carries the bell. The bell may have been read with it:
@@ -258,24 +258,24 @@ fn take_from(
         if let Some((awaited, over)) = awaited
             && !client.connection.is_called_by(incoming)
         {
-            *over = awaited.take_in(&mut place);
-            return Ok(Taken::Part);
+            *over = awaited.take_in(&mut slot);
+            return Ok(Looked::Part);
         }
-        Ok(match client.route(directory, &mut place)? {
-            Routed::Request(request) if client.begins_at_once() => Taken::Request(request),
-            Routed::Done => Taken::Done,
-            other => Taken::Aside(Ok(other)),
+        Ok(match client.route(directory, &mut slot)? {
+            Routed::Request(request) if client.begins_at_once() => Looked::Request(request),
+            Routed::Done => Looked::Done,
+            other => Looked::Aside(Ok(other)),
         })
     });
     match taken.unwrap_or_else(|fault| Err(fault.into())) {
         // The ring of a client that has hung up is still looked at.
-        Ok(Taken::Nothing) if client.marks.has(HUNG_UP) => Taken::Aside(Err(LinkError::Closed)),
+        Ok(Looked::Nothing) if client.marks.has(HUNG_UP) => Looked::Aside(Err(LinkError::Closed)),
         Ok(taken) => taken,
         Err(LinkError::Unfinished) => {
             *unpolled += PART;
-            Taken::Part
+            Looked::Part
         }
-        Err(error) => Taken::Aside(Err(error)),
+        Err(error) => Looked::Aside(Err(error)),
     }
 }
 

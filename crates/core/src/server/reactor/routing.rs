@@ -31,7 +31,7 @@ pub(in crate::server) enum StallReason {
     /// A one-way call came when the server had as many requests as it takes. It is deferred.
     Oneway,
     /// The client does not read: the last answer to a frame, or as many deferred calls as may be, wait for that.
-    Unread,
+    NotReading,
     /// The frame that comes next does not fit into the memory that may be kept of what clients send.
     Budget,
     /// The items that wait for their handlers take as much memory as they may.
@@ -55,16 +55,16 @@ fn released() -> Failure {
 const LONGEST_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
 
 impl Inbound<Request> {
-    /// Takes the frame in a place in. Makes a request of a new call. In a place, as in [`Link`](nearcall_transport::Link).
+    /// Takes the frame in a slot in. Makes a request of a new call. In a slot, as in [`Link`](nearcall_transport::Link).
     pub(in crate::server) fn route(
         self: &Arc<Self>,
         directory: &Directory,
-        place: &mut Option<Incoming>,
+        slot: &mut Option<Incoming>,
     ) -> Result<Routed, LinkError> {
         let connection = &*self.connection;
-        let Some(event) = place else { return Ok(Routed::Done) };
+        let Some(event) = slot else { return Ok(Routed::Done) };
         if !connection.is_called_by(event) {
-            return self.answered(place);
+            return self.answered(slot);
         }
         let head = &event.head;
         match head.kind {
@@ -82,7 +82,7 @@ impl Inbound<Request> {
                     if head.kind == Kind::Item && call.may_bring_home() {
                         connection.exports().keep_home(event);
                     }
-                    place.take().map_or(Ok(()), |event| call.take_in(event))?;
+                    slot.take().map_or(Ok(()), |event| call.take_in(event))?;
                 } else if head.kind == Kind::Item {
                     connection.let_go_of_item(event);
                 } else if head.kind == Kind::Cancel {
@@ -106,13 +106,13 @@ impl Inbound<Request> {
     }
 
     /// Takes in a frame of a call that this side began.
-    fn answered(&self, place: &mut Option<Incoming>) -> Result<Routed, LinkError> {
+    fn answered(&self, slot: &mut Option<Incoming>) -> Result<Routed, LinkError> {
         if !self.connection.has_called() {
             return Err(LinkError::Broken("the client sent a frame of a call that was never made".into()));
         }
         // If the calling half is gone, nobody waits for the frame.
         if let Some(caller) = self.connection.caller() {
-            caller.take_in(place);
+            caller.take_in(slot);
         }
         Ok(Routed::Done)
     }
@@ -295,14 +295,14 @@ impl Inbound<Request> {
     /// Sends the answer to a frame. If the client does not read, that is the last one until it does.
     fn answer(&self, call: u32, kind: Kind, flags: u8, payload: &[u8]) -> Result<Routed, LinkError> {
         self.connection.send(call, &Outgoing { flags, ..Outgoing::new(kind, Body::Whole(payload)) })?;
-        Ok(if self.connection.has_room() { Routed::Done } else { Routed::Stall(StallReason::Unread) })
+        Ok(if self.connection.has_room() { Routed::Done } else { Routed::Stall(StallReason::NotReading) })
     }
 
     /// Whether the server may read from the client again, after it has stopped for this reason.
     pub(in crate::server) fn may_go_on(&self, reason: StallReason) -> bool {
         match reason {
             StallReason::Oneway => self.may_begin_oneway(),
-            StallReason::Unread => self.connection.has_room(),
+            StallReason::NotReading => self.connection.has_room(),
             StallReason::Budget => true,
             StallReason::Items => self.connection.has_room_for_items(),
         }

@@ -59,7 +59,7 @@ impl Stalled {
 
     /// Whether a client waits for this server's own handlers, to finish one-way calls or to free memory.
     pub(super) fn wait_for_handlers(&self) -> bool {
-        self.clients.iter().any(|(_, reason)| *reason != StallReason::Unread)
+        self.clients.iter().any(|(_, reason)| *reason != StallReason::NotReading)
     }
 
     /// How long to sleep until the next look at the clients that wait for handlers.

@@ -214,7 +214,7 @@ fn calls_that_waited_begin_when_another_thread_has_made_room() {
     *scene.link.queued.lock() = 0;
     reactor.poll_events(Some(Duration::ZERO));
     assert_eq!(number(reactor.poll()), None, "nobody has told of it");
-    scene.client.connection.note_queued_anew();
+    scene.client.connection.note_look_again();
     assert_eq!(number(reactor.wait_for(None)), None, "it wakes, and looks again");
     assert_eq!(number(reactor.poll()), Some(7));
 }

@@ -132,7 +132,7 @@ impl Reactor {
         if !self.backlog.is_empty() {
             return false;
         }
-        if (self.stalled.wait_for_room() || !self.held_up.is_empty()) && self.shared.budget.await_room() {
+        if (self.stalled.wait_for_room() || !self.want_memory.is_empty()) && self.shared.budget.await_room() {
             // Memory may have been freed before this mark was set: look at these clients again. Look at all others as
             // well, so that none is overlooked however often this happens.
             self.let_go();

@@ -155,8 +155,8 @@ impl Receiver for ServerReceiver {
     fn note_queued(&self, sent: Sent) {
         let Some(connection) = self.connection() else { return };
         match sent {
-            Sent::QueuedAnew => connection.note_queued_anew(),
-            Sent::Queued | Sent::Kept | Sent::Out => connection.note_queued_frame(),
+            Sent::LookAgain => connection.note_look_again(),
+            Sent::Queued | Sent::KeptBack | Sent::Out => connection.note_queued_frame(),
         }
     }
 

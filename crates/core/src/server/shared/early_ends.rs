@@ -18,12 +18,12 @@ pub type Errand = Box<dyn Any + Send>;
 /// The calls for which an errand was left, and the errands that are due.
 #[derive(Debug, Default)]
 pub struct EarlyEnds {
-    state: Mutex<State>,
+    state: Mutex<WatchedState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WatchedState {
     /// The last number that was given to a watched call.
     numbers: u64,
     /// Calls whose handlers still run, by number: the deadline, and the errand.
@@ -33,7 +33,7 @@ struct State {
     errands: VecDeque<Errand>,
 }
 
-impl State {
+impl WatchedState {
     /// Stops watching a call. Returns its errand, if the call was watched.
     fn forget(&mut self, number: u64) -> Option<Errand> {
         let (deadline, errand) = self.watched.remove(&number)?;

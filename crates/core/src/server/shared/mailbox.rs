@@ -23,7 +23,7 @@ pub(in crate::server) enum News {
     Admitted,
     /// Calls of the connection wait until memory is freed, by whomever. What comes over the connection lets them go on, too;
     /// but its client may have nothing to say before they do.
-    HeldUp,
+    WantsMemory,
     /// Items of streams were kept back long enough.
     KeptBack,
     /// A time has come that was set for this.
@@ -63,7 +63,7 @@ struct Mail<H> {
 }
 
 /// What the receiving thread takes out.
-pub(in crate::server) struct Taken<H> {
+pub(in crate::server) struct TakenMail<H> {
     pub(in crate::server) news: BTreeSet<About>,
     pub(in crate::server) clients: Vec<Box<dyn Any + Send>>,
     pub(in crate::server) hooks: Vec<(H, Running<H>)>,
@@ -171,7 +171,7 @@ impl<H> Mailbox<H> {
     }
 
     /// Takes all mail; for the receiving thread. `rang`: it was woken by the alarm.
-    pub(in crate::server) fn take(self: &Arc<Self>, rang: bool) -> Taken<H> {
+    pub(in crate::server) fn take(self: &Arc<Self>, rang: bool) -> TakenMail<H> {
         let mut mail = self.mail.lock();
         descriptors::clear(if rang { &self.alarm } else { &self.wake });
         if rang {
@@ -191,7 +191,7 @@ impl<H> Mailbox<H> {
         let hooks = std::mem::take(&mut mail.hooks);
         mail.running += hooks.len();
         let hooks = hooks.into_iter().map(|hook| (hook, Running(Arc::clone(self)))).collect();
-        Taken { news: std::mem::take(&mut mail.news), clients: std::mem::take(&mut mail.clients), hooks }
+        TakenMail { news: std::mem::take(&mut mail.news), clients: std::mem::take(&mut mail.clients), hooks }
     }
 
     /// Takes a hook that nobody runs; for the thread that has stopped the server.

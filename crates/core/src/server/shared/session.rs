@@ -143,15 +143,15 @@ pub struct Session {
     arrived: AtomicU64,
     /// How many of them are over, and [`GONE`] once the client is gone.
     finished: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum SessionState {
     /// No value belongs to the client yet.
     #[default]
     Nothing,
-    Kept(SessionValue),
+    Value(SessionValue),
     /// The client is gone, and its last call is over.
     Over,
 }
@@ -162,7 +162,7 @@ pub enum Found<R> {
     /// No value yet.
     Nothing,
     /// What `look` returned for the value.
-    Kept(R),
+    Value(R),
     /// The value is gone: the client is gone, and its last call is over.
     Over,
 }
@@ -201,9 +201,9 @@ impl Session {
     /// Calls `look` with the value that belongs to the client, with a lock held.
     pub fn value<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> R) -> Found<R> {
         match &*self.state.lock() {
-            State::Nothing => Found::Nothing,
-            State::Kept(value) => Found::Kept(look(&**value)),
-            State::Over => Found::Over,
+            SessionState::Nothing => Found::Nothing,
+            SessionState::Value(value) => Found::Value(look(&**value)),
+            SessionState::Over => Found::Over,
         }
     }
 
@@ -213,10 +213,10 @@ impl Session {
     /// The same value, if the session has one already or is over.
     pub fn keep(&self, value: SessionValue) -> Result<(), SessionValue> {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Nothing) {
+        if !matches!(*state, SessionState::Nothing) {
             return Err(value);
         }
-        *state = State::Kept(value);
+        *state = SessionState::Value(value);
         Ok(())
     }
 
@@ -302,15 +302,15 @@ impl Session {
             return;
         }
         let value = match self.end() {
-            State::Kept(value) => Some(value),
-            State::Nothing if self.hooks.end => None,
-            State::Nothing | State::Over => return,
+            SessionState::Value(value) => Some(value),
+            SessionState::Nothing if self.hooks.end => None,
+            SessionState::Nothing | SessionState::Over => return,
         };
         self.leave_hook(SessionChange::End(value));
     }
 
     /// Ends the session. Returns its state before.
-    fn end(&self) -> State {
-        std::mem::replace(&mut *self.state.lock(), State::Over)
+    fn end(&self) -> SessionState {
+        std::mem::replace(&mut *self.state.lock(), SessionState::Over)
     }
 }

@@ -17,13 +17,13 @@ pub struct LoopWatch {
     /// How often the loop has come for its news, in steps of [`TURN`]; [`ASLEEP`] while the watching thread sleeps until
     /// the loop, or a worker that has something for it, tells of a call.
     turns: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     /// There is a call, or the watch is over.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WatchState {
     over: bool,
     /// Since when the loop is known not to turn, and how often it had turned by then.
     held: Option<(Instant, u64)>,
@@ -125,7 +125,7 @@ impl LoopWatch {
     }
 
     /// Sleeps while no call is under way.
-    fn sleep(&self, state: &mut MutexGuard<'_, State>, of: &dyn Watchable) {
+    fn sleep(&self, state: &mut MutexGuard<'_, WatchState>, of: &dyn Watchable) {
         // Relaxed: a call that begins at this very moment may not see the flag, nor be seen here. Then the next one wakes
         // this thread: if the first holds the loop up, a worker gets the next one, and tells of it.
         self.turns.fetch_or(ASLEEP, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl LoopWatch {
     }
 
     /// Waits for so long, or until the watch is over.
-    fn pause(&self, state: &mut MutexGuard<'_, State>, time: Duration) {
+    fn pause(&self, state: &mut MutexGuard<'_, WatchState>, time: Duration) {
         let end = Instant::now() + time;
         while !state.over {
             let left = end.saturating_duration_since(Instant::now());

@@ -12,13 +12,13 @@ pub(super) struct Places {
     /// The clients that have places, or streams that wait for one.
     clients: HashMap<u64, Client>,
     /// The clients whose streams wait. The first is next.
-    order: BTreeSet<Turn>,
+    order: BTreeSet<PlaceTurn>,
     /// How often a client has lined up.
     turns: u64,
 }
 
 /// How many places a client has, since which turn it waits, and the client.
-type Turn = (usize, u64, u64);
+type PlaceTurn = (usize, u64, u64);
 
 #[derive(Debug, Default)]
 struct Client {
@@ -26,7 +26,7 @@ struct Client {
     /// How many of its streams wait.
     waiting: usize,
     /// The client's place in the order, while streams of it wait.
-    turn: Option<Turn>,
+    turn: Option<PlaceTurn>,
 }
 
 impl Places {

@@ -68,14 +68,14 @@ pub(crate) trait Sink {
 
 /// A waiting frame.
 #[derive(Debug)]
-struct Kept {
+struct WaitingFrame {
     bytes: Vec<u8>,
     head: usize,
     sent: usize,
     charge: Charge,
 }
 
-impl Kept {
+impl WaitingFrame {
     /// Nobody needs it any more. Who comes here may receive for all clients, and hold the lock.
     fn free(self) {
         let len = self.bytes.len();
@@ -84,13 +84,13 @@ impl Kept {
 }
 
 #[derive(Debug)]
-struct State<S> {
+struct OutboxState<S> {
     sink: S,
-    frames: VecDeque<Kept>,
+    frames: VecDeque<WaitingFrame>,
     /// Bytes that wait. See [`Outbox::publish`].
     waiting: usize,
     /// A sender is in the middle of a frame that it writes or copies itself.
-    lent: bool,
+    sending: bool,
     /// A thread came to flush meanwhile, and left frames here.
     missed: bool,
     closed: bool,
@@ -102,12 +102,12 @@ struct State<S> {
 
 #[derive(Debug)]
 pub(crate) struct Outbox<S> {
-    state: Mutex<State<S>>,
+    state: Mutex<OutboxState<S>>,
     queued: AtomicUsize,
     account: Arc<Account>,
 }
 
-impl<S: Sink> State<S> {
+impl<S: Sink> OutboxState<S> {
     #[inline]
     fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<Flushed, LinkError> {
         let put = self.sink.put(frame, sent, PART);
@@ -124,7 +124,7 @@ impl<S: Sink> State<S> {
 /// the whole frame is out.
 #[inline]
 fn put<S: Sink>(
-    state: &mut MutexGuard<'_, State<S>>,
+    state: &mut MutexGuard<'_, OutboxState<S>>,
     frame: &Frame<'_>,
     sent: &mut usize,
     asks: bool,
@@ -136,7 +136,7 @@ fn put<S: Sink>(
             Flushed::Full if asked || !state.sink.ask_for_room() => return Ok(false),
             Flushed::Full => asked = true,
             Flushed::Part => {
-                state.lent = true;
+                state.sending = true;
                 MutexGuard::bump(state);
                 if state.closed {
                     return Err(LinkError::Closed);
@@ -148,11 +148,11 @@ fn put<S: Sink>(
 
 impl<S: Sink> Outbox<S> {
     pub(crate) fn new(sink: S, account: Arc<Account>) -> Self {
-        let state = State {
+        let state = OutboxState {
             sink,
             frames: VecDeque::new(),
             waiting: 0,
-            lent: false,
+            sending: false,
             missed: false,
             closed: false,
             corked: false,
@@ -190,7 +190,7 @@ impl<S: Sink> Outbox<S> {
         state.waiting = 0;
         self.publish(&state);
         drop(state);
-        frames.into_iter().for_each(Kept::free);
+        frames.into_iter().for_each(WaitingFrame::free);
     }
 
     pub(crate) fn send(&self, frame: &Frame<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
@@ -206,7 +206,7 @@ impl<S: Sink> Outbox<S> {
         {
             return Ok(sent);
         }
-        if state.lent || !state.frames.is_empty() {
+        if state.sending || !state.frames.is_empty() {
             drop(state);
             return self.send_behind(frame, room);
         }
@@ -215,11 +215,11 @@ impl<S: Sink> Outbox<S> {
         }
         let mut sent = 0;
         match put(&mut state, frame, &mut sent, !matches!(room, Room::Wait(_))) {
-            Ok(true) if state.lent => self.end_turn(&mut state, PART),
+            Ok(true) if state.sending => self.end_turn(&mut state, PART),
             Ok(true) => Ok(Sent::Out),
             Ok(false) => match room {
                 Room::Wait(blocked) => {
-                    state.lent = sent > 0;
+                    state.sending = sent > 0;
                     drop(state);
                     self.send_patiently(frame, sent, blocked)
                 }
@@ -227,7 +227,7 @@ impl<S: Sink> Outbox<S> {
                 Room::Now | Room::Later | Room::Together => self.keep(state, frame, sent),
             },
             Err(error) => {
-                state.lent = false;
+                state.sending = false;
                 Err(error)
             }
         }
@@ -236,11 +236,11 @@ impl<S: Sink> Outbox<S> {
     /// The sender of a long frame gives the turn back, and sends what has queued up behind the frame, at most `most`
     /// bytes if frames may be cut.
     #[cold]
-    fn end_turn(&self, state: &mut State<S>, most: usize) -> Result<Sent, LinkError> {
-        state.lent = false;
+    fn end_turn(&self, state: &mut OutboxState<S>, most: usize) -> Result<Sent, LinkError> {
+        state.sending = false;
         let missed = std::mem::take(&mut state.missed);
         Ok(match self.drain(state, most)? {
-            _ if missed => Sent::QueuedAnew,
+            _ if missed => Sent::LookAgain,
             Flushed::All => Sent::Out,
             Flushed::Part | Flushed::Full => Sent::Queued,
         })
@@ -263,7 +263,7 @@ impl<S: Sink> Outbox<S> {
         self.release_from(&mut state)
     }
 
-    fn release_from(&self, state: &mut State<S>) -> Result<Sent, LinkError> {
+    fn release_from(&self, state: &mut OutboxState<S>) -> Result<Sent, LinkError> {
         let all = state.kept_since.take().is_none() || self.drain(state, usize::MAX)? == Flushed::All;
         Ok(if all { Sent::Out } else { Sent::Queued })
     }
@@ -273,13 +273,13 @@ impl<S: Sink> Outbox<S> {
     /// front of it wait for room.
     fn send_together(
         &self,
-        state: &mut State<S>,
+        state: &mut OutboxState<S>,
         frame: &Frame<'_>,
         room: &Room<'_>,
         together: bool,
     ) -> Result<Option<Sent>, LinkError> {
         let len = frame.head.len() + frame.payload_len;
-        let waits_for_room = state.lent || (state.kept_since.is_none() && !state.frames.is_empty());
+        let waits_for_room = state.sending || (state.kept_since.is_none() && !state.frames.is_empty());
         if waits_for_room || len > SMALL || !matches!(room, Room::Later) {
             self.release_from(state)?;
             return Ok(None);
@@ -298,7 +298,7 @@ impl<S: Sink> Outbox<S> {
         let many = state.frames.back().is_some_and(|kept| kept.bytes.len() >= TOGETHER_BYTES);
         if (state.corked || together) && !many && now.saturating_sub(since) < TOGETHER_NS {
             self.publish(state);
-            return Ok(Some(if together { Sent::Kept } else { Sent::Out }));
+            return Ok(Some(if together { Sent::KeptBack } else { Sent::Out }));
         }
         self.release_from(state).map(Some)
     }
@@ -312,7 +312,7 @@ impl<S: Sink> Outbox<S> {
                 let mut state = self.state.lock();
                 state.kept_since = None;
                 let waited = !state.frames.is_empty();
-                if !state.lent && self.drain(&mut state, usize::MAX)? == Flushed::All {
+                if !state.sending && self.drain(&mut state, usize::MAX)? == Flushed::All {
                     drop(state);
                     told_anew_if(waited, self.send(frame, Room::Now))
                 } else {
@@ -324,7 +324,7 @@ impl<S: Sink> Outbox<S> {
                 if state.closed {
                     return Err(LinkError::Closed);
                 }
-                if !state.lent && state.frames.is_empty() {
+                if !state.sending && state.frames.is_empty() {
                     drop(state);
                     return self.send(frame, Room::Later);
                 }
@@ -334,7 +334,7 @@ impl<S: Sink> Outbox<S> {
     }
 
     /// Sends the rest of a frame, of which `sent` bytes are out, as `blocked` makes room. In the middle of the frame,
-    /// `lent` is set.
+    /// `sending` is set.
     #[cold]
     fn send_patiently(
         &self,
@@ -357,15 +357,15 @@ impl<S: Sink> Outbox<S> {
                 // A frame that has begun must end: the rest waits, in front of later frames.
                 return self.keep(state, frame, sent);
             }
-            drains |= !begun && !state.lent && !state.frames.is_empty();
-            if !begun && (state.lent || self.drain(&mut state, usize::MAX)? != Flushed::All) {
+            drains |= !begun && !state.sending && !state.frames.is_empty();
+            if !begun && (state.sending || self.drain(&mut state, usize::MAX)? != Flushed::All) {
                 continue;
             }
             match put(&mut state, frame, &mut sent, false) {
                 Ok(true) => return told_anew_if(drains, self.end_turn(&mut state, usize::MAX)),
-                Ok(false) => state.lent = sent > 0,
+                Ok(false) => state.sending = sent > 0,
                 Err(error) => {
-                    state.lent = false;
+                    state.sending = false;
                     return Err(error);
                 }
             }
@@ -374,17 +374,22 @@ impl<S: Sink> Outbox<S> {
 
     /// Keeps the part of a frame that is not sent: in front of the others if it has begun, else behind them.
     #[cold]
-    fn keep(&self, mut state: MutexGuard<'_, State<S>>, frame: &Frame<'_>, sent: usize) -> Result<Sent, LinkError> {
+    fn keep(
+        &self,
+        mut state: MutexGuard<'_, OutboxState<S>>,
+        frame: &Frame<'_>,
+        sent: usize,
+    ) -> Result<Sent, LinkError> {
         let is_long = frame.payload_len > PART;
         let kept = if is_long {
             // Others need not wait for the copy. Nothing may come between the parts of a frame.
-            state.lent |= sent > 0;
+            state.sending |= sent > 0;
             MutexGuard::unlocked(&mut state, || self.copy(frame, sent))
         } else {
             self.copy(frame, sent)
         };
         // Whoever has sent a part has the turn.
-        let in_turn = sent > 0 && state.lent;
+        let in_turn = sent > 0 && state.sending;
         let kept = match kept {
             Ok(_) if state.closed => Err(LinkError::Closed),
             Err(why) if sent > 0 => {
@@ -395,14 +400,14 @@ impl<S: Sink> Outbox<S> {
             kept => kept,
         };
         if kept.is_err() && in_turn {
-            state.lent = false;
+            state.sending = false;
         }
         state.queue(kept?);
         if in_turn {
             return self.end_turn(&mut state, PART);
         }
         // There may have been room for a moment, while it was copied and nothing waited.
-        let is_only = is_long && !state.lent && state.frames.len() == 1;
+        let is_only = is_long && !state.sending && state.frames.len() == 1;
         if is_only && self.drain(&mut state, PART)? == Flushed::All {
             return Ok(Sent::Out);
         }
@@ -411,7 +416,7 @@ impl<S: Sink> Outbox<S> {
     }
 
     /// A copy of a frame, and the charge for it. The frame is one that waits.
-    fn copy(&self, frame: &Frame<'_>, sent: usize) -> Result<Kept, LinkError> {
+    fn copy(&self, frame: &Frame<'_>, sent: usize) -> Result<WaitingFrame, LinkError> {
         let len = frame.head.len() + frame.payload_len;
         let cost = len + OVERHEAD;
         let charge = if sent > 0 || len <= SMALL {
@@ -425,19 +430,19 @@ impl<S: Sink> Outbox<S> {
         }
         bytes.extend_from_slice(frame.head);
         frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        Ok(Kept { bytes, head: frame.head.len(), sent, charge })
+        Ok(WaitingFrame { bytes, head: frame.head.len(), sent, charge })
     }
 
     /// Lets others see how much waits. Called only before the lock is given away: what goes out in the same breath was
     /// never seen to wait, because nobody would tell those who saw it that there is room again.
-    fn publish(&self, state: &State<S>) {
+    fn publish(&self, state: &OutboxState<S>) {
         // Relaxed: a hint; the thread that flushes takes the lock.
         self.queued.store(state.waiting, Ordering::Relaxed);
     }
 
     /// Sends waiting frames as far as there is room, or a part of them, so that a thread that flushes many connections
     /// can turn to the others first. Returns what is left for the caller. If a sender is in the middle of a frame, what
-    /// waits must wait on: that sender's [`Sent::QueuedAnew`] says when to come again.
+    /// waits must wait on: that sender's [`Sent::LookAgain`] says when to come again.
     pub(crate) fn flush(&self) -> Result<Flushed, LinkError> {
         self.flush_and_tell().map(|(done, _)| done)
     }
@@ -447,7 +452,7 @@ impl<S: Sink> Outbox<S> {
         let mut state = self.state.lock();
         state.kept_since = None;
         let waited = !state.frames.is_empty();
-        if !state.lent {
+        if !state.sending {
             let done = self.drain(&mut state, PART)?;
             return Ok((done, waited));
         }
@@ -456,15 +461,15 @@ impl<S: Sink> Outbox<S> {
     }
 
     /// Sends waiting frames as far as there is room, and at most `most` bytes if frames may be cut.
-    fn drain(&self, state: &mut State<S>, most: usize) -> Result<Flushed, LinkError> {
+    fn drain(&self, state: &mut OutboxState<S>, most: usize) -> Result<Flushed, LinkError> {
         let done = state.drain(most);
         self.publish(state);
         done
     }
 }
 
-impl<S: Sink> State<S> {
-    fn queue(&mut self, kept: Kept) {
+impl<S: Sink> OutboxState<S> {
+    fn queue(&mut self, kept: WaitingFrame) {
         self.waiting += kept.bytes.len() + OVERHEAD;
         if kept.sent > 0 {
             self.frames.push_front(kept);
@@ -484,7 +489,7 @@ impl<S: Sink> State<S> {
             match put {
                 Ok(Flushed::All) => {
                     self.waiting -= kept.bytes.len() + OVERHEAD;
-                    self.frames.pop_front().into_iter().for_each(Kept::free);
+                    self.frames.pop_front().into_iter().for_each(WaitingFrame::free);
                     asked = false;
                 }
                 Ok(Flushed::Part) => return Ok(Flushed::Part),
@@ -503,7 +508,7 @@ impl<S: Sink> State<S> {
 
 /// How a frame was sent whose sender may have `drained` what others had queued.
 fn told_anew_if(drained: bool, sent: Result<Sent, LinkError>) -> Result<Sent, LinkError> {
-    if drained { sent.map(|_| Sent::QueuedAnew) } else { sent }
+    if drained { sent.map(|_| Sent::LookAgain) } else { sent }
 }
 
 fn over_budget(len: usize) -> LinkError {

@@ -91,7 +91,7 @@ fn they_go_out_when_the_first_is_old_or_there_are_many() {
 #[test]
 fn items_go_out_with_those_that_follow() {
     let (outbox, budget) = outbox();
-    assert_eq!([send(&outbox, "a", Room::Together), send(&outbox, "b", Room::Together)], [Sent::Kept; 2]);
+    assert_eq!([send(&outbox, "a", Room::Together), send(&outbox, "b", Room::Together)], [Sent::KeptBack; 2]);
     assert!(written(&outbox).is_empty() && outbox.queued() > 0);
     outbox.peek(|pipe| pipe.now += TOGETHER_NS);
     assert_eq!(send(&outbox, "c", Room::Together), Sent::Out, "the first has waited for long");
@@ -231,7 +231,7 @@ fn who_flushed_in_the_middle_of_a_long_frame_is_told_again() {
         assert_eq!(outbox.send(&Frame::new(b"a", &[b"."]), Room::Later), Ok(Sent::Queued));
         assert_eq!(outbox.flush(), Ok(Flushed::Full));
     });
-    assert_eq!(all, (Ok(Sent::QueuedAnew), b"la".to_vec()));
+    assert_eq!(all, (Ok(Sent::LookAgain), b"la".to_vec()));
 }
 
 #[test]
@@ -281,10 +281,10 @@ fn who_sends_what_others_queued_says_so() {
     let (outbox, set_fulls) = seen(1);
     let short = Frame::new(b"a", &[b"."]);
     assert_eq!(outbox.send(&short, Room::Later), Ok(Sent::Queued));
-    assert_eq!(outbox.send(&short, Room::Now), Ok(Sent::QueuedAnew));
+    assert_eq!(outbox.send(&short, Room::Now), Ok(Sent::LookAgain));
     set_fulls(1);
     assert_eq!(outbox.send(&short, Room::Later), Ok(Sent::Queued));
-    assert_eq!(outbox.send(&short, Room::Wait(&mut || Ok(()))), Ok(Sent::QueuedAnew));
+    assert_eq!(outbox.send(&short, Room::Wait(&mut || Ok(()))), Ok(Sent::LookAgain));
     assert_eq!(outbox.queued(), 0);
     assert_eq!(outbox.send(&short, Room::Wait(&mut || panic!("there is room"))), Ok(Sent::Out));
 }

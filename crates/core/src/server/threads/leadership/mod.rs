@@ -212,27 +212,27 @@ impl Leadership {
         parked.push(&own);
         self.note_ready(&parked);
         let mut is_called = true;
-        while let Some(place) = parked.place(&own) {
-            let leaves = match place {
+        while let Some(position) = parked.position(&own) {
+            let leaves = match position {
                 0 if !parked.is_watched => {
                     parked.is_watched = true;
                     let takes = self.watch(&mut parked, &own);
                     parked.is_watched = false;
                     takes
                 }
-                place if place < KEPT => {
+                position if position < KEPT => {
                     own.wait(&mut parked);
                     false
                 }
                 _ => {
                     own.wait_for(&mut parked, STAY);
                     // Nobody has called it, and none that came before has gone.
-                    is_called = parked.place(&own).is_none_or(|place| place < KEPT);
+                    is_called = parked.position(&own).is_none_or(|position| position < KEPT);
                     !is_called
                 }
             };
-            if leaves && let Some(place) = parked.place(&own) {
-                parked.remove(place);
+            if leaves && let Some(position) = parked.position(&own) {
+                parked.remove(position);
                 self.note_ready(&parked);
             }
         }
@@ -252,7 +252,7 @@ impl Leadership {
         if Lead::is_listening(seen) {
             // The event loop may sleep for long. It is to come for what the poller has.
             self.sleep(parked, Some(&self.poller));
-            if self.lead.look() != seen || parked.place(own).is_none() {
+            if self.lead.look() != seen || parked.position(own).is_none() {
                 return false;
             }
         }
@@ -265,7 +265,7 @@ impl Leadership {
         let seen = self.watched.load(Ordering::Relaxed);
         // A loop that has received meanwhile, and sleeps again, has moved the lead.
         let is_idle = Lead::is_listening(seen) && !descriptors::is_readable(&self.poller);
-        parked.place(own).is_some() && self.lead.look() == seen && !is_idle && self.lead.steal(seen)
+        parked.position(own).is_some() && self.lead.look() == seen && !is_idle && self.lead.steal(seen)
     }
 
     /// Sleeps until the alarm rings, the watcher is woken, or `poller`, if there is one, has an event.

@@ -38,13 +38,13 @@ impl Parked {
     }
 
     /// How many came before this one and sleep still; `None` if it was called.
-    pub(super) fn place(&self, own: &Arc<Condvar>) -> Option<usize> {
+    pub(super) fn position(&self, own: &Arc<Condvar>) -> Option<usize> {
         self.sleepers.iter().position(|other| Arc::ptr_eq(other, own))
     }
 
     /// This one need not be called any more.
-    pub(super) fn remove(&mut self, place: usize) {
-        self.sleepers.remove(place);
+    pub(super) fn remove(&mut self, position: usize) {
+        self.sleepers.remove(position);
     }
 
     /// Takes out the one to be called next.

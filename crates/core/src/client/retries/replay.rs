@@ -12,7 +12,7 @@ const MOST: i64 = 256 << 10;
 
 /// The arguments of a call with streams, its items, and whether there are more to come.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Replay {
     arguments: Vec<u8>,
     items: Vec<(Compress, Vec<u8>)>,
     ended: bool,
@@ -20,7 +20,7 @@ pub struct Kept {
     cost: i64,
 }
 
-impl Kept {
+impl Replay {
     /// Keeps a call's arguments. `None` if they are too long, or not plain bytes.
     #[must_use]
     pub fn new(arguments: Body<'_>) -> Option<Self> {
@@ -35,7 +35,7 @@ impl Kept {
         !matches!(item, Body::Parts(..)) && self.cost + cost(item.len()) <= MOST
     }
 
-    /// Keeps an item that is about to be sent. `false` if it does not [fit](Kept::fits): then stop keeping this call.
+    /// Keeps an item that is about to be sent. `false` if it does not [fit](Replay::fits): then stop keeping this call.
     #[must_use]
     pub fn item(&mut self, item: &Outgoing<'_>) -> bool {
         let copy = self.copy(item.body);
@@ -89,13 +89,13 @@ mod tests {
         Outgoing::new(Kind::Item, Body::Whole(bytes))
     }
 
-    fn kinds(kept: &Kept) -> Vec<Kind> {
+    fn kinds(kept: &Replay) -> Vec<Kind> {
         (0..).map_while(|place| kept.frame(place)).map(|frame| frame.kind).collect()
     }
 
     #[test]
     fn frames_come_back_in_their_order_and_the_end_once() {
-        let mut kept = Kept::new(Body::Pieces(&[b"argu", b"ments"])).expect("little");
+        let mut kept = Replay::new(Body::Pieces(&[b"argu", b"ments"])).expect("little");
         assert_eq!(kept.arguments(), b"arguments");
         assert_eq!(kinds(&kept), []);
         assert!(kept.item(&Outgoing { compress: Compress::NotThis, ..item(b"one") }));
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_however_it_is_cut_and_fits_into_a_window() {
         const { assert!(MOST < WINDOW) };
-        assert!(Kept::new(Body::Whole(&vec![0; MOST as usize])).is_none());
+        assert!(Replay::new(Body::Whole(&vec![0; MOST as usize])).is_none());
         for len in [0, 1, 1000, 100_000] {
-            let mut kept = Kept::new(Body::Whole(b"")).expect("nothing");
+            let mut kept = Replay::new(Body::Whole(b"")).expect("nothing");
             let bytes = vec![0; len];
             let items = (0..MOST).take_while(|_| kept.item(&item(&bytes))).count();
             assert!(items as i64 * cost(len) <= MOST, "{items} of {len}");
@@ -123,6 +123,6 @@ mod tests {
 
     #[test]
     fn buffers_beside_a_message_are_not_kept() {
-        assert!(Kept::new(Body::Parts(b"", &[b"lent"])).is_none());
+        assert!(Replay::new(Body::Parts(b"", &[b"lent"])).is_none());
     }
 }
