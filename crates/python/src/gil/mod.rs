@@ -4,6 +4,7 @@ pub(crate) mod callback;
 pub(crate) mod coroutine;
 pub(crate) mod errors;
 pub(crate) mod interpreter;
+pub(crate) mod kept;
 pub(crate) mod metadata;
 pub(crate) mod noted;
 pub(crate) mod rest;
