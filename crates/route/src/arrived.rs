@@ -3,7 +3,7 @@
 use nearcall_core::Payload;
 use nearcall_core::server::Request;
 
-use crate::message::{BadMessage, Head};
+use crate::message::Head;
 
 /// A message that has arrived.
 #[derive(Debug)]
@@ -17,11 +17,6 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Takes a message out of a call.
-    pub(crate) fn read(payload: &mut Payload) -> Result<Self, BadMessage> {
-        Ok(Self { head: Head::read(payload)?, call: payload.take(), request: None })
-    }
-
     /// The number that it and the reply to it share. May be empty.
     #[must_use]
     pub fn transaction(&self) -> &[u8] {
@@ -31,6 +26,6 @@ impl Arrived {
     /// Bytes of its payload.
     #[must_use]
     pub fn payload_len(&self) -> usize {
-        self.call.len() - self.head.begin
+        self.call.len() - self.head.begin()
     }
 }

@@ -94,6 +94,14 @@ impl Calls {
         self.count.load(Ordering::Acquire) != 0 && self.waiting.lock().contains_key(without_zeros(transaction))
     }
 
+    /// Whether a message of this type must be [given](Self::give) to them first: somebody waits for a reply, or it is one
+    /// that nobody else may get.
+    #[inline]
+    pub(crate) fn are_asked(&self, kind: i32) -> bool {
+        // Acquire: after the Release of `begin`.
+        self.count.load(Ordering::Acquire) != 0 || kind == FAILURE
+    }
+
     /// Gives a message to who waits for it. Gives it back if nobody does, or if that one has a reply already. That
     /// somebody has failed is told to who waits, and to nobody else.
     pub(crate) fn give(&self, arrived: Arrived) -> Option<Arrived> {

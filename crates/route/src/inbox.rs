@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::arrived::Arrived;
 use crate::calls::Calls;
-use crate::message::BadMessage;
+use crate::message::{BadMessage, Head};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What a message costs beside its payload.
@@ -210,16 +210,27 @@ impl Inbox {
 }
 
 impl Inbox {
-    /// Reads a message. `None` if it was a reply, and its call has it.
+    /// Reads a message, which stays where it is. `None` if a call had waited for it, and has it.
     ///
     /// # Errors
     /// It cannot be read; that is counted.
-    pub fn read(&self, payload: &mut Payload) -> Result<Option<Arrived>, BadMessage> {
-        let arrived = Arrived::read(payload).inspect_err(|_| {
+    #[inline]
+    pub fn read(&self, payload: &mut Payload) -> Result<Option<Head>, BadMessage> {
+        let head = Head::read(payload).inspect_err(|_| {
             // Relaxed: a number to be shown.
             self.malformed.fetch_add(1, Ordering::Relaxed);
         })?;
-        Ok(self.calls.give(arrived))
+        if self.calls.are_asked(head.kind) {
+            return Ok(self.ask_calls(head, payload));
+        }
+        Ok(Some(head))
+    }
+
+    #[inline(never)]
+    fn ask_calls(&self, head: Head, payload: &mut Payload) -> Option<Head> {
+        let back = self.calls.give(Arrived { head, call: payload.take(), request: None })?;
+        *payload = back.call;
+        Some(back.head)
     }
 
     /// Counts messages that were taken without having waited here.
@@ -234,10 +245,11 @@ impl CallObserver for Inbox {}
 impl NativeHandler for Inbox {
     fn handle(&self, mut request: Box<Request>) {
         match self.read(&mut request.payload) {
-            Ok(arrived) => {
+            Ok(head) => {
                 request.end_oneway();
-                if let Some(arrived) = arrived {
-                    self.push(Arrived { request: Some(request), ..arrived });
+                if let Some(head) = head {
+                    let call = request.payload.take();
+                    self.push(Arrived { head, call, request: Some(request) });
                 }
             }
             Err(problem) => request.fail(&problem.into()),

@@ -178,14 +178,15 @@ pub struct Head {
     pub kind: i32,
     /// Its subscription, or [`NO_SUBSCRIPTION`].
     pub subscription: i32,
-    /// Where its head begins.
-    at: usize,
-    /// Where in the head its texts end.
-    ends: [u32; 4],
+    // Small, as it moves with each message.
     /// Where in the head its trace data end.
-    len: usize,
+    len: u32,
     /// Where the message's payload begins.
-    pub begin: usize,
+    begin: u32,
+    /// Where in the head its texts end.
+    ends: [u16; 4],
+    /// Where its head begins.
+    at: u8,
     /// The number of the call of RMR that it is, or replies to; 0 if there is none.
     call: u8,
     /// The head, if the payload that it lies in may change.
@@ -243,20 +244,20 @@ impl Head {
             _ => return Err(UNKNOWN),
         };
         let mut ends = [0; 4];
-        let mut end = FIXED as u32;
+        let mut end = FIXED as u16;
         for ((place, len), most) in ends.iter_mut().zip(&fixed[9..13]).zip(LONGEST) {
             if usize::from(*len) > most {
                 return Err(BadMessage("a part of its head is too long"));
             }
-            end += u32::from(*len);
+            end += u16::from(*len);
             *place = end;
         }
         let trace = usize::from(u16::from_le_bytes([fixed[13], fixed[14]]));
-        if rest.len() != end as usize - FIXED + trace {
+        if rest.len() != usize::from(end) - FIXED + trace {
             return Err(BadMessage("the lengths in its head are wrong"));
         }
         // All texts at once: they are UTF-8 if all of it is, and no character goes beyond the end of one.
-        let [from, inner @ .., to] = ends.map(|end| end as usize);
+        let [from, inner @ .., to] = ends.map(usize::from);
         let whole = std::str::from_utf8(&head[from..to]).ok();
         if !whole.is_some_and(|whole| inner.iter().all(|end| whole.is_char_boundary(end - from))) {
             return Err(BadMessage("a text in its head is not UTF-8"));
@@ -265,19 +266,26 @@ impl Head {
         Ok(Self {
             kind: number(1),
             subscription: number(5),
-            at,
+            len: (FIXED + rest.len()) as u32,
+            begin: begin as u32,
             ends,
-            len: FIXED + rest.len(),
-            begin,
+            at: at as u8,
             call,
             copied: None,
         })
     }
 
+    /// Where in the call's payload the message's own begins.
+    #[inline]
+    #[must_use]
+    pub fn begin(&self) -> usize {
+        self.begin as usize
+    }
+
     /// The number that a message and the reply to it share. May be empty.
     #[must_use]
     pub fn transaction<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
-        self.part(self.bytes(payload), FIXED, self.ends[0] as usize)
+        self.part(self.bytes(payload), FIXED, self.ends[0].into())
     }
 
     /// The managed entity that it concerns. May be empty.
@@ -301,7 +309,7 @@ impl Head {
     /// Data that travels along for tracing.
     #[must_use]
     pub fn trace<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
-        self.part(self.bytes(payload), self.ends[3] as usize, self.len)
+        self.part(self.bytes(payload), self.ends[3].into(), self.len as usize)
     }
 
     /// What its sender has said of it.
@@ -314,9 +322,9 @@ impl Head {
         Envelope {
             kind: self.kind,
             subscription: self.subscription,
-            transaction: self.part(bytes, FIXED, self.ends[0] as usize),
+            transaction: self.part(bytes, FIXED, self.ends[0].into()),
             entity: self.text(bytes, 0),
-            trace: self.part(bytes, self.ends[3] as usize, self.len),
+            trace: self.part(bytes, self.ends[3].into(), self.len as usize),
             call: self.call,
         }
     }
@@ -326,12 +334,12 @@ impl Head {
     }
 
     fn text<'a>(&self, bytes: &'a [u8], number: usize) -> &'a str {
-        let part = self.part(bytes, self.ends[number] as usize, self.ends[number + 1] as usize);
+        let part = self.part(bytes, self.ends[number].into(), self.ends[number + 1].into());
         std::str::from_utf8(part).expect("this was looked at when it arrived")
     }
 
     fn part<'a>(&self, bytes: &'a [u8], from: usize, to: usize) -> &'a [u8] {
-        &bytes[self.at + from..self.at + to]
+        &bytes[usize::from(self.at) + from..usize::from(self.at) + to]
     }
 }
 
@@ -340,7 +348,7 @@ impl Head {
 pub(crate) fn take_apart<'a>(pieces: &[&'a [u8]; 2]) -> (Envelope<'a>, &'a [u8]) {
     let [first, second] = *pieces;
     let head = Head::parse(first, first.len() + second.len()).expect("this node has written it");
-    (head.envelope_in(first), if second.is_empty() { &first[head.begin..] } else { second })
+    (head.envelope_in(first), if second.is_empty() { &first[head.begin()..] } else { second })
 }
 
 /// Where the head of a message begins, and its length.
@@ -393,13 +401,13 @@ mod tests {
                 sent.resize(begin + len, 9);
                 let arrived = payload(&sent);
                 let head = Head::read(&arrived).unwrap();
-                assert_eq!((head.kind, head.subscription, head.begin), (-7, 10, begin));
+                assert_eq!((head.kind, head.subscription, head.begin()), (-7, 10, begin));
                 assert_eq!((head.transaction(&arrived), head.entity(&arrived)), (&b"t1"[..], "meid"));
                 assert_eq!((head.source(&arrived), head.address(&arrived)), ("filter", "shm://filter"));
                 assert_eq!(head.trace(&arrived), trace);
                 // As if others could change it.
                 let copied = Head::read_copy(&arrived).unwrap();
-                assert_eq!((copied.source(&arrived), copied.begin), ("filter", begin));
+                assert_eq!((copied.source(&arrived), copied.begin()), ("filter", begin));
             }
         }
     }
@@ -417,7 +425,7 @@ mod tests {
                 wrong[at] = byte;
                 let arrived = payload(&wrong);
                 if let Ok(head) = Head::read(&arrived) {
-                    assert_eq!(head.begin, sent.len() - 3);
+                    assert_eq!(head.begin(), sent.len() - 3);
                     let _ =
                         (head.entity(&arrived), head.source(&arrived), head.address(&arrived), head.trace(&arrived));
                 }

@@ -5,6 +5,7 @@ pub(crate) mod coroutine;
 pub(crate) mod errors;
 pub(crate) mod greenlets;
 pub(crate) mod interpreter;
+pub(crate) mod kept;
 pub(crate) mod metadata;
 pub(crate) mod noted;
 pub(crate) mod rest;

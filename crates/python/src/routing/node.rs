@@ -10,7 +10,7 @@ use nearcall_core::lock::Mutex;
 use nearcall_route::rmr::frame::{SOURCE, Sender};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Arrived, Dialler, Endpoint, Envelope, Inbox, Node, Outcome, Pending, RmrOptions, SendError, Starter, Transaction,
+    Dialler, Endpoint, Envelope, Inbox, Node, Outcome, Pending, RmrOptions, SendError, Starter, Transaction,
     Waiter, WhenFull, Work,
 };
 use pyo3::prelude::*;
@@ -158,7 +158,7 @@ impl RouteNode {
 
     /// Gives messages of a type to a function. `codec` decodes their payloads, if they have values.
     fn handle(&self, kind: i32, function: Py<PyAny>, codec: Option<Py<RouteCodec>>, name: String) {
-        self.owner.set_handler(kind, Handler { function, codec, name });
+        self.owner.set_handler(kind, Handler { function, codec }, name);
     }
 
     /// Sets its name, and where this node takes replies; `shared` is how addresses begin for which it has to be there itself.
@@ -419,7 +419,7 @@ impl RouteWaiter {
 
     fn reply(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Option<RouteMessage>> {
         match outcome {
-            Outcome::Replied(arrived) => Ok(Some(message(py, &self.owner, arrived))),
+            Outcome::Replied(arrived) => Ok(Some(RouteMessage::waited(arrived, &self.owner))),
             Outcome::Nothing => Ok(None),
             Outcome::Lost => {
                 let text = "no reply will come: all nodes that have got the message have stopped or died, or their \
@@ -467,7 +467,7 @@ impl RouteNode {
             let slice = until.map_or(slice, |until| until.min(slice));
             let arrived = detach(py, || inbox.take(most, Some(slice)));
             if !arrived.is_empty() || inbox.is_closed() || until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(arrived.into_iter().map(|arrived| message(py, &self.owner, arrived)).collect());
+                return Ok(arrived.into_iter().map(|arrived| RouteMessage::waited(arrived, &self.owner)).collect());
             }
             py.check_signals()?;
         }
@@ -500,12 +500,6 @@ impl RouteNode {
 fn pending(py: Python<'_>, begun: Result<Option<Pending>, SendError>) -> PyResult<Option<RoutePending>> {
     let pending = begun.map_err(|error| failed(py, &error))?;
     Ok(pending.map(|pending| RoutePending(Mutex::new(Some(pending)))))
-}
-
-/// A message that has arrived, as Python holds it.
-fn message(py: Python<'_>, owner: &Arc<Owner>, arrived: Arrived) -> RouteMessage {
-    let codec = owner.codec(py, arrived.head.kind);
-    RouteMessage::new(arrived, owner, codec)
 }
 
 /// Sends, and runs the handlers of signals while it waits.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearcall_core::Payload;
-use nearcall_route::{Arrived, Inbox};
+use nearcall_route::Inbox;
 use pyo3::prelude::*;
 
 use crate::gil::callback::Callback;
@@ -33,29 +33,31 @@ impl RouteDispatch {
         Self { inbox, owner, unhandled, failed }
     }
 
-    /// Handles a message.
-    pub(crate) fn run<'py>(&self, py: Python<'py>, payload: &mut Payload) -> PyResult<Bound<'py, PyAny>> {
-        let arrived = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
-        let Some(arrived) = arrived else { return Ok(py.None().into_bound(py)) };
+    /// Takes a message out of a call. `None` if a call had waited for it.
+    pub(crate) fn take<'py>(&self, py: Python<'py>, payload: &mut Payload) -> PyResult<Option<Bound<'py, RouteMessage>>> {
+        let head = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
+        let Some(head) = head else { return Ok(None) };
         self.inbox.count_taken();
-        self.handle(py, arrived)
+        Bound::new(py, RouteMessage::new(head, payload.take(), &self.owner)).map(Some)
     }
 
-    fn handle<'py>(&self, py: Python<'py>, arrived: Arrived) -> PyResult<Bound<'py, PyAny>> {
-        let Some(handler) = self.owner.handler(arrived.head.kind) else {
-            let message = Bound::new(py, RouteMessage::new(arrived, &self.owner, None))?;
-            return self.unhandled.bind(py).run([message.as_any()]);
+    /// Handles a message.
+    pub(crate) fn handle(&self, py: Python<'_>, message: &Bound<'_, RouteMessage>) -> PyResult<()> {
+        let kind = message.get().kind();
+        let Some(handler) = self.owner.handler(py, kind) else {
+            return self.unhandled.bind(py).run([message.as_any()]).map(drop);
         };
-        let codec = handler.codec.as_ref().map(|codec| codec.clone_ref(py));
-        let is_typed = codec.is_some();
-        let message = Bound::new(py, RouteMessage::new(arrived, &self.owner, codec))?;
         let _running = self.owner.run();
         // A payload that does not fit never reaches the handler.
-        let fits = if is_typed { message.get().value(py).map(drop) } else { Ok(()) };
-        fits.and_then(|()| handler.function.bind(py).run([message.as_any()])).or_else(|error| {
-            let name = handler.name.as_str().into_pyobject(py)?;
-            self.failed.bind(py).run([name.as_any(), message.as_any(), error.value(py).as_any()])
-        })
+        let fits = match &handler.codec {
+            Some(codec) => message.get().decode(py, codec.get()).map(drop),
+            None => Ok(()),
+        };
+        let Err(error) = fits.and_then(|()| handler.function.bind(py).run([message.as_any()])) else {
+            return Ok(());
+        };
+        let name = self.owner.name(kind).into_pyobject(py)?;
+        self.failed.bind(py).run([name.as_any(), message.as_any(), error.value(py).as_any()]).map(drop)
     }
 }
 
@@ -70,7 +72,8 @@ impl RouteDispatch {
                 return Ok(());
             }
             for arrived in taken {
-                self.handle(py, arrived)?;
+                let message = Bound::new(py, RouteMessage::waited(arrived, &self.owner))?;
+                self.handle(py, &message)?;
             }
         }
     }

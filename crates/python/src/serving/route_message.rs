@@ -1,7 +1,7 @@
 //! A message that a node has taken in.
 
 use std::ffi::c_int;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use nearcall_core::Payload;
 use nearcall_route::{Arrived, Envelope, Head};
@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
 
 use crate::gil::callback::Callback;
+use crate::gil::kept::Kept;
 use crate::serving::route_codec::RouteCodec;
 use crate::serving::route_owner::Owner;
 use crate::values::payload::bytes;
@@ -22,17 +23,34 @@ pub(crate) struct RouteMessage {
     /// The call that brought it.
     call: Payload,
     owner: Arc<Owner>,
-    codec: Option<Py<RouteCodec>>,
-    bytes: OnceLock<Py<PyBytes>>,
-    value: OnceLock<Py<PyAny>>,
+    bytes: Kept,
+    value: Kept,
 }
 
 impl RouteMessage {
-    /// `codec` decodes its payload, if its type says of what type that is.
     #[inline]
-    pub(crate) fn new(arrived: Arrived, owner: &Arc<Owner>, codec: Option<Py<RouteCodec>>) -> Self {
+    pub(crate) fn new(head: Head, call: Payload, owner: &Arc<Owner>) -> Self {
+        Self { head, call, owner: Arc::clone(owner), bytes: Kept::default(), value: Kept::default() }
+    }
+
+    /// One that has waited in an inbox.
+    pub(crate) fn waited(arrived: Arrived, owner: &Arc<Owner>) -> Self {
         let Arrived { head, call, .. } = arrived;
-        Self { head, call, owner: Arc::clone(owner), codec, bytes: OnceLock::new(), value: OnceLock::new() }
+        Self::new(head, call, owner)
+    }
+
+
+    /// Its type.
+    #[inline]
+    pub(crate) fn kind(&self) -> i32 {
+        self.head.kind
+    }
+
+    /// Its payload as an object, made by a codec.
+    pub(crate) fn decode<'py>(&self, py: Python<'py>, codec: &RouteCodec) -> PyResult<Bound<'py, PyAny>> {
+        let payload = self.payload(py)?;
+        let value = codec.decode(py, payload.cast::<PyBytes>()?.as_bytes())?;
+        Ok(self.value.keep(value.into_bound(py)))
     }
 
     /// What its sender has said of it.
@@ -45,7 +63,7 @@ impl RouteMessage {
 impl RouteMessage {
     /// The message's type, a number.
     #[getter(r#type)]
-    fn kind(&self) -> i32 {
+    fn number(&self) -> i32 {
         self.head.kind
     }
 
@@ -87,12 +105,11 @@ impl RouteMessage {
 
     /// Its payload, as bytes of this process's own.
     #[getter]
-    pub(crate) fn payload(&self, py: Python<'_>) -> PyResult<Py<PyBytes>> {
-        if let Some(bytes) = self.bytes.get() {
-            return Ok(bytes.clone_ref(py));
+    pub(crate) fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(bytes) = self.bytes.get(py) {
+            return Ok(bytes);
         }
-        let copy = bytes(py, &self.call, self.head.begin, self.__len__())?.unbind();
-        Ok(self.bytes.get_or_init(|| copy).clone_ref(py))
+        Ok(self.bytes.keep(bytes(py, &self.call, self.head.begin(), self.__len__())?.into_any()))
     }
 
     /// Its payload where it lies: over shared memory a long one is not copied. Its memory goes back to the sender when the
@@ -104,20 +121,16 @@ impl RouteMessage {
 
     /// Its payload as an object of the type that is bound to the message's type, or that the handler asks for.
     #[getter]
-    pub(crate) fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        if let Some(value) = self.value.get() {
-            return Ok(value.clone_ref(py));
+    pub(crate) fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(value) = self.value.get(py) {
+            return Ok(value);
         }
-        let found;
-        let codec = if let Some(codec) = &self.codec {
-            codec.get()
-        } else {
-            let kind = self.head.kind.into_pyobject(py)?;
-            found = self.owner.codec_of.bind(py).run([kind.as_any()])?.cast_into::<RouteCodec>()?;
-            found.get()
-        };
-        let value = codec.decode(py, self.payload(py)?.as_bytes(py))?;
-        Ok(self.value.get_or_init(|| value).clone_ref(py))
+        if let Some(codec) = self.owner.handler(py, self.head.kind).and_then(|handler| handler.codec) {
+            return self.decode(py, codec.get());
+        }
+        let kind = self.head.kind.into_pyobject(py)?;
+        let codec = self.owner.codec_of.bind(py).run([kind.as_any()])?.cast_into::<RouteCodec>()?;
+        self.decode(py, codec.get())
     }
 
     /// Sends a message back to the sender, with the same transaction number. That needs no table.
@@ -137,7 +150,7 @@ impl RouteMessage {
 
     /// Bytes of the payload.
     fn __len__(&self) -> usize {
-        self.call.len() - self.head.begin
+        self.call.len() - self.head.begin()
     }
 
     #[expect(clippy::unused_self, reason = "the signature PyO3 asks for")]
@@ -163,7 +176,7 @@ impl RouteMessage {
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
         // A Python object does not move, nor does the payload in it.
-        let start = this.call.address(this.head.begin).cast_mut();
+        let start = this.call.address(this.head.begin()).cast_mut();
         // SAFETY: Python passes a valid view to fill; the memory lives as long as `slf`.
         unsafe { fill(slf.as_any(), view, start, this.__len__(), true, flags) }
     }

@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use nearcall_core::lock::Mutex;
 use pyo3::prelude::*;
 
@@ -16,7 +17,6 @@ pub(crate) struct Handler {
     pub(crate) function: Py<PyAny>,
     /// Decodes payloads, if the handler is given values.
     pub(crate) codec: Option<Py<RouteCodec>>,
-    pub(crate) name: String,
 }
 
 thread_local! {
@@ -50,7 +50,7 @@ pub(crate) struct Owner {
     /// Called with a type of messages that no handler says more of. Returns a codec, or raises.
     pub(crate) codec_of: Py<PyAny>,
     /// By the type of messages. Held for a look only, never while Python runs.
-    handlers: Mutex<HashMap<i32, Arc<Handler>>>,
+    handlers: Mutex<HashMap<i32, (Handler, String), RandomState>>,
     /// How many threads run handlers.
     pub(crate) threads: AtomicUsize,
     /// How many of them wait for replies.
@@ -88,18 +88,20 @@ impl Owner {
 
     /// The handler of messages of this type.
     #[inline]
-    pub(crate) fn handler(&self, kind: i32) -> Option<Arc<Handler>> {
-        self.handlers.lock().get(&kind).cloned()
+    pub(crate) fn handler(&self, py: Python<'_>, kind: i32) -> Option<Handler> {
+        let handlers = self.handlers.lock();
+        let (Handler { function, codec }, _) = handlers.get(&kind)?;
+        Some(Handler { function: function.clone_ref(py), codec: codec.as_ref().map(|codec| codec.clone_ref(py)) })
     }
 
-    /// What decodes payloads of messages of this type, if a handler says so.
-    pub(crate) fn codec(&self, py: Python<'_>, kind: i32) -> Option<Py<RouteCodec>> {
-        self.handler(kind)?.codec.as_ref().map(|codec| codec.clone_ref(py))
+    /// Its name.
+    pub(crate) fn name(&self, kind: i32) -> String {
+        self.handlers.lock().get(&kind).map(|(_, name)| name.clone()).unwrap_or_default()
     }
 
     /// Gives messages of this type to a handler.
-    pub(crate) fn set_handler(&self, kind: i32, handler: Handler) {
-        let before = self.handlers.lock().insert(kind, Arc::new(handler));
+    pub(crate) fn set_handler(&self, kind: i32, handler: Handler, name: String) {
+        let before = self.handlers.lock().insert(kind, (handler, name));
         drop(before);
     }
 }

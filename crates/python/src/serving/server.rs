@@ -502,9 +502,8 @@ impl Server {
         if request.is_oneway()
             && let Ok(dispatch) = served.handler(py).cast_exact::<RouteDispatch>()
         {
-            let mut payload = request.payload.take();
-            let _current = Current::enter(request, method);
-            return dispatch.get().run(py, &mut payload);
+            dispatch_message(py, dispatch.get(), method, request)?;
+            return Ok(py.None().into_bound(py));
         }
         if let Some(form) = method.arguments.single_buffer()
             && !request.is_named()
@@ -558,6 +557,14 @@ impl Server {
         }
         Ok(end_stream(request, is_observed()))
     }
+}
+
+/// Handles a message of the router.
+#[inline(never)]
+fn dispatch_message(py: Python<'_>, dispatch: &RouteDispatch, method: &Method, request: &mut Request) -> PyResult<()> {
+    let Some(message) = dispatch.take(py, &mut request.payload)? else { return Ok(()) };
+    let _current = Current::enter(request, method);
+    dispatch.handle(py, &message).map(drop)
 }
 
 /// Hands a call over to a topic.

@@ -307,14 +307,15 @@ impl ShmLink {
             });
             return decoded;
         }
+        if !record.note && is_free(record.len) && unfinished.is_none() {
+            return Incoming::decode_longer_in(slot, record.len, |bytes| {
+                consumer.copy(bytes);
+                self.consume(consumer, record);
+            });
+        }
         let mut bytes = SmallVec::new();
         bytes.resize(record.len, 0);
         consumer.copy(&mut bytes);
-        if !record.note && is_free(record.len) && unfinished.is_none() {
-            self.consume(consumer, record);
-            *slot = Some(Incoming::decode(bytes, None)?);
-            return Ok(());
-        }
         *slot = self.take_long(receiver, record, bytes, whole)?;
         Ok(())
     }
