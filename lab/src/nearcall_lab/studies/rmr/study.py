@@ -32,10 +32,9 @@ def _rates(placement: str, size: int = 20) -> dict[str, dict[str, object]]:
 
 def corrected(cells: Summaries) -> list[ShownTable]:
     """Throughput, and the distribution at each rate, to its end."""
-    return [
-        cells.table(
-            "sizes", "As fast as it goes, messages/s at the receiver", {**_FAST, **_COPIED}, lambda s: s.throughput
-        ),
+    one_way = [
+        cells.table("sizes", "As fast as it goes, messages/s at the receiver", _FAST, lambda s: s.throughput),
+        cells.table("copied", "The same, copied through a ring of the sender's", _COPIED, lambda s: s.throughput),
         _beside(cells),
         cells.table("rates", "From due to arrival, p50 / p99, pinned apart", _rates("apart"), spectrum),
         cells.table("pinning", "The same, not pinned", _rates("free"), spectrum),
@@ -43,9 +42,21 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         cells.table("pinning-4k", "The same, 4 KB, not pinned", _rates("free", 4_096), spectrum),
         cells.table("longest", "The longest of all from due to arrival, 20 B, pinned apart", _rates("apart"), _slowest),
         cells.table("longest-free", "The longest of all, 20 B, not pinned", _rates("free"), _slowest),
-        cells.table("calls", "A message and the reply to it, p50 / p99", _CALLS, spectrum),
         cells.table("lost", "Messages sent and not delivered, as fast as it goes", _FAST, lambda s: f"{_lost(s):,}"),
     ]
+    for table in one_way:
+        table.rows = {_one_way_name(label): values for label, values in table.rows.items()}
+    return [*one_way, cells.table("calls", "A message and the reply to it, p50 / p99", _CALLS, spectrum)]
+
+
+_SOCKETS = {"REQ/REP": "PUSH/PULL", "Req0/Rep0": "Push0/Pull0"}
+"""The sockets that give a row its name, and those that it uses for one-way messages."""
+
+
+def _one_way_name(label: str) -> str:
+    for calls, messages in _SOCKETS.items():
+        label = label.replace(calls, messages)
+    return label
 
 
 _PAIRS = (
