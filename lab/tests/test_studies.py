@@ -24,6 +24,7 @@ from nearcall_lab.results.store import read
 from nearcall_lab.scenario.cell import Mode, Work
 from nearcall_lab.scenario.load import Planned, parse
 from nearcall_lab.studies import NAMES, study, titles
+from nearcall_lab.studies.ahead import others_ahead
 from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
 from nearcall_lab.studies.replica import Findings
 from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, fill_in, replicate
@@ -330,3 +331,13 @@ def test_a_replica_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monke
     study = _replicated_by(tmp_path, monkeypatch, "raise SystemExit('no luck today')\n")
     with pytest.raises(ReplicaFailed, match="ended with status 1: no luck today"):
         replicate(study, 1.0, lambda line: None)
+
+
+def test_what_others_do_better_stands_in_a_table_of_its_own() -> None:
+    fast, ours, floor = (
+        summarise(result(name, [ns] * 3)) for name, ns in (("fast", 1e3), ("ours", 2e3), ("floor", 1.0))
+    )
+    for summary, family in ((fast, "rpc"), (ours, "nearcall"), (floor, "floor")):
+        summary.result.family, summary.result.label = family, summary.result.cell.mechanism
+    assert others_ahead(Summaries([fast, ours, floor])).rows == {"15 B echo": ["fast", "999 ns", "ours", "2.00 µs"]}
+    assert others_ahead(Summaries([ours, floor])).rows == {}

@@ -41,6 +41,7 @@ def _study(study: StudyResult, only: bool) -> Markup:
         element("summary", element("span", study.title, role="heading", aria_level="3")),
         element("p", "Caution: ", ended_early(study), class_="caveat") if study.ended_early else None,
         element("p", f"The published figures' machine: {study.machine or 'not given'}. {versions}", class_="soft"),
+        element("p", f"The machine here: {study.here}.", class_="soft") if study.here else None,
         parts,
         element("h4", "What is wrong with it, in numbers from this machine"),
         element("div", [_flaw(flaw.claim, flaw.truth, flaw.numbers) for flaw in study.flaws], class_="flaws"),

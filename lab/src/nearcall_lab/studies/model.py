@@ -61,6 +61,8 @@ class StudyResult(msgspec.Struct):
     command: list[str]
     started: str
     seconds: float
+    here: str = ""
+    """The machine of the other tables, and how loaded it was; empty in studies of an older lab."""
     ended_early: str = ""
     """Why launches are missing in the corrected tables' run; empty where none is."""
 
@@ -223,6 +225,8 @@ def why_no_number(summary: Summary) -> str:
     result = summary.result
     if summary.value is None:
         return without_number(summary)
+    if result.status == "overloaded":
+        return result.status + (f": {result.problem.partition('; ')[0]}" if result.problem else "")
     return "too few samples" if result.status == "ok" else state_text(result)
 
 

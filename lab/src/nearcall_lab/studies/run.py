@@ -22,6 +22,7 @@ from rich.console import Console
 from nearcall_lab.analysis.summary import summaries
 from nearcall_lab.cli.runs import carry_out, terminated_like_interrupted
 from nearcall_lab.engine.run import Options, begin, expected_seconds, leave
+from nearcall_lab.environment import Environment
 from nearcall_lab.registry import discover
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.load import Scenario, parse
@@ -215,6 +216,7 @@ def carry_out_study(
         command=list(options.command),
         started=started,
         seconds=0.0,
+        here=machine_here(recorded.info.environment),
         ended_early=enough or recorded.info.ended_early,
     )
     fill_in(result, study, findings, recorded, _transports(scenario))
@@ -222,6 +224,16 @@ def carry_out_study(
     (directory / "findings.json").write_bytes(msgspec.json.encode(vars(findings)))
     (directory / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
     return result
+
+
+def machine_here(found: Environment) -> str:
+    """The machine, and what speaks against its numbers, in one sentence."""
+    load = f"{found.load_1min_at_start:.1f}"
+    if found.load_1min_at_end is not None:
+        load += f" before and {found.load_1min_at_end:.1f} after"
+    parts = [f"{found.cpu}, {found.cpus_usable} CPUs", found.kernel, found.python]
+    parts.append(f"load of the minute {load} the corrected tables' run")
+    return "; ".join([", ".join(parts), *found.flags()])
 
 
 def _tell(console: Console, line: str) -> None:

@@ -18,6 +18,8 @@ def markdown(result: StudyResult) -> str:
     parts.append(f"The published figures' machine: {escaped(result.machine)}.")
     if result.versions:
         parts[-1] += " " + escaped(", ".join(f"{name} {version}" for name, version in result.versions.items())) + "."
+    if result.here:
+        parts.append(f"The machine here: {escaped(result.here)}.")
     replicated = {table.id: table for table in result.replicated}
     corrected = {table.id: table for table in result.corrected}
     for table in result.published:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.stats import format_time, significant
+from nearcall_lab.studies.ahead import others_ahead
 from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
@@ -32,10 +33,9 @@ def _rates(placement: str, size: int = 20) -> dict[str, dict[str, object]]:
 
 def corrected(cells: Summaries) -> list[ShownTable]:
     """Throughput, and the distribution at each rate, to its end."""
-    return [
-        cells.table(
-            "sizes", "As fast as it goes, messages/s at the receiver", {**_FAST, **_COPIED}, lambda s: s.throughput
-        ),
+    one_way = [
+        cells.table("sizes", "As fast as it goes, messages/s at the receiver", _FAST, lambda s: s.throughput),
+        cells.table("copied", "The same, copied through a ring of the sender's", _COPIED, lambda s: s.throughput),
         _beside(cells),
         cells.table("rates", "From due to arrival, p50 / p99, pinned apart", _rates("apart"), spectrum),
         cells.table("pinning", "The same, not pinned", _rates("free"), spectrum),
@@ -43,9 +43,26 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         cells.table("pinning-4k", "The same, 4 KB, not pinned", _rates("free", 4_096), spectrum),
         cells.table("longest", "The longest of all from due to arrival, 20 B, pinned apart", _rates("apart"), _slowest),
         cells.table("longest-free", "The longest of all, 20 B, not pinned", _rates("free"), _slowest),
-        cells.table("calls", "A message and the reply to it, p50 / p99", _CALLS, spectrum),
         cells.table("lost", "Messages sent and not delivered, as fast as it goes", _FAST, lambda s: f"{_lost(s):,}"),
     ]
+    for table in one_way:
+        table.rows = {_one_way_name(label): values for label, values in table.rows.items()}
+    calls = cells.table("calls", "A message and the reply to it, p50 / p99", _CALLS, spectrum)
+    ahead = others_ahead(cells)
+    for work, values in ahead.rows.items():
+        if "one-way" in work:
+            ahead.rows[work] = [_one_way_name(str(value)) for value in values]
+    return [*one_way, calls, ahead]
+
+
+_SOCKETS = {"REQ/REP": "PUSH/PULL", "Req0/Rep0": "Push0/Pull0"}
+"""The sockets that give a row its name, and those that it uses for one-way messages."""
+
+
+def _one_way_name(label: str) -> str:
+    for calls, messages in _SOCKETS.items():
+        label = label.replace(calls, messages)
+    return label
 
 
 _PAIRS = (
@@ -114,11 +131,52 @@ def _tail(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     return shown | rows_of((("apart", "pinned"), ("free", "not pinned")), pinned)
 
 
+def _ranking(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    shown = {
+        f"the study's way, {name}": f"{significant(row[2])} messages/s"
+        for name, row in findings.tables["throughput"].items()
+        if row[2] is not None
+    }
+
+    def from_python(name: str) -> Mapping[str, str]:
+        summary = cells.one(mechanism=name, **_FAST["20 B"])
+        return {
+            f"{_one_way_name(summary.result.label)}, from Python": f"{significant(summary.throughput or 0)} messages/s"
+        }
+
+    return shown | rows_of(("librmr", "nearcall-route-rmr", "nearcall-route-shm"), from_python)
+
+
+def _pinning(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    free, pinned = next(iter(findings.tables["pinning"].values()))
+    shown = {"the study's way, 8,500/s: p99 not pinned, pinned": f"{free:.3g} ms, {pinned:.3g} ms"}
+
+    def both(name: str) -> Mapping[str, str]:
+        found = [cells.one(mechanism=name, rate=8_500.0, placement=place, size=20) for place in ("free", "apart")]
+        p99 = [format_time(each.quantiles[0.99].value) for each in found]
+        return {f"{_one_way_name(found[0].result.label)}: p99 not pinned, pinned": ", ".join(p99)}
+
+    return shown | rows_of(("grpc-aio-tcp", "pyzmq", "nearcall-tcp", "nearcall-route-shm"), both)
+
+
 STUDY = Study(
     "rmr",
     "nearcall_lab.studies.rmr",
     corrected,
     (
+        Flaw(
+            "ranking",
+            "RMR over SI95 sends several times as many messages a second as gRPC.",
+            "It does here, too, between programs in C, where gRPC is Python's. How many more depends on the language "
+            "as much as on the transport: a program in Python that calls the same library has to make each message.",
+            _ranking,
+        ),
+        Flaw(
+            "pinning",
+            "Pinning the receiver takes 40 % off the 99th percentile of gRPC.",
+            "One transport, one rate, once. Here are others as well.",
+            _pinning,
+        ),
         Flaw(
             "mixed-runs",
             "Four transports are compared by their rates.",

@@ -8,6 +8,7 @@ from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.results.distribution import merged
 from nearcall_lab.scenario.cell import format_size
 from nearcall_lab.stats import format_time
+from nearcall_lab.studies.ahead import others_ahead
 from nearcall_lab.studies.model import (
     NOT_PLANNED,
     Flaw,
@@ -50,6 +51,7 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         cells.table("rate", "10 clients in two processes, calls/s", {"calls/s": _TEN}, lambda s: s.throughput),
         _sweep(cells, "sweep-rate", "Size by connections, calls/s", lambda summary: summary.throughput),
         _sweep(cells, "sweep-p99", "Size by connections, p99", _p99),
+        others_ahead(cells),
     ]
 
 
