@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import inspect as shapes
 
+from ..types.beside import Beside
 from ..types.carried import NO_TYPES, CarriedShape, CarriedTypes
 from ..types.declared import is_service, service_class
 from ..types.hints import type_name
@@ -19,7 +20,7 @@ from .decoders import make_decoder
 from .remedies import remedy
 from .shape import shape_of, walk
 
-__all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type", "runs_code", "services_in"]
+__all__ = ["UnsupportedTypeError", "holds_arrays", "holds_tables", "inspect_type", "runs_code", "services_in"]
 
 
 _ALIKE = r"Type unions may not contain more than one (?P<kind>.+?) - type (?P<union>.+) is not supported"
@@ -113,11 +114,18 @@ def _let_instances_be_checked(service: type) -> None:
 
 
 def holds_arrays(shape: shapes.Type) -> bool:
-    """Whether values of the type may hold numpy arrays: it names them, or it says ``Any`` somewhere."""
-    return any(
+    """Whether values of the type may have buffers beside the message: it names arrays or tables, or it says ``Any``
+    somewhere.
+    """
+    return holds_tables(shape) or any(
         isinstance(node, shapes.AnyType) or (isinstance(node, shapes.CustomType) and service_class(node.cls) is None)
         for node in walk(shape)
     )
+
+
+def holds_tables(shape: shapes.Type) -> bool:
+    """Whether values of the type may have tables in them, whose data lie beside the message."""
+    return any(isinstance(node, CarriedShape) and node.bare is Beside for node in walk(shape))
 
 
 def _class_of(node: shapes.CustomType) -> Any:

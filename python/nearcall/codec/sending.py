@@ -18,6 +18,7 @@ from typing import Any, cast, get_args, get_origin
 from msgspec import inspect as shapes
 
 from .._core import FittingEncoder
+from ..types.beside import Beside
 from ..types.carried import CarriedShape
 from ..types.declared import service_class
 from ..types.hints import UNION_ORIGINS, type_name, unwrap
@@ -146,6 +147,8 @@ class _Builder:
             return TupleSender([self.build(item, each) for item, each in zip(shape.item_types, hints, strict=True)])
         if hasattr(shape, "fields"):
             return self._fields(shape)
+        if kind is CarriedShape and shape.bare is Beside:
+            return None  # the encoder puts it beside the message
         if kind is CarriedShape:
             return CarriedSender(shape, self.build(shape.inner, shape.to))
         if kind is shapes.CustomType and (service := service_class(shape.cls)) is not None:

@@ -10,7 +10,7 @@ import copy
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -67,7 +67,7 @@ def _refuse_more(model: Any, fields: dict[str, Any]) -> None:
     Raises:
         TypeError: it holds more.
     """
-    kind: Any = type(model)
+    kind = cast(Any, type(model))
     more: list[str] = list(model.__pydantic_extra__ or ())
     more += [
         name

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from .beside import Beside
 from .carried import CarriedType
 from .hints import describe_value, short_repr
 
@@ -28,9 +29,15 @@ def standard_type(cls: Any) -> CarriedType | None:
     """
     found = _made.get(cls)
     if found is None:
+        if cls is Beside:
+            return _BESIDE
         name = f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}"
         if (describe := _CLASSES.get(name)) is not None:
             found = describe(cls)
+        elif name in _TABLES:
+            from .tables import TABLES
+
+            found = TABLES[name](cls)
         elif _is_model(cls):
             from .models import model_type
 
@@ -170,6 +177,8 @@ def _complex_scalar(cls: Any) -> CarriedType:
     return CarriedType(cls, to=tuple[float, float], give=give, make=make)
 
 
+_TABLES: Final = frozenset({"pyarrow.Table", "pyarrow.RecordBatch", "pandas.DataFrame", "polars.DataFrame"})
+_BESIDE: Final = CarriedType(Beside, to=memoryview, give=lambda beside: beside.view, make=Beside)
 _PATHS: Final = ("PurePath", "PurePosixPath", "PureWindowsPath", "Path", "PosixPath", "WindowsPath")
 _ADDRESSES: Final = ("Address", "Network", "Interface")
 _INTS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

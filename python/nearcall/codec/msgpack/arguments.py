@@ -52,7 +52,7 @@ def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_lo
         known = {parameter.name: parameter for parameter in parameters}
         return arguments_coding(method, [known.get(name) or _unknown(name) for name in names], for_loop=for_loop)
 
-    encode: Any = encoder(form)
+    encode: Any = encoder(form, [parameter.type.shape for parameter in parameters])
     carried = carried_readers(parameter.type.shape for parameter in parameters)
     made: Any = functools.partial(decoder, annotation, form, carried)
     decode = made(references=references, for_loop=for_loop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import inspect as shapes
@@ -66,6 +66,14 @@ def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[An
             return make(value)
 
         return read_plain
+    if to is memoryview:
+
+        def read_view(value: Any) -> Any:
+            if not isinstance(value, (memoryview, bytes)):
+                raise ValueError(f"expected bytes, got {describe_value(value)}")
+            return make(memoryview(cast(Any, value)))
+
+        return read_view
     make_decoder(to)  # so that msgspec knows the type before several threads convert to it
 
     def converter(type_: Any) -> Callable[[Any], Any]:

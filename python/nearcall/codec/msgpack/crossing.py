@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -47,8 +47,10 @@ def cross(type_: ValueType) -> Crossing:
     return Crossing(type_, form, sending.sender(shape, type_.annotation), hashed_keys(shape), weights(shape))
 
 
-def encoder(form: str) -> Callable[[Any], Any] | None:
-    """The function that encodes values of a form; ``None`` if the form needs none."""
+def encoder(form: str, types: Iterable[shapes.Type]) -> Callable[[Any], Any] | None:
+    """The function that encodes values of some types in a form; ``None`` if the form needs none."""
+    if form == PARTS and any(map(inspection.holds_tables, types)):
+        return functions.encode_aligned
     return {CODED: functions.encode, PARTS: functions.encode_parts}.get(form)
 
 

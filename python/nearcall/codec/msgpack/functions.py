@@ -19,6 +19,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect as shapes
 
+from ...types.beside import Beside
 from ...types.hints import describe_value, short_repr
 from .. import anything
 from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
@@ -35,6 +36,7 @@ __all__ = [
     "coded_decoder",
     "decode_any",
     "encode",
+    "encode_aligned",
     "encode_parts",
     "encode_plainly",
     "keys_decoder",
@@ -116,6 +118,12 @@ def encode_plainly(value: Any) -> bytes:
     return encode(anything.pack_plainly(value))
 
 
+_ALIGNMENT = 64
+_ZEROS = memoryview(bytes(_ALIGNMENT))
+_NO_BYTES = memoryview(b"")
+"""In the place of what aligns the next buffer."""
+
+
 class _Leaving(threading.local):
     """The buffers of the message that this thread is encoding. They are per thread because msgspec passes its hooks no
     context.
@@ -131,6 +139,10 @@ def _convert_or_put_aside(value: Any) -> Any:
     if type(value) is anything.Packed:
         return msgspec.msgpack.Ext(value.code, _encode_putting_aside(value.content))
     buffers = _leaving.buffers
+    if buffers is not None and type(value) is Beside:
+        # The view before it is filled in when it is known how many bytes lie before both.
+        buffers += [_NO_BYTES, value.view]
+        return msgspec.msgpack.Ext(BUFFER, msgspec.msgpack.encode(len(buffers) - 1))
     if buffers is None or not _is_array(value):
         return _convert(value)
     header, data = array_header(value, len(buffers))
@@ -150,6 +162,19 @@ def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
         return _encode_putting_aside(value), buffers
     finally:
         _leaving.buffers = outer
+
+
+def encode_aligned(value: Any) -> tuple[bytes, list[memoryview]]:
+    """The same for a value that may hold tables: their buffers begin at addresses that Arrow likes, by bytes before
+    them.
+    """
+    body, buffers = encode_parts(value)
+    at = len(body)
+    for index, buffer in enumerate(buffers):
+        if buffer is _NO_BYTES:
+            buffers[index] = _ZEROS[: -at % _ALIGNMENT]
+        at += buffers[index].nbytes
+    return body, buffers
 
 
 class _Arrived(threading.local):

@@ -39,7 +39,7 @@ def _method(where: str, method: MethodTypes) -> MethodCoding:
 
 def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
     type_, form = crossing.type, crossing.form
-    encode = encoder(form)
+    encode = encoder(form, [type_.shape])
     made: Any = partial(decoder, type_.annotation, form, carried_readers([type_.shape]))
     decode = made(references=bool(type_.services), for_loop=for_loop)
     make_uncounted: Any = partial(made, references=True, for_loop=for_loop, counted=False)

@@ -1,0 +1,307 @@
+"""Tables of Arrow, and data frames of pandas and polars, travel as Arrow's buffers.
+
+The data of a column of numbers or times is a buffer beside the message, which the receiver reads where it lies. All
+else is written in Arrow's own stream format, copied by the receiver and checked: the sender could change what lies in
+memory that both see, and texts, lists and bitmaps must not change after the check, or reading them would fail.
+
+pyarrow is imported when the first such class is declared.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from .beside import Beside
+from .carried import CarriedType
+from .hints import describe_value, short_repr
+
+__all__ = ["TABLES"]
+
+_LEAST: Final = 4096
+"""Bytes of the data of a column from which on it is a buffer of its own."""
+_OLDEST: Final = 15
+"""The first version of pyarrow that never unpickles what is in a table."""
+
+
+class TableData(msgspec.Struct):
+    """A table as it travels."""
+
+    schema: bytes
+    """Arrow's encoding of the schema."""
+    lengths: list[int]
+    """The rows of each batch."""
+    apart: list[int] = []
+    """The places of the columns whose data are buffers beside the message."""
+    nulls: list[int] = []
+    """The places of those among them that have nulls."""
+    data: list[Beside] = []
+    """The data of these columns, batch by batch."""
+    rest: Beside | None = None
+    """The other columns, and a column of bools for each that has nulls, as a stream of Arrow's."""
+
+
+def _arrow() -> Any:
+    try:
+        module: Any = import_module("pyarrow")
+    except ImportError:
+        raise TypeError("tables and data frames travel as pyarrow encodes them: pip install pyarrow") from None
+    if int(module.__version__.partition(".")[0]) < _OLDEST:
+        raise TypeError(
+            f"pyarrow {module.__version__} may run code that is in a table: update it to {_OLDEST} or later"
+        )
+    return module
+
+
+def _is_plain(pa: Any, kind: Any) -> bool:
+    """Whether each value of a type is so many bytes of which every content is valid."""
+    types = pa.types
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(is_number or types.is_temporal(kind)) and kind.bit_width % 8 == 0
+
+
+def _of(table: Any) -> TableData:
+    return _given(table, table.to_batches())
+
+
+def _given(table: Any, batches: Sequence[Any]) -> TableData:
+    """What travels of a table that consists of these batches."""
+    pa = _arrow()
+    pc: Any = import_module("pyarrow.compute")
+    fields: list[Any] = list(table.schema)
+    if not fields and table.num_rows:
+        raise TypeError(f"it has {table.num_rows} rows and no column, so that they would be lost")
+    apart = [
+        place
+        for place, field in enumerate(fields)
+        if _is_plain(pa, field.type) and table.num_rows * field.type.bit_width // 8 >= _LEAST
+    ]
+    nulls = [place for place in apart if table.column(place).null_count]
+    others = [place for place in range(len(fields)) if place not in set(apart)]
+    data: list[Beside] = []
+    for batch in batches:
+        for place in apart:
+            column, width = batch.column(place), fields[place].type.bit_width // 8
+            whole = column.buffers()[1]
+            part = whole.slice(column.offset * width, len(column) * width) if len(column) else b""
+            data.append(Beside(memoryview(part).cast("B")))
+    schema = _schema_of_rest(pa, fields, others, len(nulls))
+    rest = None
+    if len(schema):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            for batch in batches:
+                columns = [*map(batch.column, others), *(pc.is_valid(batch.column(place)) for place in nulls)]
+                writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+        rest = Beside(memoryview(sink.getvalue()))
+    lengths = [batch.num_rows for batch in batches]
+    return TableData(table.schema.serialize().to_pybytes(), lengths, apart, nulls, data, rest)
+
+
+def _schema_of_rest(pa: Any, fields: Sequence[Any], others: Sequence[int], nulls: int) -> Any:
+    # Names may occur twice, so there are none.
+    kept = [fields[place].with_name("") for place in others]
+    return pa.schema([*kept, *([pa.field("", pa.bool_())] * nulls)])
+
+
+def _made(sent: TableData) -> Any:
+    """The table that was sent."""
+    schema, batches = _batches(sent)
+    return _arrow().Table.from_batches(batches, schema=schema)
+
+
+def _batches(sent: TableData) -> tuple[Any, list[Any]]:
+    """The schema and the batches of a table.
+
+    Raises:
+        ValueError: what was sent is malformed.
+    """
+    pa = _arrow()
+    schema = pa.ipc.read_schema(pa.py_buffer(sent.schema))
+    fields: list[Any] = list(schema)
+    apart, nulls = sent.apart, sent.nulls
+    is_sound = (
+        apart == sorted({place for place in apart if 0 <= place < len(fields) and _is_plain(pa, fields[place].type)})
+        and nulls == sorted({*nulls} & {*apart})
+        and len(sent.data) == len(apart) * len(sent.lengths)
+        and min(sent.lengths, default=0) >= 0
+    )
+    if not is_sound:
+        raise ValueError("its columns are malformed")
+    others = [place for place in range(len(fields)) if place not in set(apart)]
+    expected = _schema_of_rest(pa, fields, others, len(nulls))
+    nothing: Any = None
+    rest: list[Any] = _read(pa, sent.rest, expected) if len(expected) else [nothing] * len(sent.lengths)
+    if len(rest) != len(sent.lengths):
+        raise ValueError(f"it has {len(rest)} batches, not {len(sent.lengths)}")
+    views = iter(sent.data)
+    batches: list[Any] = []
+    for length, batch in zip(sent.lengths, rest, strict=True):
+        if batch is not None and batch.num_rows != length:
+            raise ValueError(f"a batch has {batch.num_rows} rows, not {length}")
+        columns: dict[int, Any] = {place: batch.column(number) for number, place in enumerate(others)}
+        valid = {place: _bitmap(batch.column(len(others) + number)) for number, place in enumerate(nulls)}
+        for place in apart:
+            view, kind = next(views).view, fields[place].type
+            if view.nbytes != length * kind.bit_width // 8:
+                raise ValueError(f"a column of {length} rows has {view.nbytes} bytes of {kind}")
+            columns[place] = pa.Array.from_buffers(kind, length, [valid.get(place), pa.py_buffer(view)])
+        batches.append(pa.RecordBatch.from_arrays([columns[place] for place in range(len(fields))], schema=schema))
+    return schema, batches
+
+
+def _bitmap(column: Any) -> Any:
+    if column.null_count or column.offset:
+        raise ValueError("the bits of its nulls are malformed")
+    return column.buffers()[1]
+
+
+def _read(pa: Any, rest: Beside | None, schema: Any) -> list[Any]:
+    """The batches of a stream, copied from memory that may change, and checked to the last value."""
+    if rest is None:
+        raise ValueError("its other columns are missing")
+    copied = pa.py_buffer(bytes(rest.view))
+    for message in pa.ipc.MessageReader.open_stream(copied):
+        if _is_compressed(message.metadata.to_pybytes()):
+            raise ValueError("its columns are compressed")
+    reader = pa.ipc.open_stream(copied)
+    if not reader.schema.equals(schema):
+        raise ValueError("its other columns are of other types")
+    batches = list(reader)
+    for batch in batches:
+        batch.validate(full=True)
+    return batches
+
+
+_NO_BATCH: Final = frozenset({1})
+"""The kind of message that a schema is."""
+
+
+def _is_compressed(message: bytes) -> bool:
+    """Whether the buffers of a message of Arrow's are compressed: a short one could then become a very long one.
+
+    It reads the few fields of the flatbuffer that say so.
+    """
+    try:
+        root: int = struct.unpack_from("<I", message, 0)[0]
+        kind = _field(message, root, 1)
+        if kind is None or message[kind] in _NO_BATCH:
+            return False
+        header = _table(message, root, 2)
+        if message[kind] == 2:  # the batch of a dictionary holds one of these
+            header = _table(message, header, 1)
+        return _field(message, header, 3) is not None
+    except (struct.error, IndexError):
+        raise ValueError("a message in it is malformed") from None
+
+
+def _field(message: bytes, table: int, number: int) -> int | None:
+    """Where the field of a flatbuffer's table is; ``None`` if it is left out."""
+    offsets = table - struct.unpack_from("<i", message, table)[0]
+    size: int = struct.unpack_from("<H", message, offsets)[0]
+    place = 4 + 2 * number
+    at: int = struct.unpack_from("<H", message, offsets + place)[0] if place < size else 0
+    return table + at if at else None
+
+
+def _table(message: bytes, table: int, number: int) -> int:
+    at = _field(message, table, number)
+    if at is None:
+        raise IndexError
+    found: int = at + struct.unpack_from("<I", message, at)[0]
+    return found
+
+
+def _of_table(cls: Any) -> CarriedType:
+    return CarriedType(cls, to=TableData, give=_of, make=_made)
+
+
+def _of_batch(cls: Any) -> CarriedType:
+    def give(batch: Any) -> TableData:
+        return _given(_arrow().Table.from_batches([batch]), [batch])
+
+    def make(sent: TableData) -> Any:
+        batches = _batches(sent)[1]
+        if len(batches) != 1:
+            raise ValueError(f"it has {len(batches)} batches, not one")
+        return batches[0]
+
+    return CarriedType(cls, to=TableData, give=give, make=make)
+
+
+def _of_pandas(cls: Any) -> CarriedType:
+    def give(frame: Any) -> TableData:
+        pa = _arrow()
+        try:
+            table = pa.Table.from_pandas(frame)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as problem:
+            raise TypeError("; ".join(map(str, problem.args[::-1]))) from None
+        _check_pandas(frame, table)
+        return _of(table)
+
+    return CarriedType(cls, to=TableData, give=give, make=lambda sent: _to_pandas(_made(sent)), name="pandas.DataFrame")
+
+
+def _to_pandas(table: Any) -> Any:
+    # Each column by itself: one block for all columns of a type would be a copy.
+    return table.to_pandas(split_blocks=True)
+
+
+def _check_pandas(frame: Any, table: Any) -> None:
+    """Makes sure that a frame can be made again.
+
+    Raises:
+        TypeError: it would arrive as another one.
+    """
+    empty = _to_pandas(table.slice(0, 0))
+    for number, (kind, arrives) in enumerate(zip(frame.dtypes, empty.dtypes, strict=True)):
+        if kind != arrives:
+            name = short_repr(frame.columns[number])
+            raise TypeError(f"column {name} of {kind} would arrive as {arrives}: convert it with astype()")
+    if frame.attrs != empty.attrs:
+        raise TypeError("its attrs would be lost: clear them")
+    if not frame.columns.equals(empty.columns) or list(frame.columns.names) != list(empty.columns.names):
+        raise TypeError("the names of its columns would arrive as others: rename them")
+    if frame.index.dtype != empty.index.dtype or list(frame.index.names) != list(empty.index.names):
+        raise TypeError(f"its index of {frame.index.dtype} would arrive as {empty.index.dtype}: reset_index()")
+    objects = [number for number, kind in enumerate(frame.dtypes) if kind.kind == "O" and kind.name == "object"]
+    for number in objects:
+        arrived = table.column(number).to_pandas()
+        for value, other in zip(frame.iloc[:, number], arrived, strict=True):
+            if type(value) is not type(other) or not (value is other or value == other or value != value):  # noqa: PLR0124
+                name = short_repr(frame.columns[number])
+                raise TypeError(
+                    f"in column {name}, {short_repr(value)} would arrive as {short_repr(other)}: convert it"
+                )
+
+
+def _of_polars(cls: Any) -> CarriedType:
+    def give(frame: Any) -> TableData:
+        pl: Any = import_module("polars")
+        arrives = pl.from_arrow(frame.head(0).to_arrow()).schema
+        for name, kind in frame.schema.items():
+            if kind != arrives[name]:
+                raise TypeError(f"column {name!r} of {kind} would arrive as {arrives[name]}: cast it")
+        return _of(frame.to_arrow())
+
+    def make(sent: TableData) -> Any:
+        pl: Any = import_module("polars")
+        made = pl.from_arrow(_made(sent), rechunk=False)
+        if not isinstance(made, pl.DataFrame):
+            raise ValueError(f"it is {describe_value(made)}")
+        return made
+
+    return CarriedType(cls, to=TableData, give=give, make=make, name="polars.DataFrame")
+
+
+TABLES: Final[Mapping[str, Callable[[Any], CarriedType]]] = {
+    "pyarrow.Table": _of_table,
+    "pyarrow.RecordBatch": _of_batch,
+    "pandas.DataFrame": _of_pandas,
+    "polars.DataFrame": _of_polars,
+}
+"""By the first part of the module, and the class."""
