@@ -19,23 +19,35 @@ class Listener(Protocol):
 class Gates:
     def __init__(self) -> None:
         self._gates: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+        self._entered: defaultdict[str, threading.Event] = defaultdict(threading.Event)
         self._given_up: defaultdict[str, threading.Event] = defaultdict(threading.Event)
         self._notes: Counter[str] = Counter()
         self._servers: list[nearcall.Server] = []
 
     def serve_at(self, url: str) -> None:
-        """Serves at another URL as well, until the process ends."""
+        """Serves at another URL as well."""
         self._servers.append(nearcall.Server(Gates(), url).start())
+
+    def _stop(self) -> None:
+        for server in self._servers:
+            server.stop()
 
     def open(self, name: str) -> None:
         self._gates[name].set()
 
     def wait(self, name: str) -> str:
+        self._entered[name].set()
         while not self._gates[name].wait(0.005):
             if nearcall.context().cancelled:
                 self._given_up[name].set()
                 break
         return name
+
+    def await_entered(self, name: str) -> None:
+        assert self._entered[name].wait(20)
+
+    def has_entered(self, name: str) -> bool:
+        return self._entered[name].is_set()
 
     def await_given_up(self, name: str) -> None:
         assert self._given_up[name].wait(20)

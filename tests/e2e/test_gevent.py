@@ -23,7 +23,8 @@ PROGRAM = ROOT / "tests/e2e/gevent_program.py"
 @pytest.mark.parametrize(("transport", "threads"), [("shm", False), ("tcp", False), ("unix", True)])
 def test_other_greenlets_run_while_one_waits(transport: str, threads: bool, key: str, runtime_dir: Path) -> None:
     urls = [TRANSPORTS[transport](f"g{key}-{number}", runtime_dir) for number in range(2)]
-    with nearcall.Server(Gates(), Telling(), urls[0], max_concurrency=64):
+    gates = Gates()
+    with nearcall.Server(gates, Telling(), urls[0], max_concurrency=64):
         done = subprocess.run(
             [sys.executable, "-m", "tests.e2e.gevent_program", *urls, *(["threads"] if threads else [])],
             cwd=ROOT,
@@ -32,6 +33,7 @@ def test_other_greenlets_run_while_one_waits(transport: str, threads: bool, key:
             timeout=120,
             check=False,
         )
+        gates._stop()
     passed = re.findall(r"^\w+$", done.stdout, re.MULTILINE)
     assert (done.returncode, done.stderr) == (0, ""), f"after {passed}: {done.stderr}"
     written = re.findall(r"^ *@check\n *def (\w+)", PROGRAM.read_text(), re.MULTILINE)

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -236,6 +237,30 @@ def test_one_that_another_thread_waits_for_can_be_given_up(waiting: Any, key: st
             result.result(LONG)
         assert started.cancelled()
     assert waiting.how_it_ended(key) == "cancelled"
+
+
+def test_callbacks_are_told_of_the_end(waiting: Any, key: str, caplog: pytest.LogCaptureFixture) -> None:
+    told: SimpleQueue[Any] = SimpleQueue()
+    held, left = nearcall.start(waiting.hold, key), nearcall.start(waiting.hold_in_loop, f"{key}-left")
+    for started in (held, left):
+        started.add_done_callback(told.put)
+    assert waiting.entered(f"{key}-left")
+    assert told.empty()
+    assert left.cancel()
+    assert told.get(timeout=LONG) is left
+    waiting.release(key)
+    assert told.get(timeout=LONG) is held
+    assert held.result() == key
+    held.add_done_callback(told.put)
+    assert told.get_nowait() is held, "it has ended: at once"
+    held.add_done_callback(lambda _: 1 / 0)
+    assert "ZeroDivisionError" in caplog.text
+    with pytest.raises(TypeError, match="add_done_callback takes a function"):
+        held.add_done_callback(3)  # type: ignore[arg-type]
+    # Nobody else has it: it goes on nevertheless.
+    nearcall.start(waiting.hold, f"{key}-alone").add_done_callback(told.put)
+    waiting.release(f"{key}-alone")
+    assert told.get(timeout=LONG).result() == f"{key}-alone"
 
 
 def test_late_replies_to_many_that_were_given_up_are_nobodys(url: str) -> None:

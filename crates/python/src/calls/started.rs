@@ -258,9 +258,9 @@ impl StartedCall {
     }
 
     /// Calls `function` with this call when it has ended, in a thread that waits for that; at once if it has ended.
-    fn add_done_callback(slf: &Bound<'_, Self>, function: Bound<'_, PyAny>) -> PyResult<()> {
+    fn add_done_callback(slf: &Bound<'_, Self>, function: &Bound<'_, PyAny>) -> PyResult<()> {
         let watch = WATCH.get(slf.py()).ok_or_else(|| PyRuntimeError::new_err("nearcall.start made no such call"))?;
-        watch.bind(slf.py()).run([slf.as_any(), &function]).map(drop)
+        watch.bind(slf.py()).run([slf.as_any(), function]).map(drop)
     }
 
     /// Whether the call was given up.
