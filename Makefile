@@ -30,7 +30,7 @@ RUST_MINIMUM := $(shell sed -n 's/^rust-version = "\(.*\)".*/\1/p' Cargo.toml)
 RUST_SOURCES := Cargo.toml $(wildcard Cargo.lock) $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_CODE := python lab tests examples tools
 PAGES := README.md docs
-TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
+TYPED_CODE := python/nearcall $(wildcard examples tests/typing tests/programs)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
 # `make loom` runs the models: they need an optimised build.
 RUST_TESTED := --workspace --exclude nearcall-python --exclude nearcall-models

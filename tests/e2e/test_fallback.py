@@ -137,6 +137,30 @@ def test_mistakes(key: str) -> None:
         channel.method("/Own/Here")
 
 
+@pytest.mark.parametrize("path", ["", "x", "/", "/x", "//find", "/Shop/", "Shop/Find"])
+def test_what_is_no_path(path: str, behind: str) -> None:
+    with (
+        nearcall.Channel(behind) as channel,
+        pytest.raises(
+            nearcall.InvalidArgument, match=r"is no path of a method: write one such as /shop\.v1\.Shop/Find"
+        ),
+    ):
+        channel.method(path)
+
+
+def test_the_log_names_the_path(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(path: str, messages: Iterator[bytes]) -> Iterator[bytes]:
+        raise RuntimeError("that")
+
+    with (
+        nearcall.Server("grpc://127.0.0.1:0", fallback=fails) as server,
+        nearcall.Channel(server.urls[0]) as channel,
+        pytest.raises(nearcall.Unknown, match="RuntimeError: that"),
+    ):
+        list(channel.method("/shop.v1.Shop/Find")([b""]))
+    assert "the fallback for /shop.v1.Shop/Find raised RuntimeError" in caplog.text
+
+
 def test_a_fallback_alone(behind: str) -> None:
     async def main(url: str) -> str:
         async with nearcall.aio.Channel(url) as channel:

@@ -242,6 +242,7 @@ def test_the_program_sees_what_it_sees_without(write: Callable[[str], Path], tmp
     # `sitecustomize` is what has begun the recording.
     assert done.stdout.replace("True []", "False []") == plain.stdout.replace("True []", "False []")
     assert "no remote calls were seen" in done.stderr
+    assert "calls by RPyC, grpcio, Pyro5, xmlrpc, requests and httpx are seen by: nearcall-lab profile" in done.stderr
 
 
 def test_a_sitecustomize_of_the_machine_runs_as_ever(

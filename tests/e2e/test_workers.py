@@ -316,6 +316,12 @@ def test_a_worker_that_cannot_begin_says_why(outside_url: str) -> None:
         assert "Process nearcall-worker" not in served.errors()
 
 
+def test_a_function_returns_one_object(key: str) -> None:
+    with WorkersProcess(f"shm://{key}", maker="tests.e2e.workers_program:two_at_once", workers=1) as served:
+        assert served.wait() == (1, "")
+        assert "a function that is served returns one object, not a list: give one for each" in served.first_line
+
+
 def test_workers_that_die_at_once_are_given_up(key: str) -> None:
     with WorkersProcess(f"shm://{key}", maker="tests.e2e.workers_program:short_lived", workers=2) as served:
         status, out = served.wait()

@@ -62,6 +62,10 @@ class Crew:
         return line
 
 
+def two_at_once() -> Any:
+    return [Crew(), Crew()]
+
+
 def broken() -> Crew:
     raise LookupError("the model is not there")
 

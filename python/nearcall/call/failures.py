@@ -13,6 +13,7 @@ from ..errors import RpcError
 from ..log import DEBUG, ERROR, WARNING, is_logged, known_peer, log
 from ..service.plan import ONEWAY, MethodPlan
 from ..status import StatusCode
+from ..types.shown import shown
 from .error_handlers import ErrorHandlers, replaced
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ WINDOW = 10.0
 """Seconds after which a line tells how many were left out."""
 MOST_FAULTS = 256
 """Faults that are told apart at the same time; further faults of a method count as one."""
+
+
+UNKNOWN = "nearcall.Unknown.Method"
+"""The method that answers calls to paths which a server does not know: its fallback."""
 
 
 class _Seen:
@@ -97,7 +102,7 @@ class Failures:
             text += "; it is one-way, so no client learns of it"
         if left_out:
             text += f" (and {left_out} times more since the last line of it)"
-        log(level, text, plan.full_name, name, known_peer(call.peer), error=error, begin_with_user=True)
+        log(level, text, _called(plan, call), name, known_peer(call.peer), error=error, begin_with_user=True)
 
     def tell(self, what: str, error: BaseException, peer: dict[str, Any]) -> None:
         """Logs what a function of the server's user raised that is no handler: ``on_connect``, for instance."""
@@ -168,6 +173,14 @@ class Failures:
             if seen.left_out:
                 what = name[0] if name else "exceptions of many kinds"
                 log(ERROR, "%s raised %s %d times more", method, what, seen.left_out)
+
+
+def _called(plan: MethodPlan, call: _core.Call) -> str:
+    """The method's full name; where a fallback answers, the path that was asked for."""
+    if plan.full_name != UNKNOWN:
+        return plan.full_name
+    path = dict(call.metadata).get(":path", b"")
+    return f"the fallback for {shown(path if isinstance(path, str) else path.decode(errors='replace'), 200)}"
 
 
 def _place(error: BaseException) -> str:

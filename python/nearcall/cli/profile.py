@@ -83,7 +83,7 @@ def show(options: argparse.Namespace, adapters: dict[str, str]) -> int:
     import msgspec
 
     from ..profile.page import render
-    from ..profile.running import Options
+    from ..profile.running import NEARCALL, Options
     from ..profile.running import run as profiled
     from ..profile.terminal import table
 
@@ -105,7 +105,10 @@ def show(options: argparse.Namespace, adapters: dict[str, str]) -> int:
     data.write_bytes(msgspec.json.encode(found))
     page.write_text(render(found), encoding="utf-8")
     if not options.quiet:
-        print(f"\n{table(found)}\nwrote {page} and {data}", file=sys.stderr, flush=True)
+        said = f"\n{table(found)}\nwrote {page} and {data}"
+        if adapters is NEARCALL and not any(process.calls for process in found.processes):
+            said += "\ncalls by RPyC, grpcio, Pyro5, xmlrpc, requests and httpx are seen by: nearcall-lab profile"
+        print(said, file=sys.stderr, flush=True)
     return end_like(found.status)
 
 

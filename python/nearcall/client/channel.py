@@ -19,6 +19,7 @@ from ..service.encoded import EncodedMethod, encoded_class
 from ..service.for_loops import Interface, only_for_loops
 from ..service.plan import MethodPlan
 from ..service.service import plan_of
+from ..types.shown import shown
 from .agreements import Agreement, Agreements
 from .callables import make_callable
 from .callbacks import callback_server
@@ -126,6 +127,10 @@ class ChannelBase(Connected):
         if not speaks_grpc(self._url):
             raise ValueError(f"methods are called by their paths at grpc:// URLs, and not at {self._shown}")
         service, _, name = path.removeprefix("/").partition("/")
+        if not (path.startswith("/") and service and name):
+            raise InvalidArgument(
+                f"{shown(repr(path), 200)} is no path of a method: write one such as /shop.v1.Shop/Find"
+            )
         try:
             # All kinds of methods look alike to gRPC.
             return encoded_class(service, [EncodedMethod(name, streams_in=True, streams_out=True)]), name

@@ -224,7 +224,13 @@ class _Inside:
 
     def _make(self) -> Server:
         task = self.task
-        return Server(*(make() for make in task.makers), *task.urls, **task.options, **task.late_options())
+        made = [make() for make in task.makers]
+        for one in made:
+            if isinstance(one, (list, tuple)):
+                raise TypeError(
+                    f"a function that is served returns one object, not a {type(one).__name__}: give one for each"
+                )
+        return Server(*made, *task.urls, **task.options, **task.late_options())
 
     def _listen(self, awake: socket.socket, states: _core.Health, colleagues: Colleagues) -> None:
         """Hears what other workers say of the server's health, and ask, until a signal interrupts it."""
