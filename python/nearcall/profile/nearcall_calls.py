@@ -149,8 +149,9 @@ ever under way at once.
 
 def _follow_waits(recorder: Recorder) -> None:
     """Follows threads that wait for calls which were started before. One that has ended is not waited for."""
-    kind, unknown = _core.StartedCall, recorder.name(LIBRARY, "wait", "a started call")
-    is_done = kind.done
+    kind: Any = _core.StartedCall
+    unknown = recorder.name(LIBRARY, "wait", "a started call")
+    is_done: Callable[[Any], bool] = kind.done
 
     def waiting(function: Function) -> Function:
         @wraps(function)
