@@ -54,6 +54,9 @@ def test_what_does_not_do_says_why() -> None:
     assert why(Needs(security="encrypted", other_host=True), "xmlrpc") == ["has no encryption of its own"]
     assert why(Needs(security="strangers"), "rpyc")[0].startswith("is not for strangers: ")
     assert why(Needs(style="asyncio"), "grpcio-tcp") == ["is called from threads"]
+    assert why(Needs(payload="array"), "array-pyzmq") == []
+    assert why(Needs(payload="frame"), "array-pyzmq") == ["is not measured with frames"]
+    assert why(Needs(), "frame-nearcall-shm") == ["is not measured with bytes"]
 
 
 def stored(tmp_path: Path, cells: list[CellResult]) -> Recorded:

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 import msgspec
 
+from nearcall_lab.modules import load
 from nearcall_lab.registry import Entrant
 
 ANY = "*"
@@ -46,6 +47,10 @@ def facts_of(entrant: Entrant) -> Facts | None:
     """The facts of a mechanism's library; None for an adapter that does not come with the lab."""
     if entrant.sides is not None:
         return facts_of(entrant.sides[1])
-    adapter = entrant.source.rpartition("/")[2] if entrant.source else entrant.module.rpartition(".")[2]
-    ships = bool(entrant.source) or entrant.module.startswith("nearcall_lab.")
-    return all_facts().get(adapter) if ships else None
+    if entrant.source:
+        return all_facts().get(entrant.source.rpartition("/")[2])
+    if not entrant.module.startswith("nearcall_lab."):
+        return None
+    # An adapter with rows of several libraries says whose each one is.
+    library_of = getattr(load(entrant.module), "library_of", None)
+    return all_facts().get(library_of(entrant.mechanism) if library_of else entrant.module.rpartition(".")[2])

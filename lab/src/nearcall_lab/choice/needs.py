@@ -13,6 +13,15 @@ Security = Literal["none", "encrypted", "strangers"]
 """``strangers``: encrypted, and nothing that a peer who means harm gains beyond calling."""
 
 
+Payload = Literal["bytes", "array", "frame"]
+
+
+def payload_of(mechanism: Mechanism) -> Payload:
+    """What a row's messages are: those for arrays and frames are named after them."""
+    first = mechanism.name.partition("-")[0]
+    return "array" if first == "array" else "frame" if first == "frame" else "bytes"
+
+
 @dataclass(frozen=True)
 class Needs:
     """What is asked; the defaults ask for nothing."""
@@ -34,6 +43,8 @@ class Needs:
     """Messages wait for a receiver that is not there."""
     security: Security = "none"
     style: Style | Literal[""] = ""
+    payload: Payload = "bytes"
+    """What a message is, where the lab has rows of its own for it."""
 
     @property
     def operation(self) -> Operation:
@@ -47,6 +58,8 @@ def against(needs: Needs, mechanism: Mechanism, facts: Facts) -> list[str]:
 
 
 def _against(needs: Needs, mechanism: Mechanism, facts: Facts) -> Iterator[str]:
+    if payload_of(mechanism) != needs.payload:
+        yield f"is not measured with {needs.payload}{'' if needs.payload == 'bytes' else 's'}"
     if mechanism.same_process:
         yield "stays in one process"
     if needs.other_host and mechanism.transport not in ("TCP", ""):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from rich.console import Console
 
-from nearcall_lab.choice.needs import Security
+from nearcall_lab.choice.needs import Payload, Security
 from nearcall_lab.cli.command import UserError, above_zero, aligned, names
 from nearcall_lab.contract import Style
 
@@ -34,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--languages", type=names, default=[], metavar="NAME,…", help="of the other side: go, java, …")
     parser.add_argument("--system", choices=("linux", "macos", "windows"), default="", help="that it has to run on")
     parser.add_argument("--size", default="1 KB", help="of a message: bytes, or '10 KB' (default: 1 KB)")
+    parser.add_argument("--payload", choices=get_args(Payload), default="bytes", help="NumPy arrays, or data frames")
     parser.add_argument("--rate", type=above_zero(float), default=0.0, metavar="N", help="calls or items a second")
     parser.add_argument("--at-once", type=above_zero(int), default=1, metavar="N", help="calls under way at once")
     parser.add_argument("--streaming", action="store_true", help="many items for one call")

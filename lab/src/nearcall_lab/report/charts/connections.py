@@ -90,7 +90,7 @@ def _figure(family: Family, quantity: _Quantity) -> Figure:
     )  # fmt: skip
     head = [
         *("mechanism", "connections", "memory of server", "KB a connection", "of client", "threads of server"),
-        *("CPU of server/call", "p50", "p99"),
+        *("descriptors of server", "CPU of server/call", "p50", "p99"),
     ]
     table = [_numbers(row, member.rows[0]) for member in members for row in member.rows]
     key = f"{family.key}-{quantity.key}"
@@ -112,6 +112,7 @@ def _numbers(row: Row, fewest: Row) -> list[str]:
         memory(memory_kb(row, "server")),
         *(_kb(kb_a_connection(row, fewest, side)) for side in ("server", "client")),
         f"{_median(row, 'server', lambda used: used.threads):g}",
+        f"{_median(row, 'server', lambda used: used.descriptors):,.0f}",
         cpu(row.cpu_us[1] if row.cpu_us else None),
         format_time(p50.value if p50 else None),
         format_time(p99.value if p99 else None),
