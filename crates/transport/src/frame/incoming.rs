@@ -102,22 +102,22 @@ impl Incoming {
         copy: impl FnOnce(&mut [u8]),
     ) -> Result<(), LinkError> {
         // A fixed length makes clearing it a few instructions.
-        Self::fill(place, SmallVec::from_buf_and_len([0; INLINE], len), copy)
+        Self::fill(slot, SmallVec::from_buf_and_len([0; INLINE], len), copy)
     }
 
     /// The same with one of at most [`FREE`] bytes.
     #[inline(never)]
     pub(crate) fn decode_longer_in(
-        place: &mut Option<Self>,
+        slot: &mut Option<Self>,
         len: usize,
         copy: impl FnOnce(&mut [u8]),
     ) -> Result<(), LinkError> {
-        Self::fill(place, SmallVec::from_elem(0, len), copy)
+        Self::fill(slot, SmallVec::from_elem(0, len), copy)
     }
 
     #[inline]
     fn fill(
-        place: &mut Option<Self>,
+        slot: &mut Option<Self>,
         bytes: SmallVec<[u8; INLINE]>,
         copy: impl FnOnce(&mut [u8]),
     ) -> Result<(), LinkError> {
