@@ -1,6 +1,7 @@
 """What a call costs in instructions and in misses of the caches, as valgrind counts them: for machines that are noisy.
 
 Usage: python tools/count_instructions.py [call ...]      # of: raw, text, dataclass
+       python tools/count_instructions.py files           # of Rust that a call of `text` passes, and what it runs there
 
 Over shared memory, client and server in turn. The process that is counted is some fifty times slower than the other
 one, so that it seldom waits, and what it does for a call is nearly the same from run to run. Two runs of different
@@ -15,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,8 +76,8 @@ def serve(url: str) -> None:
         sys.stdin.read()
 
 
-def counted(side: str, name: str, times: int) -> list[int]:
-    """The events of one run of one side."""
+def counted(side: str, name: str, times: int) -> tuple[list[int], Counter[str]]:
+    """The events of one run of one side, and the instructions in each of our files."""
     with tempfile.TemporaryDirectory() as directory:
         environment = {**os.environ, "XDG_RUNTIME_DIR": directory}
         valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", *CACHES]
@@ -91,12 +93,31 @@ def counted(side: str, name: str, times: int) -> list[int]:
             server.stdout.readline()
             subprocess.run([*programs["call"], name, str(times)], check=True, env=environment)
             server.communicate()
-        log = Path(directory, "log").read_text()
-    return [
+        log, out = Path(directory, "log").read_text(), Path(directory, "out").read_text()
+    events = [
         int(found[1].replace(",", ""))
         for event in EVENTS.values()
         if (found := re.search(rf"{event}:\s+([\d,]+)", log))
     ]
+    files: Counter[str] = Counter()
+    for part in out.split("\nfl=")[1:]:
+        path, *lines = part.splitlines()
+        if ours := re.fullmatch(r"(?:.*/)?(crates/(?!core_arch)\w+/src/.*)", path):
+            files[ours[1]] += sum(int(line.split()[1]) for line in lines if line[0].isdigit())
+    return events, files
+
+
+def show_files() -> None:
+    """Prints the files of ours that a call runs something of, those with the most first."""
+    total: dict[str, dict[str, float]] = {}
+    for side in ("call", "serve"):
+        (_, short), (_, long) = (counted(side, "text", times) for times in (SHORT, LONG))
+        for path, count in long.items():
+            if (each := (count - short[path]) / (LONG - SHORT)) >= 1:
+                total.setdefault(path, {})[side] = each
+    for path, sides in sorted(total.items(), key=lambda item: -sum(item[1].values())):
+        print(f"{sides.get('call', 0):5.0f}  {sides.get('serve', 0):5.0f}  {path}")
+    print(f"{len(total)} files")
 
 
 def main() -> None:
@@ -107,7 +128,7 @@ def main() -> None:
     print(f"{'per call':10} {'':8}", *EVENTS, sep="  ")
     for name in names:
         for side in ("call", "serve"):
-            short, long = (counted(side, name, times) for times in (SHORT, LONG))
+            short, long = (counted(side, name, times)[0] for times in (SHORT, LONG))
             events = ((b - a) / (LONG - SHORT) for a, b in zip(short, long, strict=True))
             print(
                 f"{name:10} {side:8}",
@@ -122,5 +143,7 @@ if __name__ == "__main__":
         serve(sys.argv[2])
     elif sys.argv[1:2] == ["call"]:
         call(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    elif sys.argv[1:] == ["files"]:
+        show_files()
     else:
         main()

@@ -1,6 +1,4 @@
-//! The objects that this side of a connection has given to the other one, which may call them.
-
-mod routing;
+//! What the other side of a connection may call: how a method is handled, and the objects that this side has given.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -14,8 +12,6 @@ use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 use crate::sync::{AtomicUsize, Ordering};
 use nearcall_transport::Incoming;
 
-pub use routing::{HandlerKind, MethodRouting};
-
 /// An object as its owner gave it; only the owner knows what it is.
 pub type Object = Box<dyn Any + Send + Sync>;
 
@@ -27,6 +23,43 @@ pub(crate) trait OnRelease: fmt::Debug + Send + Sync {
 
 /// Tells one object from another, for its owner: the addresses of the object and of what serves it.
 pub type Identity = (usize, usize);
+
+/// What runs the handler of a method.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HandlerKind {
+    /// A thread of Python. At most [`max_concurrency`](crate::server::WorkLimits::max_concurrency) of these run at once.
+    #[default]
+    Thread,
+    /// The event loop.
+    EventLoop,
+    /// The [`NativeHandler`](crate::server::NativeHandler) with this index, in the thread that has received the call,
+    /// however many other handlers run.
+    Native(u8),
+}
+
+/// What the server must know of a method to route its frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MethodRouting {
+    /// What runs its handler.
+    pub handler: HandlerKind,
+    /// It has a stream.
+    pub streams: bool,
+    /// Its arguments may hold references.
+    pub references: bool,
+    /// The items of the caller's stream may hold references.
+    pub item_references: bool,
+}
+
+// Each request carries one.
+const _: () = assert!(size_of::<Option<MethodRouting>>() <= 6);
+
+impl MethodRouting {
+    /// Whether frames may come for a call after it has begun.
+    #[inline]
+    pub(crate) fn is_tracked(self) -> bool {
+        self.streams || self.handler == HandlerKind::EventLoop
+    }
+}
 
 /// The methods of an object that the other side may call, by their numbers in the server's description.
 #[derive(Debug, Default)]

@@ -56,7 +56,7 @@ use handlers::directory::Directory;
 use reactor::Reactor;
 use receivers::worker::Queue;
 use shared::Shared;
-use threads::trend::Trend;
+use threads::leadership::lead::Trend;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
 const LOOK: Duration = Duration::from_millis(20);

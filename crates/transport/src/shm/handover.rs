@@ -14,7 +14,7 @@ use crate::memory::{self, Hold, Memory, Pages, RegionHold, Window};
 
 /// Shorter parts are copied, which is cheaper.
 const SHORTEST: usize = 4096;
-/// When this many lent bytes wait lent_bytes, the sender waits for the reader instead of using more memory.
+/// When this many lent bytes wait to be read, the sender waits for the reader instead of using more memory.
 const MOST_LENT: usize = 32 << 20;
 
 /// Keeps memory of the peer's from going back before the peer has read the message that hands it back.

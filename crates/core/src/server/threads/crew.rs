@@ -3,7 +3,7 @@
 //! Work that finds as many handlers running as may waits in a queue, and the thread that receives may fall asleep. So
 //! each time a handler leaves its place, some thread must look at the queue; the models in `crates/models` try that.
 
-use nearcall_platform::lock::{Mutex, MutexGuard};
+use nearcall_platform::lock::Mutex;
 
 use super::places::Places;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
@@ -99,7 +99,7 @@ impl Crew {
     pub(in crate::server) fn begin_stream(&self, client: u64) -> bool {
         let mut places = self.places.lock();
         let begins = places.take(client);
-        self.note_places(places);
+        self.note_places(&places);
         begins
     }
 
@@ -108,14 +108,14 @@ impl Crew {
     pub(in crate::server) fn end_stream(&self, client: u64) {
         let mut places = self.places.lock();
         places.leave(client);
-        self.note_places(places);
+        self.note_places(&places);
     }
 
     /// One more stream of a client is queued.
     pub(in crate::server) fn let_stream_wait(&self, client: u64) {
         let mut places = self.places.lock();
         places.wait(client);
-        self.note_places(places);
+        self.note_places(&places);
     }
 
     /// The client whose queued stream may begin next. For the thread that holds the queue.
@@ -132,7 +132,7 @@ impl Crew {
         if begins {
             places.end_wait(client);
         }
-        self.note_places(places);
+        self.note_places(&places);
         begins
     }
 
@@ -140,10 +140,10 @@ impl Crew {
     pub(in crate::server) fn end_stream_wait(&self, client: u64) {
         let mut places = self.places.lock();
         places.end_wait(client);
-        self.note_places(places);
+        self.note_places(&places);
     }
 
-    fn note_places(&self, places: MutexGuard<'_, Places>) {
+    fn note_places(&self, places: &Places) {
         // Relaxed: the lock orders the stores, and the fence of `may_begin` the look of who has left a place.
         self.may_stream.store(places.next().is_some(), Ordering::Relaxed);
     }

@@ -4,7 +4,6 @@ pub(in crate::server) mod crew;
 pub(in crate::server) mod leadership;
 pub(in crate::server) mod loop_watch;
 mod places;
-pub(in crate::server) mod trend;
 
 #[cfg(test)]
 mod tests;
