@@ -10,13 +10,13 @@ pub(crate) fn run(bytes: &[u8]) {
     assert_eq!(envelope.call, 0, "nodes tell each other of no call of RMR");
     let mut again = Vec::new();
     let heads = Heads::new(source, address).expect("what is too long is refused");
-    heads.encode(&mut again, &envelope, bytes.len() - head.begin).expect("and so is the rest");
-    again.extend_from_slice(&bytes[head.begin..]);
+    heads.encode(&mut again, &envelope, bytes.len() - head.begin()).expect("and so is the rest");
+    again.extend_from_slice(&bytes[head.begin()..]);
     let sent = again.as_slice().into();
     let same = Head::read(&sent).expect("what was encoded is sound");
     assert_eq!(same.envelope(&sent), envelope);
     assert_eq!((same.source(&sent), same.address(&sent)), (source, address));
     assert_eq!((same.transaction(&sent), same.entity(&sent)), (envelope.transaction, envelope.entity));
     assert_eq!(same.trace(&sent), envelope.trace);
-    assert_eq!(&again[same.begin..], &bytes[head.begin..], "the payload is the same");
+    assert_eq!(&again[same.begin()..], &bytes[head.begin()..], "the payload is the same");
 }

@@ -100,7 +100,7 @@ __all__ = [
 
 _D = TypeVar("_D")
 _R = TypeVar("_R")
-_M = TypeVar("_M")
+_M_co = TypeVar("_M_co", covariant=True)
 
 DEFAULT_MAX_MESSAGE_SIZE: Final[int]
 DEFAULT_RING_SIZE: Final[int]
@@ -1296,7 +1296,7 @@ class RouteCodec:
         """The value of a payload."""
 
 @disjoint_base
-class RouteMessage(Generic[_M]):
+class RouteMessage(Generic[_M_co]):
     """A message that has arrived."""
 
     @property
@@ -1329,10 +1329,14 @@ class RouteMessage(Generic[_M]):
         when the message and the last view of it are gone.
         """
     @property
-    def value(self) -> _M:
+    def value(self) -> _M_co:
         """Its payload as an object of the type that is bound to the message's type, or that the handler asks for."""
     def reply(self, payload: Any = ..., *, type: int | None = None, timeout: float | None = None) -> Any:
         """Sends a message back to the sender, with the same transaction number. That needs no table."""
+    def _settle(self, handled: bool) -> None:
+        """Says of a message that was kept for this node whether it was handled; if not, it comes again. The first word
+        counts.
+        """
     def __len__(self) -> int:
         """Bytes of the payload."""
     def __bool__(self) -> bool: ...
@@ -1462,6 +1466,8 @@ class RouteNode:
         """Takes messages of RMR's programs from now on at ``host:port``. Returns that with the port that the system
         chose, if it was 0.
         """
+    def take_durable(self, url: str, group: str) -> None:
+        """Takes messages that a NATS server keeps from now on, as a member of a group."""
     def set_rmr_sender(self, source: str, source_address: str) -> None:
         """Sets where this node takes messages of RMR's programs, as it tells them: by name and by address."""
     def rmr_counts(self) -> tuple[int, int, int]:

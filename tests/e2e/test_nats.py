@@ -6,8 +6,10 @@ import itertools
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import nearcall
 from nearcall import cli, route
 
 from . import nats
+from .ports import own_port
 from .process import ServerProcess, run_program, start_program
 
 pytestmark = pytest.mark.skipif(nats.PROGRAM is None, reason="there is no nats-server: make nats-server")
@@ -393,3 +396,118 @@ def test_nodes_of_the_router_take_turns_at_a_subject(url: str) -> None:
         while len(seen) < 100 and time.monotonic() < end:
             time.sleep(0.01)
     assert seen == [b"%d" % number for number in range(100)]
+
+
+class Cluster:
+    """Three nats-servers that are one cluster."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        routes = [own_port() for _ in range(3)]
+        listed = ",".join(f"nats://127.0.0.1:{port}" for port in routes)
+        self.servers = [
+            stack.enter_context(
+                nats.NatsServer("--cluster_name", "three", "--cluster", f"nats://127.0.0.1:{port}", "--routes", listed)
+            )
+            for port in routes
+        ]
+
+    def hosts(self, first: int) -> str:
+        """All three, as a URL lists them; the one that is used comes first."""
+        order = self.servers[first:] + self.servers[:first]
+        return ",".join(f"127.0.0.1:{server.port}" for server in order)
+
+
+def test_one_of_a_cluster_is_killed(key: str) -> None:
+    with ExitStack() as stack:
+        cluster = Cluster(stack)
+        # The calls' client and the nodes' sender are at the server that dies; who takes is at others.
+        far, near = f"nats://{cluster.hosts(1)}/n{key}", f"nats://{cluster.hosts(0)}/n{key}"
+        stack.enter_context(nearcall.Server(Named("a"), far))
+        seen: list[bytes] = []
+        node = route.Node(f"nats://127.0.0.1:{cluster.servers[2].port}/r{key}")
+        node.on(1)(lambda message: seen.append(message.payload))
+        stack.enter_context(node)
+        other = stack.enter_context(route.Node(f"shm://{key}-sender"))
+        end = time.monotonic() + PATIENCE
+        client: Named | None = None
+        while client is None:
+            try:
+                client = stack.enter_context(nearcall.connect(near, Named, wait_for_ready=True))
+            except nearcall.Unavailable:  # the three have not met yet
+                assert time.monotonic() < end
+        assert client.who() == "a"
+        # The same subject by way of each of the three: a group leaves out what is not there.
+        ways = ", ".join(f"nats://127.0.0.1:{server.port}/r{key}" for server in cluster.servers)
+        other.install(f"newrt | start | t\nrte | 1 | {ways}\nnewrt | end | 1\n")
+        other.ready(PATIENCE)
+        other.send(1, b"before")
+        ended: list[BaseException] = []
+        waiting = threading.Thread(target=lambda: ended.append(failure_of(client)))
+        waiting.start()
+        cluster.servers[0].kill()
+        waiting.join(PATIENCE)
+        assert isinstance(ended[0], nearcall.Unavailable)
+        with nearcall.timeout(PATIENCE):
+            assert client.who() == "a"
+        number = 0
+        while b"after" not in b" ".join(seen):
+            assert time.monotonic() < end, (seen, other.status())
+            other.send(1, b"after %d" % (number := number + 1))
+            time.sleep(0.01)
+        # Once the killed one is left out, each message comes.
+        until_left_out(other, end)
+        first = number + 1
+        for number in range(first, first + 20):
+            other.send(1, b"after %d" % number)
+        expected = {b"after %d" % number for number in range(first, first + 20)}
+        while not expected <= set(seen):
+            assert time.monotonic() < end, (seen, other.status())
+            time.sleep(0.01)
+
+
+def until_left_out(node: route.Node, end: float) -> None:
+    while sum(endpoint.connected for endpoint in node.status().endpoints) != 2:
+        assert time.monotonic() < end, node.status()
+        time.sleep(0.01)
+
+
+def served(url: str, login: nearcall.NATS) -> None:
+    nearcall.Server(Named("a"), url, nats=login).start()
+
+
+SECRETS = ("se-cret", "SUAAAAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H776Y")
+
+
+def test_credentials_are_in_no_error_and_no_log(key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    config = tmp_path / "nats.conf"
+    public = "UAB2CB576PHBBPQ5ODORRZ2LYCMWPZGWGCN2KDK7DXOIMZASKUY3RLKK"
+    config.write_text(f"authorization {{ users = [ {{ nkey: {public} }} ] }}\n", encoding="utf-8")
+    password, seed = SECRETS
+    said: list[str] = []
+    with nats.NatsServer("--config", str(config)) as server, nats.NatsServer("--auth", password) as tokens:
+        url, other = (f"nats://127.0.0.1:{each.port}/n{key}" for each in (server, tokens))
+        good = nearcall.NATS(nkey=seed)
+        with nearcall.Server(Named("a"), url, nats=good), nearcall.connect(url, Named, nats=good) as client:
+            assert client.who() == "a"
+        # Each is right elsewhere, and malformed or refused here.
+        for where, wrong in (
+            (other, good),
+            (url, nearcall.NATS(token=password)),
+            (url, nearcall.NATS(user="ada", password=password)),
+            (url, nearcall.NATS(nkey=seed[:-1] + "A")),
+            (url, nearcall.NATS(credentials=f"-----BEGIN USER NKEY SEED-----\n{seed}\n".encode())),
+        ):
+            said.append(repr(wrong))
+            for act in (partial(nearcall.connect, where, Named, nats=wrong), partial(served, where, wrong)):
+                with pytest.raises((nearcall.RpcError, OSError)) as failed:
+                    act()
+                said.append("".join(traceback.format_exception(failed.value)))
+            with route.Node(f"shm://{key}-node", nats=wrong) as node:
+                node.install(f"newrt | start | t\nrte | 1 | {where}\nnewrt | end | 1\n")
+                while (failure := node.status().endpoints[0].failure) is None:
+                    time.sleep(0.005)
+                said += [failure, repr(node.status())]
+    everything = "\n".join([*said, caplog.text])
+    # A traceback shows the lines of this file, but no values.
+    assert not any(secret in everything for secret in (password, seed, seed[:-1]))

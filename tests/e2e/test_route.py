@@ -572,7 +572,7 @@ def test_mistakes_say_what_to_do(key: str) -> None:
     with pytest.raises(ValueError, match="give a URL such as shm://filter"):
         route.Node()
     with pytest.raises(TypeError, match="a node has no option 'interceptors'"):
-        route.Node("shm://x", interceptors=[])
+        route.Node("shm://x", interceptors=[])  # type: ignore[call-arg]
     with pytest.raises(nearcall.InvalidArgument, match='when_full must be "block", "error"'):
         route.Node("shm://x", when_full="wait")  # type: ignore[arg-type]
     node = route.Node(f"shm://r{key}")
@@ -587,7 +587,7 @@ def test_mistakes_say_what_to_do(key: str) -> None:
     with pytest.raises(TypeError, match="str has no message type"):
         node.on(str)
     with pytest.raises(TypeError, match=r"@node.on\(1000\), and not @node.on"):
-        node.on(print)  # type: ignore[arg-type]
+        node.on(print)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="a message type has 32 bits"):
         route.message(1 << 31)
     with node:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -334,3 +336,33 @@ def test_a_handler_that_calls_needs_another_thread(key: str) -> None:
         with nodes(other, node, caller):
             answer = caller.call(7, to=node.urls[0], timeout=PATIENCE).payload
         assert answer == b"answer" if threads == 2 else b"Node(..., threads=2)" in answer
+
+
+@pytest.mark.parametrize("taking", ["handlers", "asked"])
+def test_a_closed_node_is_freed(taking: str, key: str) -> None:
+    def used() -> weakref.ref[route.Node]:
+        node, other = route.Node(f"shm://{key}-freed"), route.Node(f"shm://{key}-asks")
+        if taking == "handlers":
+            node.on(1)(lambda message: node.send(2, b"", to=message.address))
+        with node, other:
+            node.install(table_of(f"rte | 2 | shm://{key}-asks"))
+            other.send(1, b"x", to=f"shm://{key}-freed")
+            assert (other if taking == "handlers" else node).receive(PATIENCE) is not None
+        assert node.urls == [f"shm://{key}-freed"]
+        assert node.status().urls == node.urls
+        return weakref.ref(node)
+
+    gone = used()
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_node_at_all_addresses_tells_one_of_them(key: str) -> None:
+    asker = route.Node("tcp://0.0.0.0:0", allow_plaintext=True)
+    node = route.Node(f"shm://{key}-answers", allow_plaintext=True)
+    node.on(1)(lambda message: message.reply(message.address.encode()))
+    with nodes(asker, node):
+        address = asker.call(1, to=f"shm://{key}-answers", timeout=PATIENCE).payload.decode()
+        assert "0.0.0.0" not in address
+        assert address.partition("://")[0] == "tcp"
+        assert address.rpartition(":")[2] == asker.urls[0].rpartition(":")[2]

@@ -181,3 +181,28 @@ def told(call: nearcall.StartedCall[str]) -> None: ...
 
 def callbacks_of_started_calls(call: nearcall.StartedCall[int]) -> None:
     call.add_done_callback(told)  # error
+
+
+@nearcall.route.message(1)
+class Asked:
+    pass
+
+
+@nearcall.route.message(2)
+class Answered:
+    pass
+
+
+def routed(node: nearcall.route.Node) -> None:
+    nearcall.route.Node("shm://node", tabel="routes.toml")  # error
+    node.call(Asked(), timout=3)  # error
+    node.send(1, b"", subscripton=3)  # error
+    node.direct("shm://other").call(1, entitty="x")  # error
+
+    @node.on(Asked)  # error
+    def take(message: nearcall.route.Message[Answered]) -> None:
+        del message
+
+    @node.on(Asked)
+    def take_any(message: nearcall.route.Message[object]) -> None:
+        message.reply(b"", typ=2)  # error

@@ -2,6 +2,7 @@
 
 use nearcall_core::Payload;
 use nearcall_core::server::Request;
+use nearcall_transport::Delivery;
 
 use crate::message::Head;
 
@@ -14,6 +15,8 @@ pub struct Arrived {
     pub call: Payload,
     /// The call itself, which counts as under way while the message waits.
     pub(crate) request: Option<Box<Request>>,
+    /// If the message was kept for this node: who waits for word of what has become of it.
+    pub delivery: Option<Box<Delivery>>,
 }
 
 impl Arrived {

@@ -205,14 +205,17 @@ impl Endpoint {
     /// What has happened so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let (queued, queued_bytes) = {
+        let (mut queued, mut queued_bytes) = {
             let state = self.state.lock();
             (state.queue.len() + state.sending, state.bytes)
         };
+        let (unacknowledged, their_bytes) = self.way.unacknowledged();
+        queued += unacknowledged;
+        queued_bytes += their_bytes;
         // Relaxed: numbers to be shown.
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Counts {
-            sent: read(&self.sent),
+            sent: read(&self.sent).saturating_sub(unacknowledged as u64),
             failed_hard: read(&self.failed_hard),
             failed_soft: read(&self.failed_soft),
             dropped: read(&self.dropped),
@@ -434,14 +437,16 @@ impl Endpoint {
         }
         state.closing = true;
         let left = std::mem::take(&mut state.queue);
-        let bytes = state.bytes;
+        let (bytes, until) = (state.bytes, state.until);
         self.take_bytes(&mut state, bytes);
         drop(state);
-        // Relaxed: a number to be shown.
+        // Relaxed: numbers to be shown.
         self.dropped.fetch_add(left.len() as u64, Ordering::Relaxed);
         self.changed.notify_all();
         self.bell.ring_for_room();
-        self.way.close();
+        let lost = self.way.close(until) as u64;
+        self.sent.fetch_sub(lost, Ordering::Relaxed);
+        self.dropped.fetch_add(lost, Ordering::Relaxed);
         self.leave();
     }
 

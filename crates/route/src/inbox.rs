@@ -12,6 +12,7 @@ use std::time::Instant;
 use nearcall_core::Payload;
 use nearcall_core::lock::{Condvar, Mutex};
 use nearcall_core::server::{CallObserver, NativeHandler, Request};
+use nearcall_transport::{Delivery, Settled};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::arrived::Arrived;
@@ -190,6 +191,18 @@ impl Inbox {
         true
     }
 
+    /// Takes a message that was kept for this node. How many come before others are handled is said where they are kept.
+    pub(crate) fn keep(&self, bytes: Vec<u8>, delivery: Delivery) {
+        let mut call = Payload::from(bytes);
+        let head = match self.read(&mut call) {
+            Ok(Some(head)) => head,
+            // A call has it, or nobody can read it.
+            Ok(None) => return delivery.settle(Settled::Handled),
+            Err(_) => return delivery.settle(Settled::Useless),
+        };
+        self.push(Arrived { head, call, request: None, delivery: Some(Box::new(delivery)) });
+    }
+
     fn push(&self, arrived: Arrived) {
         let mut state = self.state.lock();
         if arrived.request.is_none() {
@@ -228,7 +241,7 @@ impl Inbox {
 
     #[inline(never)]
     fn ask_calls(&self, head: Head, payload: &mut Payload) -> Option<Head> {
-        let back = self.calls.give(Arrived { head, call: payload.take(), request: None })?;
+        let back = self.calls.give(Arrived { head, call: payload.take(), request: None, delivery: None })?;
         *payload = back.call;
         Some(back.head)
     }
@@ -249,7 +262,7 @@ impl NativeHandler for Inbox {
                 request.end_oneway();
                 if let Some(head) = head {
                     let call = request.payload.take();
-                    self.push(Arrived { head, call, request: Some(request) });
+                    self.push(Arrived { head, call, request: Some(request), delivery: None });
                 }
             }
             Err(problem) => request.fail(&problem.into()),

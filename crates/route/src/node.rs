@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use nearcall_core::Failure;
-use nearcall_core::client::Channel;
 use nearcall_core::lock::Mutex;
+use nearcall_transport::Taking;
 use smallvec::SmallVec;
 
 use crate::bell::Bell;
 use crate::brief::Brief;
 use crate::calls::{Calls, Waiter};
+use crate::durable;
 use crate::endpoint::{Endpoint, Offered, Outbound, WhenFull};
 use crate::inbox::Inbox;
 use crate::message::{Envelope, Heads, TooLong, Transaction};
@@ -24,7 +25,7 @@ use crate::rmr_side::{RmrOptions, RmrSide};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::table::{EndpointId, Table, check_endpoint, check_reply_address};
 use crate::way::Way;
-use crate::work::{Starter, Work};
+use crate::work::{Dialler, Starter, Work};
 
 /// The most endpoints that are in use without being in the table.
 const MOST_DIRECT: usize = 256;
@@ -37,9 +38,6 @@ thread_local! {
     /// Memory for what is sent next.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
-
-/// Makes the channel to an endpoint of that name, which is a node.
-pub type Dialler = Box<dyn Fn(&str) -> Result<Arc<Channel>, Failure> + Send + Sync>;
 
 /// A table, with the endpoints that it names. They are used until the last sender that has read it is done.
 struct InForce {
@@ -228,11 +226,23 @@ impl Node {
 
     /// An endpoint, with a thread that works for it.
     fn make(&self, name: &str, brief: Option<Brief>) -> Result<Arc<Endpoint>, Failure> {
-        let way = self.rmr.way(name).unwrap_or_else(|| (self.dial)(name).map(Way::from))?;
+        let way = self
+            .rmr
+            .way(name)
+            .or_else(|| durable::way(&self.dial, name))
+            .unwrap_or_else(|| (self.dial)(name).map(Way::from))?;
         let (bell, calls) = (Arc::clone(&self.bell), Arc::clone(&self.calls));
         let endpoint = Endpoint::new(name, way, self.when_full, self.queue, bell, calls, brief);
         (self.start)(Work::Endpoint(Arc::clone(&endpoint)))?;
         Ok(endpoint)
+    }
+
+    /// Takes messages that are kept at a URL, as a member of a group, from now on until what is returned is dropped.
+    ///
+    /// # Errors
+    /// The NATS server is not there, keeps no messages, or does not let this process in; or the URL is none of these.
+    pub fn take_durable(&self, url: &str, group: &str) -> Result<Taking, Failure> {
+        durable::take(&self.dial, url, group, &self.inbox)
     }
 
     /// What the table in force says, if there is one.
@@ -392,6 +402,9 @@ impl Node {
         }
         if self.is_closed() {
             return Err(SendError::Closed);
+        }
+        if address.starts_with("jetstream") {
+            return Err(SendError::BadAddress("no reply goes to where messages are kept".to_owned()));
         }
         if let Some(scheme) = ["inproc://", "nats://", "nats+tls://"].iter().find(|&scheme| address.starts_with(scheme))
             && !self.shared.lock().iter().any(|place| address.starts_with(place))

@@ -182,7 +182,7 @@ fn arrived(frame: &Frame<'_>) -> Option<Arrived> {
     Heads::new(source, &address).ok()?.encode(&mut call, &envelope, frame.payload().len()).ok()?;
     call.extend_from_slice(frame.payload());
     let call = Payload::from(call);
-    Some(Arrived { head: Head::read_own(&call).ok()?, call, request: None })
+    Some(Arrived { head: Head::read_own(&call).ok()?, call, request: None, delivery: None })
 }
 
 /// Where replies to a message go: to its sender by name, and if that is not known here, by address.

@@ -1,12 +1,14 @@
-//! The way to a receiver: a channel to a node, or a link to a program of RMR. Messages are given to it as the calls that they
+//! The way to a receiver: a channel to a node, a link to a program of RMR, or a NATS server that keeps messages. Messages are given to it as the calls that they
 //! are between nodes.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use nearcall_core::client::{Channel, Connection, Passed, Patience};
 use nearcall_core::{Body, Failure, Kind, Outgoing};
+use nearcall_transport::{DurableSender, Unsent};
 use smallvec::SmallVec;
 
 use crate::calls::Place;
@@ -30,6 +32,8 @@ pub(crate) enum Way {
         /// What the program is told of this node.
         sender: Arc<ArcSwap<Sender>>,
     },
+    /// To a NATS server that keeps messages.
+    Durable(Arc<DurableSender>),
 }
 
 impl From<Arc<Channel>> for Way {
@@ -53,6 +57,7 @@ pub(crate) enum Ready {
     /// With the number of the method that takes them.
     Channel(Arc<Connection>, u16),
     Rmr(Arc<Outlet>, Arc<Sender>),
+    Durable(Arc<DurableSender>),
 }
 
 impl Standing {
@@ -84,6 +89,8 @@ impl Way {
                 Some(outlet) => Standing::Ready(Ready::Rmr(outlet, sender.load_full())),
                 None => Standing::Down,
             },
+            Self::Durable(durable) if durable.is_connected() => Standing::Ready(Ready::Durable(Arc::clone(durable))),
+            Self::Durable(_) => Standing::Down,
         }
     }
 
@@ -95,14 +102,23 @@ impl Way {
         match self {
             Self::Channel { channel, .. } => channel.usable(Patience::FailFast, Some(until), go_on).map(drop),
             Self::Rmr { link, .. } => link.connect().map(drop).map_err(|error| unavailable(&error)),
+            Self::Durable(durable) => durable.connect(until, go_on).map_err(|error| unavailable(&*error)),
         }
     }
 
-    pub(crate) fn close(&self) {
+    /// Messages that it has taken and that may still be lost, and their bytes.
+    pub(crate) fn unacknowledged(&self) -> (usize, usize) {
+        if let Self::Durable(durable) = self { durable.unacknowledged() } else { (0, 0) }
+    }
+
+    /// Sends nothing more. What may be lost is waited for until then. How many messages are.
+    pub(crate) fn close(&self, until: Option<Instant>) -> usize {
         match self {
             Self::Channel { channel, .. } => _ = channel.close(None),
             Self::Rmr { link, .. } => link.close(),
+            Self::Durable(durable) => return durable.close(until.unwrap_or_else(Instant::now)),
         }
+        0
     }
 }
 
@@ -133,6 +149,17 @@ impl Ready {
                 connection.send_oneway(&call, go_on)
             }
             Self::Rmr(outlet, sender) => send_as_rmr(outlet, sender, pieces, go_on),
+            Self::Durable(durable) => {
+                durable.send(pieces, go_on).map(|()| Passed::Sent).or_else(|unsent| match unsent {
+                    Unsent::NoRoom => Ok(Passed::NoRoom),
+                    Unsent::Down => Err(unavailable(&"there is no connection to the NATS server")),
+                    Unsent::TooLong(longest) => {
+                        let text =
+                            format!("the NATS server keeps messages of at most {longest} bytes (its max_payload)");
+                        Err(Failure::new(Failure::INVALID_ARGUMENT, text))
+                    }
+                })
+            }
         }
     }
 
@@ -140,7 +167,7 @@ impl Ready {
     pub(crate) fn note_sent(&self, call: &Place) {
         match self {
             Self::Channel(connection, _) => call.was_sent_over(connection),
-            Self::Rmr(..) => call.was_sent_unwatched(),
+            Self::Rmr(..) | Self::Durable(_) => call.was_sent_unwatched(),
         }
     }
 
@@ -148,6 +175,7 @@ impl Ready {
         match self {
             Self::Channel(connection, _) => connection.is_usable(),
             Self::Rmr(outlet, _) => !outlet.is_lost(),
+            Self::Durable(durable) => durable.is_connected(),
         }
     }
 }
@@ -170,6 +198,6 @@ fn send_as_rmr(
     outlet.send(&[&head, payload], go_on).map_err(|error| unavailable(&error))
 }
 
-fn unavailable(error: &std::io::Error) -> Failure {
+fn unavailable(error: &dyn Display) -> Failure {
     Failure::new(Failure::UNAVAILABLE, error.to_string())
 }

@@ -1,11 +1,15 @@
-//! What a node has threads for. It starts none by itself.
+//! What a node has threads for. It starts none by itself, and makes no connections.
 
 use std::sync::Arc;
 
 use nearcall_core::Failure;
+use nearcall_core::client::Channel;
 
 use crate::endpoint::Endpoint;
 use crate::rmr::Exchange;
+
+/// Makes the channel to an endpoint of that name, which is a node.
+pub type Dialler = Box<dyn Fn(&str) -> Result<Arc<Channel>, Failure> + Send + Sync>;
 
 /// Starts a thread that does some work.
 pub type Starter = Arc<dyn Fn(Work) -> Result<(), Failure> + Send + Sync>;

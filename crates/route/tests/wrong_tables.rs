@@ -176,7 +176,7 @@ const TEXTS: &[(&[&str], &str)] = &[
     (&["newrt | start", "rte | 1 | a b:1"], "line 2: `a b:1` is no endpoint: ' ' cannot be part of one"),
     (
         &["newrt | start", "rte | 1 | sm://filter"],
-        "line 2: `sm://filter` is no endpoint: its scheme is none of `shm://`, `unix://`, `tcp://`, `tls://`, `inproc://`, `rmr://`, `nats://`, `nats+tls://`; did you mean `shm`?",
+        "line 2: `sm://filter` is no endpoint: its scheme is none of `shm://`, `unix://`, `tcp://`, `tls://`, `inproc://`, `rmr://`, `nats://`, `nats+tls://`, `jetstream://`, `jetstream+tls://`; did you mean `shm`?",
     ),
     (
         &["newrt | start", "rte | 1 | %meid;a:1"],

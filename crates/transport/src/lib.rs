@@ -50,6 +50,7 @@ pub use link::pace::Pace;
 pub use link::{Flushed, HeldUp, LONGEST_SLEEP, Ledger, Link, MemoryLink, Properties, Room, Sent, Wait};
 pub use listen::Listener;
 pub use memory::{Buffer, BufferPool, Lease};
+pub use nats::durable::{Delivery, Durable, Sender as DurableSender, Settled, Taking, Unsent, take as take_durable};
 pub use nearcall_http::{Codec, Encoding, Origins};
 pub use options::Options;
 pub use options::login::{Login, Proof};
@@ -62,5 +63,5 @@ pub use places::opening::{Accepted, Awaits, Connected, Dialled, Greeted, Greetin
 pub use places::place::{Bound, Dialling, Each, Finding, Found, Place, Reconnect, Speaks, Transport};
 pub use signal::{Signal, WakerSlot};
 pub use tls::{Credentials, DevCerts, Pem, dev_certs};
-pub use transports::{TABLE as TRANSPORTS, named_servers};
+pub use transports::{TABLE as TRANSPORTS, durable, named_servers};
 pub use url::{BadUrl, Url};

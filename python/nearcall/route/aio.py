@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .. import _core
 from ..errors import FailedPrecondition
@@ -14,15 +14,17 @@ from ..options.checked import check_seconds, check_whole
 from .base import LOOK, REPLY_TIMEOUT, NodeBase, checked_grace, shown
 from .failures import reply_or_raise
 from .message import AnyBuffer, reply_of
+from .options import About, NodeOptions
 from .sending import DEFAULT_QUEUE, WhenFull
 
 __all__ = ["Message", "Node"]
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-    class Message(_core.RouteMessage[T]):
+    class Message(_core.RouteMessage[T_co]):
         """A message that has arrived at a node in an event loop."""
 
         async def reply(
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 else:
     Message = _core.RouteMessage
 
+M = TypeVar("M")
+R = TypeVar("R")
 H = TypeVar("H", bound=Callable[[Message[Any]], object])
 
 _AT_ONCE = 64
@@ -72,7 +76,7 @@ class Node(NodeBase):
         when_full: WhenFull = "block",
         queue: int = DEFAULT_QUEUE,
         concurrency: int = 1,
-        **options: Any,
+        **options: Unpack[NodeOptions],
     ) -> None:
         super().__init__(urls, table, manager, group, name, when_full, queue, options)
         self._concurrency = check_whole("concurrency", concurrency)
@@ -117,7 +121,7 @@ class Node(NodeBase):
         *,
         timeout: float | None = None,
         transaction: bytes | None = None,
-        **about: Any,
+        **about: Unpack[About],
     ) -> Message[Any]:
         """Sends a message, and waits for the message with the same transaction number. Any number of tasks may call at
         once. The arguments are those of :meth:`nearcall.route.Node.call`.
@@ -188,7 +192,16 @@ class Node(NodeBase):
 
     # --- receiving ---
 
-    def on(self, *types: int | type) -> Callable[[H], H]:
+    @overload
+    def on(self, cls: type[M], /) -> Callable[[Callable[[Message[M]], R]], Callable[[Message[M]], R]]: ...
+
+    @overload
+    def on(self, number: int, /, *types: int | type) -> Callable[[H], H]: ...
+
+    @overload
+    def on(self, cls: type, other: int | type, /, *types: int | type) -> Callable[[H], H]: ...
+
+    def on(self, *types: int | type) -> Callable[[Any], Any]:
         """Has a function, most often a coroutine function, called with each :class:`Message` of these types. A type may
         also be a class with a message type: then ``message.value`` is an object of it.
 
@@ -212,6 +225,7 @@ class Node(NodeBase):
             found = await self._take(1, left)
             if not found:
                 return None
+            found[0]._settle(True)
             if not self._answers_probe(found[0]):
                 return found[0]
 
@@ -254,7 +268,7 @@ class Node(NodeBase):
     async def _handle(self, message: Message[Any]) -> None:
         handler = self._handlers.of(message.type)
         if handler is None:
-            self._note_unhandled(message)
+            message._settle(self._note_unhandled(message))
             return
         try:
             if handler.value_type is not None:
@@ -262,8 +276,10 @@ class Node(NodeBase):
             result = handler.function(message)
             if inspect.isawaitable(result):
                 await result
+            message._settle(True)
         except Exception as error:
             self._note_failure(handler.name, message, error)
+            message._settle(False)
 
     def _dispatch(self) -> tuple[_core.RouteDispatch | None, int]:
         return None, 1

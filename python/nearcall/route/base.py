@@ -71,6 +71,10 @@ class NodeBase(Sending):
         super().__init__(urls, name, when_full, queue, options, managed=managed)
         if managed and not self._rmr_places:
             raise ValueError("a route manager of RMR sends tables to an rmr:// URL, and this node has none")
+        if manager is not None and len(self._kept_places) == len(urls):
+            raise ValueError(
+                "a route manager sends messages to nodes' own URLs, and jetstream:// is nobody's own: give another one"
+            )
         self._handlers = Handlers(self._core, self._coroutines)
         self._running: list[threading.Thread] = []
         self._table_file = None if table is None else Path(table)
@@ -92,6 +96,8 @@ class NodeBase(Sending):
         """Takes messages from now on. If something is wrong, the node is closed."""
         if self._started:
             raise RuntimeError("this node was started already: write either start() or 'with node:'")
+        if self._ended.is_set():
+            raise RuntimeError("this node was closed before it was started: make another one")
         self._started = True
         dispatch = self._dispatch()
         self._bind(*dispatch)
@@ -101,6 +107,8 @@ class NodeBase(Sending):
                 self.load(self._table_file)  # before a handler wants to send by it
                 self._run(partial(self._watch, seen), "table")
             self._serve(*dispatch)
+            for url in self._kept_places:
+                self._core.take_durable(url, self._group or self.name)
             if self._manager is not None:
                 self._attachment, work = self._attached_to(self._manager)
                 self._run(work, "manager")
@@ -113,7 +121,7 @@ class NodeBase(Sending):
         if is_rmr(manager):
             pushed = PushedTables(self._core, manager, self.name, self.install)
             return pushed, partial(pushed.run, self._rmr_sender[0])
-        node = NodeInfo(self.name, self.urls[0], self._handlers.types(), self._group or self.name)
+        node = NodeInfo(self.name, self._address, self._handlers.types(), self._group or self.name)
         attachment = Attachment(manager, node, self._take_table, options_for(manager, self._options))
         return attachment, attachment.run
 
@@ -155,13 +163,15 @@ class NodeBase(Sending):
         if self._handlers:
             raise RuntimeError("this node has handlers, which get all messages: add one for the type, or have none")
 
-    def _note_unhandled(self, message: _core.RouteMessage[Any]) -> None:
-        """A message has come that no handler takes."""
-        if not self._answers_probe(message):
-            self._unhandled += 1
-            self._tell_caller(
-                message, Unimplemented(f"the node {self.name} has no handler for messages of type {message.type}")
-            )
+    def _note_unhandled(self, message: _core.RouteMessage[Any]) -> bool:
+        """A message has come that no handler takes. Whether the node has answered it by itself."""
+        if self._answers_probe(message):
+            return True
+        self._unhandled += 1
+        self._tell_caller(
+            message, Unimplemented(f"the node {self.name} has no handler for messages of type {message.type}")
+        )
+        return False
 
     def _note_failure(self, handler: str, message: _core.RouteMessage[Any], error: BaseException) -> None:
         """A handler has raised, or a payload does not fit its type."""

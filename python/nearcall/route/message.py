@@ -23,7 +23,7 @@ __all__ = [
     "reply_of",
 ]
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 C = TypeVar("C", bound=type)
 
 AnyBuffer = Any
@@ -174,7 +174,7 @@ def prepared(type: object, payload: AnyBuffer) -> tuple[int, AnyBuffer]:
 
 if TYPE_CHECKING:
 
-    class Message(_core.RouteMessage[T]):
+    class Message(_core.RouteMessage[T_co]):
         """A message that has arrived. ``Message[Measurement]`` is one whose payload is such an object."""
 
         def reply(self, payload: AnyBuffer = b"", *, type: int | None = None, timeout: float | None = None) -> None:

@@ -6,17 +6,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .. import _core
 from ..options.checked import check_seconds, check_whole
 from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
 from .failures import reply_or_raise
 from .message import AnyBuffer, Message, reply_of
+from .options import About, DirectAbout, NodeOptions
 from .sending import DEFAULT_QUEUE, WhenFull
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Direct", "Node"]
 
+M = TypeVar("M")
+R = TypeVar("R")
 H = TypeVar("H", bound=Callable[[Message[Any]], object])
 
 
@@ -38,14 +44,15 @@ class Node(NodeBase):
 
     Args:
         urls: Where the node takes messages: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``,
-            and ``rmr://host:port`` for programs of RMR. The first is where replies go, if their sender can go there.
+            ``nats://server/subject``, ``rmr://host:port`` for programs of RMR, and ``jetstream://server/subject`` for
+            messages that a NATS server keeps. The first that is not of the last kind is where replies go.
         table: A file with the table, in RMR's text or in TOML (``.toml``). It is read again when it changes; a wrong
             one is logged, and the table before stays in force. ``None``: :meth:`install` and :meth:`load` say what
             counts.
         manager: Where a :func:`manager` is: it gets to know which types have handlers here, and sends tables. While it
             cannot be reached, the last table stays in force. ``rmr://host:port`` is a route manager of RMR.
-        group: For the manager: nodes of one group take turns, and each group gets a copy of a message; the node's name
-            if it is not given.
+        group: For the manager, and for what a NATS server keeps: nodes of one group take turns, and each group gets a
+            copy of a message; the node's name if it is not given.
         name: The node's name, which receivers see; the first URL without its scheme if it is not given.
         when_full: What becomes of a message when ``queue`` bytes wait for its receiver: its sender waits (``"block"``),
             gets :class:`~nearcall.ResourceExhausted` (``"error"``), or the oldest or the new one is dropped and counted
@@ -72,7 +79,7 @@ class Node(NodeBase):
         when_full: WhenFull = "block",
         queue: int = DEFAULT_QUEUE,
         threads: int = 1,
-        **options: Any,
+        **options: Unpack[NodeOptions],
     ) -> None:
         super().__init__(urls, table, manager, group, name, when_full, queue, options)
         self._threads_of_handlers = check_whole("threads", threads)
@@ -131,7 +138,7 @@ class Node(NodeBase):
         *,
         timeout: float | None = None,
         transaction: bytes | None = None,
-        **about: Any,
+        **about: Unpack[About],
     ) -> Message[Any]:
         """Sends a message, and waits for the message with the same transaction number. Any number of threads may call
         at once.
@@ -182,7 +189,16 @@ class Node(NodeBase):
 
     # --- receiving ---
 
-    def on(self, *types: int | type) -> Callable[[H], H]:
+    @overload
+    def on(self, cls: type[M], /) -> Callable[[Callable[[Message[M]], R]], Callable[[Message[M]], R]]: ...
+
+    @overload
+    def on(self, number: int, /, *types: int | type) -> Callable[[H], H]: ...
+
+    @overload
+    def on(self, cls: type, other: int | type, /, *types: int | type) -> Callable[[H], H]: ...
+
+    def on(self, *types: int | type) -> Callable[[Any], Any]:
         """Has a function called with each :class:`Message` of these types. A type may also be a class with a message
         type: then ``message.value`` is an object of it.
 
@@ -205,6 +221,7 @@ class Node(NodeBase):
             found = self._core.receive(1, left)
             if not found:
                 return None
+            found[0]._settle(True)
             if not self._answers_probe(found[0]):
                 return cast("Message[Any]", found[0])
 
@@ -217,8 +234,8 @@ class Node(NodeBase):
         if not self._handlers:
             return None, 1
         threads = self._threads_of_handlers
-        # Where programs of RMR send, handlers run in threads of their own, and replies need none of these.
-        taking = sys.maxsize if self._rmr_places else threads
+        # Where handlers run in threads of their own, replies need none of these.
+        taking = sys.maxsize if self._takes_from_inbox else threads
         return self._core.dispatch(self._note_unhandled, self._note_failure, taking), threads
 
     # --- begin and end ---
@@ -278,10 +295,10 @@ class Direct:
         """Whether there is a connection now. What is sent without one waits for it."""
         return self._endpoint.is_connected()
 
-    def send(self, type: int | object, payload: AnyBuffer = b"", **about: Any) -> None:
+    def send(self, type: int | object, payload: AnyBuffer = b"", **about: Unpack[DirectAbout]) -> None:
         """Sends a message, as :meth:`Node.send` does."""
         self._node.send(type, payload, to=self.url, **about)
 
-    def call(self, type: int | object, payload: AnyBuffer = b"", **about: Any) -> Message[Any]:
+    def call(self, type: int | object, payload: AnyBuffer = b"", **about: Unpack[DirectAbout]) -> Message[Any]:
         """Sends a message and waits for its reply, as :meth:`Node.call` does."""
         return self._node.call(type, payload, to=self.url, **about)

@@ -39,24 +39,24 @@ def sender_at(name: str, places: Sequence[str]) -> tuple[str, str]:
     if not places:
         return name[:63], ""
     host, _, port = places[0].rpartition(":")
-    if _is_any(host):
-        source, address = f"{socket.gethostname().partition('.')[0]}:{port}", f"{_own_address()}:{port}"
+    if is_any(host):
+        source, address = f"{socket.gethostname().partition('.')[0]}:{port}", f"{own_address()}:{port}"
     else:
         source = address = places[0]
     own_host, separator, own_port = name.rpartition(":")
-    if separator and own_port.isdecimal() and own_port != "0" and not _is_any(own_host):
+    if separator and own_port.isdecimal() and own_port != "0" and not is_any(own_host):
         source = name
     return source, address
 
 
-def _is_any(host: str) -> bool:
+def is_any(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_unspecified
     except ValueError:
         return False
 
 
-def _own_address() -> str:
+def own_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ANYBODY)

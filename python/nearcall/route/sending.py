@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import weakref
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -12,12 +14,12 @@ from typing import Any, Literal, TypeAlias, cast
 from .. import _core
 from ..client.channel import Channel, ChannelBase
 from ..client.options import ChannelOptions
-from ..errors import InvalidArgument
+from ..errors import FailedPrecondition, InvalidArgument
 from ..options.checked import check_flag, check_whole
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE
 from ..server.server import Server
 from .message import AnyBuffer, bound_codec, prepared
-from .rmr import SCHEME, is_rmr, sender_at
+from .rmr import SCHEME, is_any, is_rmr, own_address, sender_at
 from .service import EndpointStatus, NodeStatus, RmrStatus, RouteTable, served_by
 
 __all__ = ["DEFAULT_QUEUE", "OF_BOTH", "Sending", "WhenFull", "read_table"]
@@ -27,7 +29,7 @@ WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
-SCHEMES = ("shm", "unix", "tcp", "tls", "inproc", "rmr", "nats", "nats+tls")
+SCHEMES = ("shm", "unix", "tcp", "tls", "inproc", "rmr", "nats", "nats+tls", "jetstream", "jetstream+tls")
 """Where nodes can be."""
 _LONGEST_NAME = 63
 """Bytes of a node's name."""
@@ -39,10 +41,10 @@ _GRACE = 5.0
 """Seconds in which what is queued for a receiver that a table no longer names may still be sent."""
 OF_BOTH = {
     "allow_groups": ("shm", "unix"),
-    "allow_plaintext": ("tcp", "rmr", "nats"),
+    "allow_plaintext": ("tcp", "rmr", "nats", "jetstream"),
     "allow_users": ("shm", "unix"),
     "max_message_size": (),
-    "nats": ("nats", "nats+tls"),
+    "nats": ("nats", "nats+tls", "jetstream", "jetstream+tls"),
     "spin": (),
     "tls": ("tls",),
 }
@@ -95,7 +97,8 @@ class Sending:
             if separator and scheme not in SCHEMES:
                 known = ", ".join(f"{each}://" for each in SCHEMES)
                 raise InvalidArgument(f"{url}: a node takes messages at {known} and not at {scheme}://")
-        self._asked = [url for url in urls if not is_rmr(url)]
+        self._asked = [url for url in urls if not is_rmr(url) and not is_kept(url)]
+        self._kept_places = [url for url in urls if is_kept(url)]
         self._rmr_places = [url[len(SCHEME) :] for url in urls if is_rmr(url)]
         if unknown := sorted(set(options) - {*OF_BOTH, *OF_SERVER}):
             known = ", ".join(sorted((*OF_BOTH, *OF_SERVER)))
@@ -104,7 +107,7 @@ class Sending:
         self.name = name or _name_of(urls[0])
         self._options = {key: value for key, value in options.items() if key in OF_BOTH}
         if (unused := sorted(set(options).intersection(OF_SERVER))) and not self._asked:
-            raise TypeError(f"{unused[0]} counts for other URLs than rmr://, and this node has none")
+            raise TypeError(f"{unused[0]} counts for other URLs than rmr:// and jetstream://, and this node has none")
         longest = check_whole("max_message_size", options.get("max_message_size", DEFAULT_MAX_MESSAGE_SIZE), "bytes")
         anywhere = check_flag("allow_plaintext", options.get("allow_plaintext", False))
         self._listens_first = is_rmr(urls[0])
@@ -113,10 +116,11 @@ class Sending:
             when_full,
             check_whole("queue", queue, "bytes"),
             (longest, anywhere, bool(self._rmr_places), managed, self._listens_first),
-            self._dial,
-            self._start_work,
+            # The core is no part of Python's garbage collection: it must not keep what keeps it.
+            _weakly(self._dial),
+            _weakly(self._start_work),
             prepared,
-            self._reply,
+            _weakly(self._reply),
             bound_codec,
         )
         self._threads: list[threading.Thread] = []
@@ -127,6 +131,7 @@ class Sending:
         self._make_server = partial(self._server_of, self._asked, options)
         # Its options are checked now.
         self._server = self._make_server(self._core.inbox()) if self._asked else None
+        self._near: list[str] = []
 
     def _server_of(self, urls: Sequence[str], options: Mapping[str, Any], inbox: object, **more: Any) -> Server:
         meant = {key for url in urls for key in options_for(url, self._options)}
@@ -188,6 +193,9 @@ class Sending:
 
     def _own_names(self) -> list[str]:
         urls = self.urls
+        # What is kept for one of a group is not this node's alone: it may send there.
+        urls = [url for url in urls if not is_kept(url)]
+        urls = [*urls, *map(_told, urls)]
         names = [self.name, *self._rmr_sender, *urls, *(url.partition("://")[2] for url in urls)]
         return list(dict.fromkeys(name for name in names if name))
 
@@ -196,9 +204,19 @@ class Sending:
     @property
     def urls(self) -> list[str]:
         """Where the node takes messages. A TCP port of 0 is replaced by the port that the system chose."""
-        near = [] if self._server is None else self._server.urls
+        near = self._near if self._server is None else self._server.urls
         far = [f"{SCHEME}{place}" for place in self._rmr_places]
-        return far + near if self._listens_first else near + far
+        return (far + near if self._listens_first else near + far) + self._kept_places
+
+    @property
+    def _address(self) -> str:
+        """Where others reach the node; empty if they do not."""
+        return next((_told(url) for url in self.urls if not is_kept(url)), "")
+
+    @property
+    def _takes_from_inbox(self) -> bool:
+        """Whether messages come that no call brings, so that handlers run in threads of their own."""
+        return bool(self._rmr_places or self._kept_places)
 
     def is_ready(self) -> bool:
         """Whether a table is in force, and all the nodes that it names are connected."""
@@ -228,8 +246,8 @@ class Sending:
     def _bind(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
         """Has its URLs from now on; ``dispatch`` will have handlers called, in at most so many threads."""
         if self._server is not None:
-            # Messages of RMR's programs come to no server. Where there are such, threads of their own handle all.
-            if dispatch is not None and not self._rmr_places:
+            # Such messages come to no server. Where there are some, threads of their own handle all.
+            if dispatch is not None and not self._takes_from_inbox:
                 self._server = self._make_server(dispatch, max_concurrency=threads)
             self._server.bind()
         for number, place in enumerate(self._rmr_places):
@@ -239,13 +257,13 @@ class Sending:
             self.name = _name_of(urls[0])  # with the port that the system chose
         self._rmr_sender = sender_at(self.name, self._rmr_places)
         self._core.set_rmr_sender(*self._rmr_sender)
-        self._core.set_address(self.name, urls[0], [shared for url in urls if (shared := _shared_place(url))])
+        self._core.set_address(self.name, self._address, [shared for url in urls if (shared := _shared_place(url))])
 
     def _serve(self, dispatch: _core.RouteDispatch | None, threads: int) -> None:
         """Takes messages from now on, as was said to :meth:`_bind`."""
         if self._server is not None:
             self._server.start()
-        if dispatch is not None and self._rmr_places:
+        if dispatch is not None and self._takes_from_inbox:
             work = partial(dispatch.work, _AT_ONCE if threads == 1 else 1)
             for number in range(threads):
                 thread = threading.Thread(target=work, name=f"nearcall-route-handler-{number}", daemon=True)
@@ -269,6 +287,22 @@ class Sending:
         self._core.end()
         for thread in self._threads:
             thread.join(1.0)
+        if self._server is not None:
+            # It has functions of this node, and is as the core is.
+            self._near, self._server = self._server.urls, None
+
+
+def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a node, which does not keep that."""
+    found = weakref.WeakMethod(method)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        still = found()
+        if still is None:
+            raise FailedPrecondition("the node is gone")
+        return still(*args, **kwargs)
+
+    return call
 
 
 def read_table(path: Path) -> tuple[str, bool]:
@@ -293,6 +327,23 @@ def _name_of(url: str) -> str:
     """The name of a node that is given none: as much of the end of its URL as a name may have."""
     name = url.partition("://")[2] or url
     return name.encode()[-_LONGEST_NAME:].decode(errors="ignore")
+
+
+def is_kept(url: str) -> bool:
+    """Whether it is a subject whose messages a NATS server keeps."""
+    return url.startswith(("jetstream://", "jetstream+tls://"))
+
+
+def _told(url: str) -> str:
+    """A node's URL as others are told it: one that listens at all of the machine's addresses names one of them.
+
+    What is encrypted is checked by name, so there it is the machine's name.
+    """
+    scheme, separator, place = url.partition("://")
+    host, _, port = place.rpartition(":")
+    if scheme not in ("tcp", "tls") or not is_any(host):
+        return url
+    return f"{scheme}{separator}{socket.getfqdn() if scheme == 'tls' else own_address()}:{port}"
 
 
 def _shared_place(url: str) -> str:

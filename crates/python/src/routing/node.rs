@@ -10,7 +10,7 @@ use nearcall_core::lock::Mutex;
 use nearcall_route::rmr::frame::{SOURCE, Sender};
 use nearcall_route::table::{Own, Table};
 use nearcall_route::{
-    Dialler, Endpoint, Envelope, Inbox, Node, Outcome, Pending, RmrOptions, SendError, Starter, Transaction,
+    Dialler, Endpoint, Envelope, Inbox, Node, Outcome, Pending, RmrOptions, SendError, Starter, Taking, Transaction,
     Waiter, WhenFull, Work,
 };
 use pyo3::prelude::*;
@@ -86,6 +86,8 @@ pub(crate) struct RouteNode {
     owner: Arc<Owner>,
     /// Makes a type and a buffer of what is sent, if that is something else.
     prepare: Py<PyAny>,
+    /// Where it takes messages that were kept for it.
+    taking: Mutex<Vec<Taking>>,
 }
 
 #[pymethods]
@@ -140,7 +142,7 @@ impl RouteNode {
         });
         let node = Node::new(name, when_full, queue, rmr, dial, start);
         let node = node.map_err(|error| invalid(py, error.to_string()))?;
-        Ok(Self { node, owner: Owner::new(reply, codec_of), prepare })
+        Ok(Self { node, owner: Owner::new(reply, codec_of), prepare, taking: Mutex::default() })
     }
 
     /// The handler of the method that takes messages, for a node that receives them one by one.
@@ -170,6 +172,13 @@ impl RouteNode {
     /// was 0.
     fn listen_rmr(&self, py: Python<'_>, place: &str) -> PyResult<String> {
         detach(py, || self.node.rmr().listen(place)).map_err(|failure| raise(py, &failure))
+    }
+
+    /// Takes messages that a NATS server keeps from now on, as a member of a group.
+    fn take_durable(&self, py: Python<'_>, url: &str, group: &str) -> PyResult<()> {
+        let taking = detach(py, || self.node.take_durable(url, group)).map_err(|failure| raise(py, &failure))?;
+        self.taking.lock().push(taking);
+        Ok(())
     }
 
     /// Sets where this node takes messages of RMR's programs, as it tells them: by name and by address.
@@ -337,6 +346,7 @@ impl RouteNode {
 
     /// Takes no more messages. Those that wait can still be received.
     fn take_no_more(&self) {
+        drop(std::mem::take(&mut *self.taking.lock()));
         self.node.inbox().close();
         self.node.rmr().tables().close();
     }
@@ -346,9 +356,11 @@ impl RouteNode {
         self.node.close(Duration::try_from_secs_f64(grace).unwrap_or(LONGEST).min(LONGEST));
     }
 
-    /// Closes the sockets that are left, once nothing more is to be sent.
+    /// Closes the sockets that are left, once nothing more is to be sent, and forgets its handlers: what they refer to may
+    /// refer to this.
     fn end(&self) {
         self.node.rmr().close();
+        self.owner.forget_handlers();
     }
 }
 

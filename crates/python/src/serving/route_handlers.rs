@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use nearcall_core::Payload;
-use nearcall_route::Inbox;
+use nearcall_route::{Inbox, Settled};
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::gil::callback::Callback;
 use crate::gil::errors::raise;
@@ -34,18 +35,23 @@ impl RouteDispatch {
     }
 
     /// Takes a message out of a call. `None` if a call had waited for it.
-    pub(crate) fn take<'py>(&self, py: Python<'py>, payload: &mut Payload) -> PyResult<Option<Bound<'py, RouteMessage>>> {
+    pub(crate) fn take<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &mut Payload,
+    ) -> PyResult<Option<Bound<'py, RouteMessage>>> {
         let head = self.inbox.read(payload).map_err(|problem| raise(py, &problem.into()))?;
         let Some(head) = head else { return Ok(None) };
         self.inbox.count_taken();
         Bound::new(py, RouteMessage::new(head, payload.take(), &self.owner)).map(Some)
     }
 
-    /// Handles a message.
-    pub(crate) fn handle(&self, py: Python<'_>, message: &Bound<'_, RouteMessage>) -> PyResult<()> {
+    /// Handles a message. What has become of it.
+    pub(crate) fn handle(&self, py: Python<'_>, message: &Bound<'_, RouteMessage>) -> PyResult<Settled> {
         let kind = message.get().kind();
         let Some(handler) = self.owner.handler(py, kind) else {
-            return self.unhandled.bind(py).run([message.as_any()]).map(drop);
+            let answered = self.unhandled.bind(py).run([message.as_any()])?;
+            return Ok(if answered.is(&*PyBool::new(py, true)) { Settled::Handled } else { Settled::Failed });
         };
         let _running = self.owner.run();
         // A payload that does not fit never reaches the handler.
@@ -53,11 +59,13 @@ impl RouteDispatch {
             Some(codec) => message.get().decode(py, codec.get()).map(drop),
             None => Ok(()),
         };
+        let otherwise = if fits.is_ok() { Settled::Failed } else { Settled::Useless };
         let Err(error) = fits.and_then(|()| handler.function.bind(py).run([message.as_any()])) else {
-            return Ok(());
+            return Ok(Settled::Handled);
         };
         let name = self.owner.name(kind).into_pyobject(py)?;
-        self.failed.bind(py).run([name.as_any(), message.as_any(), error.value(py).as_any()]).map(drop)
+        self.failed.bind(py).run([name.as_any(), message.as_any(), error.value(py).as_any()])?;
+        Ok(otherwise)
     }
 }
 
@@ -73,7 +81,8 @@ impl RouteDispatch {
             }
             for arrived in taken {
                 let message = Bound::new(py, RouteMessage::waited(arrived, &self.owner))?;
-                self.handle(py, &message)?;
+                let settled = self.handle(py, &message)?;
+                message.get().end(settled);
             }
         }
     }

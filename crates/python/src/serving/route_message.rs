@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use nearcall_core::Payload;
-use nearcall_route::{Arrived, Envelope, Head};
+use nearcall_route::{Arrived, Delivery, Envelope, Head, Settled};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
@@ -25,20 +25,29 @@ pub(crate) struct RouteMessage {
     owner: Arc<Owner>,
     bytes: Kept,
     value: Kept,
+    /// If it was kept for this node: who waits for word of what has become of it.
+    delivery: Option<Box<Delivery>>,
 }
 
 impl RouteMessage {
     #[inline]
     pub(crate) fn new(head: Head, call: Payload, owner: &Arc<Owner>) -> Self {
-        Self { head, call, owner: Arc::clone(owner), bytes: Kept::default(), value: Kept::default() }
+        let owner = Arc::clone(owner);
+        Self { head, call, owner, bytes: Kept::default(), value: Kept::default(), delivery: None }
     }
 
     /// One that has waited in an inbox.
     pub(crate) fn waited(arrived: Arrived, owner: &Arc<Owner>) -> Self {
-        let Arrived { head, call, .. } = arrived;
-        Self::new(head, call, owner)
+        let Arrived { head, call, delivery, .. } = arrived;
+        Self { delivery, ..Self::new(head, call, owner) }
     }
 
+    /// Says what has become of it, if that is asked.
+    pub(crate) fn end(&self, how: Settled) {
+        if let Some(delivery) = &self.delivery {
+            delivery.settle(how);
+        }
+    }
 
     /// Its type.
     #[inline]
@@ -146,6 +155,12 @@ impl RouteMessage {
         let empty = PyBytes::new(py, b"").into_any();
         let reply = slf.get().owner.reply.bind(py);
         reply.run([slf.as_any(), payload.unwrap_or(&empty), &none(r#type), &none(timeout)])
+    }
+
+    /// Says of a message that was kept for this node whether it was handled; if not, it comes again. The first word counts.
+    #[pyo3(name = "_settle")]
+    fn settle(&self, handled: bool) {
+        self.end(if handled { Settled::Handled } else { Settled::Failed });
     }
 
     /// Bytes of the payload.

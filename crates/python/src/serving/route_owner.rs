@@ -99,6 +99,12 @@ impl Owner {
         self.handlers.lock().get(&kind).map(|(_, name)| name.clone()).unwrap_or_default()
     }
 
+    /// Has none any more.
+    pub(crate) fn forget_handlers(&self) {
+        // Dropped without the lock.
+        drop(std::mem::take(&mut *self.handlers.lock()));
+    }
+
     /// Gives messages of this type to a handler.
     pub(crate) fn set_handler(&self, kind: i32, handler: Handler, name: String) {
         let before = self.handlers.lock().insert(kind, (handler, name));

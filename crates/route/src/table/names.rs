@@ -10,7 +10,8 @@ pub(super) const BLANKS: [char; 4] = [' ', '\t', '\x0b', '\x0c'];
 pub(super) const BY_ENTITY: &str = "%meid";
 
 /// The schemes of endpoints. Whether a node can reach one is the node's affair.
-const SCHEMES: [&str; 8] = ["shm", "unix", "tcp", "tls", "inproc", "rmr", "nats", "nats+tls"];
+const SCHEMES: [&str; 10] =
+    ["shm", "unix", "tcp", "tls", "inproc", "rmr", "nats", "nats+tls", "jetstream", "jetstream+tls"];
 
 /// Refuses what is no endpoint: neither `host:port` nor a URL. The error names it and says what to write.
 pub(crate) fn check_endpoint(endpoint: &str) -> Result<(), String> {
@@ -33,7 +34,7 @@ pub(crate) fn check_endpoint(endpoint: &str) -> Result<(), String> {
         "shm" | "inproc" => name(rest),
         "unix" => path(rest),
         "tcp" | "tls" | "rmr" => check_place(rest),
-        "nats" | "nats+tls" => subject(rest),
+        "nats" | "nats+tls" | "jetstream" | "jetstream+tls" => subject(rest),
         _ => Err(format!(
             "its scheme is none of {}{}",
             SCHEMES.map(|known| format!("`{known}://`")).join(", "),
@@ -173,6 +174,7 @@ mod tests {
             "nats://server:4222/images.left.raw",
             "nats://[::1]:4222/s",
             "nats+tls://server/subject",
+            "jetstream://server/images.left",
         ] {
             assert_eq!(check_endpoint(endpoint), Ok(()), "{endpoint}");
         }

@@ -52,6 +52,9 @@ impl Servers {
                 }
                 std::future::ready(())
             });
+        if !login.inbox.is_empty() {
+            asked = asked.custom_inbox_prefix(&login.inbox);
+        }
         if !may_leave {
             asked = asked.ignore_discovered_servers();
         }

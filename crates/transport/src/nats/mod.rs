@@ -5,9 +5,12 @@
 //! protocol over a socket, with its limits, as everywhere. The sockets of a server's clients come to it as those that
 //! another process hands over.
 //!
-//! The files have an order: `thread` (the one thread that does all this), `broker`, `pipe`, `meeting`.
+//! Messages that the NATS server keeps are no connections, and have a folder of their own, [`durable`].
+//!
+//! The files have an order: `thread` (the one thread that does all this), `broker`, `pipe`, `meeting`, `durable`.
 
 mod broker;
+pub(crate) mod durable;
 mod meeting;
 mod pipe;
 mod thread;

@@ -17,6 +17,7 @@ mod tls;
 mod tunnel;
 mod unix;
 
+pub use nats::durable;
 pub use rendezvous::named_servers;
 
 use crate::places::place::Transport;

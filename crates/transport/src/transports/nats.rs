@@ -12,6 +12,7 @@ use super::address::Host;
 use crate::errors::ConnectError;
 use crate::handshake::NATIVE;
 use crate::link::pace::Pace;
+use crate::nats::durable::Durable;
 use crate::nats::{self, Doorbell, Servers};
 use crate::options::Options;
 use crate::peer::{Admission, Peer};
@@ -39,37 +40,57 @@ struct Subject {
     name: String,
 }
 
+/// How the URLs of subjects begin whose messages are kept.
+const DURABLE: [(&str, &str, bool); 2] =
+    [("jetstream://", "jetstream", false), ("jetstream+tls://", "jetstream+tls", true)];
+
+/// The subject of a URL `jetstream://server/subject`, whose messages are kept; `None` if it is another URL.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn durable(url: &str) -> Option<Result<Durable, String>> {
+    let find = |(begin, scheme, is_encrypted)| Some((scheme, url.strip_prefix(begin)?, is_encrypted));
+    let (scheme, rest, is_encrypted) = DURABLE.into_iter().find_map(find)?;
+    let parts = parts(scheme, rest, is_encrypted);
+    Some(parts.map(|(servers, subject)| Durable { url: url.to_owned(), servers, subject }))
+}
+
 impl Subject {
     fn parse(scheme: &'static str, rest: &str, is_encrypted: bool) -> Parsed {
-        let (hosts, subject) = rest
-            .split_once('/')
-            .ok_or_else(|| format!("{scheme}:// takes a server and a subject: write {scheme}://127.0.0.1:4222/calc"))?;
-        if hosts.contains('@') {
-            return Err(format!(
-                "a URL holds no password and no token: write {scheme}://server/subject, and give nats=NATS(...)"
-            ));
-        }
-        let host = |text: &str| {
-            let has_port = text.rsplit(']').next().unwrap_or_default().contains(':');
-            let text = if has_port { text.to_owned() } else { format!("{text}:{PORT}") };
-            Host::parse(scheme, &text).map(Host::into_parts)
-        };
-        let hosts = hosts.split(',').map(host).collect::<Result<_, _>>()?;
-        let fine =
-            |token: &str| !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | '>'));
-        if subject.len() > LONGEST || !subject.split('.').all(fine) {
-            return Err(format!(
-                "a subject is 1 to {LONGEST} letters, digits and signs without blanks, '*' and '>', such as calc or shop.prices"
-            ));
-        }
-        let (url, servers) = (format!("{scheme}://{rest}"), Servers { hosts, is_encrypted });
-        Ok(Arc::new(Self { url, servers, name: subject.to_owned() }))
+        let (servers, name) = parts(scheme, rest, is_encrypted)?;
+        Ok(Arc::new(Self { url: format!("{scheme}://{rest}"), servers, name }))
     }
 
     /// What is known of who is at the other end.
     fn peer(&self) -> Peer {
         Peer::Beyond(self.servers.to_string())
     }
+}
+
+/// The servers and the subject of a URL.
+fn parts(scheme: &'static str, rest: &str, is_encrypted: bool) -> Result<(Servers, String), String> {
+    let (hosts, subject) = rest
+        .split_once('/')
+        .ok_or_else(|| format!("{scheme}:// takes a server and a subject: write {scheme}://127.0.0.1:4222/calc"))?;
+    if hosts.contains('@') {
+        return Err(format!(
+            "a URL holds no password and no token: write {scheme}://server/subject, and give nats=NATS(...)"
+        ));
+    }
+    let host = |text: &str| {
+        let has_port = text.rsplit(']').next().unwrap_or_default().contains(':');
+        let text = if has_port { text.to_owned() } else { format!("{text}:{PORT}") };
+        Host::parse(scheme, &text).map(Host::into_parts)
+    };
+    let hosts = hosts.split(',').map(host).collect::<Result<_, _>>()?;
+    let fine =
+        |token: &str| !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | '>'));
+    if subject.len() > LONGEST || !subject.split('.').all(fine) {
+        return Err(format!(
+            "a subject is 1 to {LONGEST} letters, digits and signs without blanks, '*' and '>', such as calc or shop.prices"
+        ));
+    }
+    Ok((Servers { hosts, is_encrypted }, subject.to_owned()))
 }
 
 impl fmt::Display for Subject {

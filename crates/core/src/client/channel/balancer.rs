@@ -101,6 +101,10 @@ impl Drop for Done<'_> {
 }
 
 impl Balancer {
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
     pub(in crate::client) fn new(
         url: Url,
         options: Options,

@@ -56,6 +56,15 @@ impl Channel {
         &self.url
     }
 
+    /// How it connects.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        match &self.servers {
+            Servers::One(one) => one.options(),
+            Servers::All(all) => all.options(),
+        }
+    }
+
     /// Whether calls go to several connections.
     #[inline]
     #[must_use]

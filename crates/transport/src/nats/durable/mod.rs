@@ -1,0 +1,107 @@
+//! Messages that a NATS server keeps (`JetStream`) until somebody has handled them.
+//!
+//! These are no connections: who sends and who takes need not be there at the same time. A [`Sender`](sending::Sender) keeps each message
+//! until the NATS server says that it has it, and sends it again over the next connection. [`take`](taking::take) gets messages as one of a
+//! group, of which each message is one member's, and acknowledges it once it was handled.
+
+mod sending;
+mod taking;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamByNameErrorKind};
+use async_nats::jetstream::stream::{Config, Stream};
+use async_nats::jetstream::{self, Context, ErrorCode};
+
+use super::broker::{Broker, Servers};
+use crate::errors::ConnectError;
+use crate::options::Options;
+
+pub use sending::{Sender, Unsent};
+pub use taking::{Delivery, Settled, Taking, take};
+
+/// How long messages are kept in a stream that is made here, and how many bytes of them.
+const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+const KEPT_BYTES: i64 = 1 << 30;
+/// Copies of them, where the NATS servers are so many.
+const COPIES: usize = 3;
+/// How long a process waits before it looks for its NATS server again.
+const PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// A subject whose messages are kept.
+#[derive(Debug, Clone)]
+pub struct Durable {
+    pub(crate) url: String,
+    pub(crate) servers: Servers,
+    pub(crate) subject: String,
+}
+
+impl Durable {
+    /// Connects, and finds the stream that keeps the subject's messages. Makes one if there is none.
+    async fn reach(&self, options: &Options) -> Result<(Broker, Context, Stream), ConnectError> {
+        let broker = self.servers.connect(&self.url, options).await?;
+        let context = jetstream::new(broker.client.clone());
+        let stream = self.stream(&context).await?;
+        Ok((broker, context, stream))
+    }
+
+    async fn stream(&self, context: &Context) -> Result<Stream, ConnectError> {
+        let failed = |why: &dyn Display| self.unavailable(&format!("its messages cannot be kept: {why}"));
+        let name = match context.stream_by_subject(&*self.subject).await {
+            Ok(name) => name,
+            Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
+                let config = Config {
+                    // Words of a subject may have what names of streams may not.
+                    name: name_of(&self.subject),
+                    subjects: vec![self.subject.clone()],
+                    max_age: KEPT_FOR,
+                    max_bytes: KEPT_BYTES,
+                    num_replicas: COPIES,
+                    ..Config::default()
+                };
+                let alone = Config { num_replicas: 1, ..config.clone() };
+                let made = match context.create_stream(config).await {
+                    Err(error) if matches!(error.kind(), CreateStreamErrorKind::JetStream(_)) => {
+                        context.create_stream(alone).await
+                    }
+                    made => made,
+                };
+                return match made {
+                    Ok(stream) => Ok(stream),
+                    Err(error) => match error.kind() {
+                        // Another process has made it at the same time.
+                        CreateStreamErrorKind::JetStream(error)
+                            if error.error_code() == ErrorCode::STREAM_NAME_EXIST =>
+                        {
+                            context.get_stream(name_of(&self.subject)).await.map_err(|error| failed(&error))
+                        }
+                        CreateStreamErrorKind::JetStreamUnavailable => Err(failed(&NOT_THERE)),
+                        _ => Err(failed(&error)),
+                    },
+                };
+            }
+            Err(error) => {
+                // The server answers such a question only if it has JetStream.
+                return Err(failed(if error.kind() == GetStreamByNameErrorKind::Request {
+                    &NOT_THERE
+                } else {
+                    &error
+                }));
+            }
+        };
+        context.get_stream(name).await.map_err(|error| failed(&error))
+    }
+
+    fn unavailable(&self, why: &dyn Display) -> ConnectError {
+        ConnectError::Unavailable(format!("cannot connect to {}: {why}", self.url))
+    }
+}
+
+const NOT_THERE: &str = "JetStream does not answer there; start the NATS server with -js";
+
+/// A name for a stream or for a group, of which NATS takes letters, digits, `-` and `_`.
+fn name_of(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
+}
