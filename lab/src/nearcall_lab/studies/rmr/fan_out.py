@@ -20,6 +20,8 @@ from nearcall_lab.studies.rmr.tally import Measure, Opened
 COPIES = (1, 2, 5, 10)
 TURNS = (2, 5, 10)
 """How many receivers."""
+TRIAL = 0.01
+"""A smaller share of the work only tries it out, with two receivers."""
 MESSAGES = 100_000
 SIZE = 20
 
@@ -45,9 +47,9 @@ def anew(way: Callable[[str, int], AbstractContextManager[Opened]]) -> Iterator[
     yield measured
 
 
-def ways() -> dict[str, Callable[[], AbstractContextManager[Measure]]]:
+def ways(most: int) -> dict[str, Callable[[], AbstractContextManager[Measure]]]:
     """What measures, by the name of its row."""
-    path, most = library(), max(*COPIES, *TURNS)
+    path = library()
     return {
         **{
             f"nearcall.route {scheme}": partial(nodes, scheme, most, measure)
@@ -63,20 +65,21 @@ def ways() -> dict[str, Callable[[], AbstractContextManager[Measure]]]:
 def run(findings: Findings, scale: float) -> None:
     """Copies to one receiver and to more; then as many that take turns."""
     messages = max(200, round(MESSAGES * scale))
+    copied_to, turned = (COPIES, TURNS) if scale >= TRIAL else (COPIES[:2], TURNS[:1])
     findings.add(
         "fan-out",
         "A copy to each receiver, messages/s until the last has all",
-        ["1 receiver", *(f"{count} receivers" for count in COPIES[1:])],
+        ["1 receiver", *(f"{count} receivers" for count in copied_to[1:])],
     )
     findings.add(
         "turns",
         "Receivers take turns: most less fewest messages of one, % of an even share",
-        [f"{count} receivers" for count in TURNS],
+        [f"{count} receivers" for count in turned],
     )
 
     def copies(name: str, measured: Measure) -> None:
         rates: list[float | None] = []
-        for count in COPIES:
+        for count in copied_to:
             rate, had = measured("copies", count, messages)
             if any(one != messages for one in had):
                 raise RuntimeError(f"{count} receivers had {had} of {messages} messages each")
@@ -85,7 +88,7 @@ def run(findings: Findings, scale: float) -> None:
 
     def turns(name: str, measured: Measure) -> None:
         spreads: list[float | None] = []
-        for count in TURNS:
+        for count in turned:
             _, had = measured("turns", count, messages)
             if sum(had) != messages:
                 raise RuntimeError(f"{count} receivers had {had} of {messages} messages")
@@ -98,5 +101,5 @@ def run(findings: Findings, scale: float) -> None:
             if "iceoryx2" not in name:  # there nothing takes turns
                 turns(name, measured)
 
-    for name, way in ways().items():
+    for name, way in ways(max(*copied_to, *turned)).items():
         findings.attempt(f"{name}, one to many", partial(row, name, way))
