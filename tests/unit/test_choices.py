@@ -137,6 +137,8 @@ def test_others_are_refused_with_their_place(choices: Any) -> None:
 
 def test_a_client_without_the_class_names_the_member() -> None:
     plain = Loopback(Choices())
+    assert list(plain.description["services"][0]["types"]).count("StrOrBytes") == 1
+    assert "StrOrBytes#2" not in plain.description["services"][0]["types"]
     assert plain.text({"str": "a"}) == {"str": "a"}
     assert plain.node({"B": {"x": 1, "children": [{"A": {"x": 2}}]}}) == {"B": {"x": 1, "children": [{"A": {"x": 2}}]}}
     for sent, message in (

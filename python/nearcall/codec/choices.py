@@ -62,13 +62,15 @@ class _Stands(type):
 class _StandIn(CarriedType):
     """How values of a type travel for which a class stands."""
 
-    __slots__ = ("_fits",)
+    __slots__ = ("_fits", "written")
 
-    def __init__(self, name: str, outer: OuterType, to: Any, *, give: Any, make: Any) -> None:
+    def __init__(self, written: Any, outer: OuterType, to: Any, *, give: Any, make: Any) -> None:
         fits: Any = outer.fits
+        name = type_name(written)
         super().__init__(_Stands(name, (), {"fits": staticmethod(fits)}), to, give=give, make=make)
         self.kinds = outer.accepts
         self.is_named = False
+        self.written = written
         self._fits = fits
 
     def fits(self, value: Any) -> bool:
@@ -81,7 +83,6 @@ class _Rewriter:
 
     def __init__(self, types: dict[type, CarriedType]) -> None:
         self._types = types
-        self._made: dict[Any, Any] = {}
 
     def rewritten(self, annotation: Any) -> Any:
         if annotation is None or annotation is Ellipsis or _is_supported(annotation):
@@ -101,6 +102,7 @@ class _Rewriter:
 
     def _union(self, annotation: Any, args: Sequence[Any]) -> Any:
         unset, union = msgspec.UNSET, cast(Any, typing.Union)
+        optional: Any = typing.Optional
         members = [arg for arg in args if arg is not type(None)]
         if any(service_class(member) is not None for member in members):
             return annotation
@@ -109,6 +111,9 @@ class _Rewriter:
         made = union[(*inside, *none)]
         if _is_supported(made):
             return made
+        bare = union[tuple(members)]
+        if (known := self._known(bare)) is not None:
+            return optional[known] if none else known
         tests = [outer_type(member, self._types) for member in members]
         _check_apart(members, tests)
         names = _names(members)
@@ -125,20 +130,19 @@ class _Rewriter:
                 raise ValueError(f"it has {len(given)} of {', '.join(names)}, not one")
             return given[0]
 
-        bare = union[tuple(members)]
-        stand_in = self._add(_StandIn(type_name(bare), outer_type(bare, self._types), data, give=give, make=make))
-        return typing.Optional[stand_in] if none else stand_in  # noqa: UP045 - known at run time only
+        stand_in = self._add(_StandIn(bare, outer_type(bare, self._types), data, give=give, make=make))
+        return optional[stand_in] if none else stand_in
 
     def _class(self, annotation: Any, cls: Any) -> Any:
-        if annotation in self._made:
-            return self._made[annotation]
+        if (known := self._known(annotation)) is not None:
+            return known
         fields = _fields(cls)
         if fields is None:
             return annotation
         outer = OuterType((cls,), partial(_is_exactly, cls))
-        carried = _StandIn(type_name(annotation), outer, object, give=None, make=None)
+        carried = _StandIn(annotation, outer, object, give=None, make=None)
         # Before the fields, which may be of the class itself.
-        self._made[annotation] = self._add(carried)
+        stand_in = self._add(carried)
         hints = field_hints(annotation)
         declared: Any = [(name, self.rewritten(hints[name]), default) for name, default in fields.items()]
         data: Any = msgspec.defstruct(re.sub(r"\W+", "_", type_name(annotation)), declared, kw_only=True)
@@ -150,7 +154,12 @@ class _Rewriter:
             return data(**{name: getattr(value, name) for name in fields})
 
         carried.to, carried.give, carried.make = data, give, _remaker(cls, list(fields))
-        return self._made[annotation]
+        return stand_in
+
+    def _known(self, annotation: Any) -> Any | None:
+        """The class that stands for a type already."""
+        stand_ins = (each for each in self._types.values() if isinstance(each, _StandIn))
+        return next((each.cls for each in stand_ins if each.written == annotation), None)
 
     def _add(self, carried: CarriedType) -> Any:
         self._types[carried.cls] = carried
