@@ -25,6 +25,9 @@ __all__ = ["TABLES"]
 
 _LEAST: Final = 4096
 """Bytes of the data of a column from which on it is a buffer of its own."""
+_MOST_BATCHES: Final = 16_384
+_FREE_VALUES: Final = 2_000_000
+"""Values for which a table need not have a bit each: some types, such as that of nulls, take none."""
 _OLDEST: Final = 15
 """The first version of pyarrow that never unpickles what is in a table."""
 
@@ -77,6 +80,8 @@ def _given(table: Any, batches: Sequence[Any]) -> TableData:
     pa = _arrow()
     pc: Any = import_module("pyarrow.compute")
     fields: list[Any] = list(table.schema)
+    if len(batches) > _MOST_BATCHES:
+        raise TypeError(f"it has {len(batches)} batches, and the most are {_MOST_BATCHES}: combine_chunks() of it")
     if not fields and table.num_rows:
         raise TypeError(f"it has {table.num_rows} rows and no column, so that they would be lost")
     apart = [
@@ -133,9 +138,13 @@ def _batches(sent: TableData) -> tuple[Any, list[Any]]:
         and nulls == sorted({*nulls} & {*apart})
         and len(sent.data) == len(apart) * len(sent.lengths)
         and min(sent.lengths, default=0) >= 0
+        and len(sent.lengths) <= _MOST_BATCHES
     )
     if not is_sound:
         raise ValueError("its columns are malformed")
+    size = sum(each.view.nbytes for each in sent.data) + (0 if sent.rest is None else sent.rest.view.nbytes)
+    if sum(sent.lengths) * len(fields) > 8 * size + _FREE_VALUES:
+        raise ValueError(f"its {sum(sent.lengths)} rows are far more than {size} bytes can hold")
     others = [place for place in range(len(fields)) if place not in set(apart)]
     expected = _schema_of_rest(pa, fields, others, len(nulls))
     rest: list[Any] = _read(pa, sent.rest, expected) if len(expected) else [None] * len(sent.lengths)
