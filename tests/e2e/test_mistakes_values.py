@@ -13,7 +13,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import numpy as np
@@ -314,14 +314,8 @@ REMEDIES = [
         types.SimpleNamespace,
         "SimpleNamespace cannot be encoded; take a dataclass or a TypedDict of its fields, and pass",
     ),
-    (
-        _named("pandas.core.frame", "DataFrame"),
-        "DataFrame cannot be encoded; take its columns, as dict[str, list] or dict[str, NDArray], and pass "
-        "frame.to_dict('list')",
-    ),
     (_named("pandas.core.series", "Series"), "Series cannot be encoded; take NDArray or list, and pass series.to_nu"),
-    (_named("polars.dataframe.frame", "DataFrame"), "pass frame.to_dict(as_series=False)"),
-    (_named("pyarrow.lib", "Table"), "Table cannot be encoded; take its columns, as dict[str, list], and pass table."),
+    (_named("pyarrow.lib", "Array"), "Array cannot be encoded; take NDArray or list, and pass array.to_numpy()"),
     (_named("torch", "Tensor"), "Tensor cannot be encoded; take NDArray, and pass tensor.numpy(force=True)"),
     (
         _named("shop.models", "Order", _named("pydantic.main", "BaseModel")),
@@ -388,16 +382,17 @@ class Shade(enum.Enum):
         (Color | Shade, "the members of Color | Shade are sent by their values, and could not be told apart: take one"),
     ],
 )
-def test_unions_whose_members_look_alike(union: Any, advice: str) -> None:
+def test_unions_in_a_tuple_whose_members_look_alike(union: Any, advice: str) -> None:
     def send(self: Any, value: Any) -> None: ...
     def get(self: Any) -> Any: ...
 
-    send.__annotations__["value"] = list[union]
+    row = NamedTuple("Row", [("value", union)])  # type: ignore[misc] # noqa: UP014 - made of a type
+    send.__annotations__["value"] = list[row]  # type: ignore[valid-type]
     with pytest.raises(TypeError) as caught:
         nearcall.service(type("Sending", (), {"send": send}))
     assert str(caught.value).startswith("Sending.send(): parameter 'value: list[")
     assert advice in str(caught.value)
-    get.__annotations__["return"] = union
+    get.__annotations__["return"] = row
     with pytest.raises(TypeError, match=r"^Getting\.get\(\): the result '.*' cannot be sent: the members of "):
         nearcall.service(type("Getting", (), {"get": get}))
 

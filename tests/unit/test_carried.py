@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 import pytest
@@ -136,6 +136,41 @@ CALLS: list[tuple[Callable[[Any], Any], str]] = [
         "arrive without what is its own: declare it, or a union of tagged Structs",
     ),
 ]
+
+
+class Priced(NamedTuple):
+    name: str
+    price: Money
+
+
+@nearcall.service
+class Asking:
+    def ask(self, asked: Callable[[Priced, Money], Money], first: Money) -> Priced:
+        return Priced("a", asked(Priced("b", first), Money("1")))
+
+
+def test_beside_functions_that_are_passed() -> None:
+    with nearcall.Server(Asking(), "inproc://asking"), nearcall.connect("inproc://asking", Asking) as client:
+        assert client.ask(lambda priced, more: Money(str(priced.price.cents + more.cents)), Money("2")) == (
+            "a",
+            Money("3"),
+        )
+
+
+def test_a_codec_of_the_users_says_that_it_cannot() -> None:
+    class Own:
+        name = "own"
+
+        def encode(self, value: Any) -> bytes:
+            return msgspec.json.encode(value)
+
+        def decode(self, data: bytes, type: Any) -> Any:
+            return msgspec.json.decode(data, type=type)
+
+    with pytest.raises(
+        TypeError, match=r"Shop.one\(\): .* holds Money, which travels in msgpack and JSON: declare str"
+    ):
+        nearcall.Server(Shop(), "inproc://own", codecs=[Own()]).start()
 
 
 @pytest.mark.parametrize(("call", "message"), CALLS)

@@ -225,6 +225,13 @@ BAD: dict[str, tuple[Any, str]] = {
         "its columns are compressed",
     ),
     "offsets beyond the texts": (lambda: sent_as(rest=beyond()), "no Table can be made of"),
+    "more rows than bytes": (
+        lambda: sent_as(
+            schema=pa.schema({"a": pa.null()}).serialize().to_pybytes(), lengths=[1 << 40], apart=[], nulls=[], data=[]
+        ),
+        "its 1099511627776 rows are far more than",
+    ),
+    "many batches": (lambda: sent_as(lengths=[0] * 100_000), "its columns are malformed"),
     "no schema": (lambda: sent_as(schema=b"\xff" * 100), "no Table can be made of"),
 }
 

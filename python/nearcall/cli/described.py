@@ -17,6 +17,7 @@ from ..service.description import Description, MethodInfo, ParameterInfo, Servic
 from ..service.plan import BIDI_STREAM, KINDS, ONEWAY, SERVER_STREAM, UNARY
 from ..types.functions import is_function_name
 from ..types.guards import is_dict, is_list
+from ..types.standard import MODULES
 from .module_text import CannotBeWritten, Interface, Method, Parameter, class_name, is_free, module_text
 
 __all__ = ["described_text"]
@@ -160,7 +161,7 @@ class _Writer:
         """A type of Python's; a method of its name hides it."""
         return f"builtins.{name}" if name in self._hidden else name
 
-    def _annotation(self, schema: Any, *, key: bool = False) -> str:
+    def _annotation(self, schema: Any, *, key: bool = False) -> str:  # noqa: PLR0911 - one for each kind
         """The annotation of a schema; ``key``: its values must have hashes."""
         if not is_dict(schema):
             return self._type(_PLAIN.get(schema, _ANY))
@@ -169,6 +170,8 @@ class _Writer:
             return self._function(self._services[inner])
         if kind == "reference":
             return self.interface(inner) if inner in self._services else _ANY
+        if kind == "carried":
+            return self._carried(inner, schema.get("as"))
         if kind == "ref":
             return self._class_name(inner)
         if kind == "list":
@@ -191,6 +194,14 @@ class _Writer:
             scalar = f"numpy.{_SCALARS[inner]}" if inner in _SCALARS else _ANY
             return f"numpy.typing.NDArray[{scalar}]"
         return _ANY
+
+    def _carried(self, name: str, as_: Any) -> str:
+        """A class that travels as another type: one of Python's library, or plain data for others."""
+        module = MODULES.get(name)
+        if module is None or as_ != "str":
+            return _ANY
+        self.modules.add(module)
+        return f"{module}.{name}"
 
     def _function(self, service: ServiceInfo) -> str:
         """The annotation of functions that are passed."""

@@ -93,6 +93,8 @@ class ValueType(NamedTuple):
     """Whether the type is known from a server's description, which says less than a class."""
     sender: Sender | None = None
     """If the type is described: makes sure that nothing in a value is lost; ``None`` if nothing can be lost."""
+    written: Any = None
+    """The annotation as it is written, if the class declares it."""
 
 
 class ParameterType(NamedTuple):

@@ -225,7 +225,15 @@ class ItemsSender(Sender):
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
         rewrite = self.item.rewrite
-        return tuple([rewrite(item) for item in value])
+        try:
+            return tuple([rewrite(item) for item in value])
+        except MisfitError:
+            # Where it is, is looked for once more: only an error needs to know.
+            items: Any = value
+            names: Any = count() if isinstance(items, collections.abc.Sequence) else items
+            for name, item in zip(names, cast("list[Any]", items), strict=False):
+                _rewritten(self.item, item, f"[{shown(short_repr(name))}]")
+            raise
 
 
 def _is_collection(value: Any) -> bool:
@@ -249,6 +257,14 @@ def _look_at_all(item: Sender, values: Iterable[Any], names: Iterable[Any] | Non
     except MisfitError as problem:
         raise problem.within(_place_of(item, values, names)) from None
     return found
+
+
+def _rewritten(part: Sender, value: Any, place: str) -> Any:
+    """What to encode for a part of a value, which is at this place of it."""
+    try:
+        return part.rewrite(value)
+    except MisfitError as problem:
+        raise problem.within(place) from None
 
 
 def _place_of(item: Sender, values: Iterable[Any], names: Iterable[Any] | None) -> str:
@@ -289,7 +305,9 @@ class TupleSender(_Exact):
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
-        known = [item.rewrite(part) for item, part in zip(self.items, value, strict=False)]
+        known = [
+            _rewritten(item, part, f"[{i}]") for i, (item, part) in enumerate(zip(self.items, value, strict=False))
+        ]
         return (*known, *value[len(known) :])
 
 
@@ -315,7 +333,13 @@ class DictSender(Sender):
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
-        return {self.key.rewrite(key): self.item.rewrite(item) for key, item in value.items()}
+        try:
+            return {self.key.rewrite(key): self.item.rewrite(item) for key, item in value.items()}
+        except MisfitError:
+            for key, item in value.items():
+                for part, found in ((self.key, key), (self.item, item)):
+                    _rewritten(part, found, f"[{shown(short_repr(key))}]")
+            raise
 
 
 class FieldsSender(_Exact):
@@ -363,7 +387,8 @@ class FieldsSender(_Exact):
         found = self.always
         for name, part in self.parts:
             try:
-                if part.check(getattr(value, name, None)):
+                held = getattr(value, name, None)
+                if held is not msgspec.UNSET and part.check(held):
                     found = True
             except MisfitError as problem:
                 raise problem.within(f".{name}") from None
@@ -372,13 +397,13 @@ class FieldsSender(_Exact):
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
         if self.by_position:
-            fields = tuple([part.rewrite(getattr(value, name)) for name, _, part in self.fields])
+            fields = tuple([_rewritten(part, getattr(value, name), f".{name}") for name, _, part in self.fields])
             return fields if self.tag is None else (self.tag[1], *fields)
         mapping: dict[str, Any] = {} if self.tag is None else {self.tag[0]: self.tag[1]}
         for name, wire, part in self.fields:
             field = getattr(value, name, msgspec.UNSET)
             if field is not msgspec.UNSET:
-                mapping[wire] = part.rewrite(field)
+                mapping[wire] = _rewritten(part, field, f".{name}")
         return mapping
 
 
@@ -430,7 +455,7 @@ class TypedDictSender(Sender):
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
         trusted = Sender()
-        return {name: self.fields.get(name, trusted).rewrite(item) for name, item in value.items()}
+        return {name: _rewritten(self.fields.get(name, trusted), item, f".{name}") for name, item in value.items()}
 
 
 class _Misplaced(Sender):

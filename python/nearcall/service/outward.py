@@ -107,7 +107,7 @@ def _types_of(plan: MethodPlan) -> Mapping[str, Any]:
     """The types of parameters, of items for a stream, and of the result as ``return``."""
     if plan.types is not None:
         declared = [*plan.types.parameters, *([] if plan.types.stream is None else [plan.types.stream])]
-        return {**{each.name: each.type.annotation for each in declared}, "return": plan.types.result.annotation}
+        return {**{each.name: each.type.written for each in declared}, "return": plan.types.result.written}
     written = {each.name: each.type_name for each in plan.arguments.parameters}
     if plan.request_item is not None:
         written[plan.slots[plan.stream_position].name] = plan.request_item.type_name

@@ -27,12 +27,21 @@ def value_type(annotation: Any, builder: SchemaBuilder) -> ValueType:
         UnsupportedTypeError: its values cannot be sent.
         NameError: the annotation refers to a name that does not exist (yet).
     """
-    shape = inspection.inspect_type(annotation, builder.carried)
+    written = annotation
+    try:
+        shape = inspection.inspect_type(annotation, builder.carried)
+    except inspection.UnsupportedTypeError:
+        from ..codec.choices import told_apart
+
+        annotation = told_apart(written, builder.carried)
+        if annotation is written:
+            raise
+        shape = inspection.inspect_type(annotation, builder.carried)
     services = inspection.services_in(shape)
     is_array = isinstance(shape, shapes.CustomType) and not services
     schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
-    outer = checks.outer_type(annotation, builder.carried)
-    return ValueType(annotation, shape, type_name(annotation), schema, outer, services)
+    outer = checks.outer_type(written, builder.carried)
+    return ValueType(annotation, shape, type_name(written), schema, outer, services, written=written)
 
 
 def value_plan(type_: ValueType, coding: ValueCoding, roles: Roles) -> ValuePlan:

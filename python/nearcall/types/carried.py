@@ -35,7 +35,7 @@ class CarriedType:
         ValueError: the name is empty.
     """
 
-    __slots__ = ("cls", "give", "kinds", "make", "name", "parameters", "to")
+    __slots__ = ("cls", "give", "is_named", "kinds", "make", "name", "parameters", "to")
 
     def __init__(
         self,
@@ -64,6 +64,8 @@ class CarriedType:
         self.make: Callable[[Any], Any] = target if make is None else make
         self.name: str = name or target.__name__
         self.parameters: tuple[Any, ...] = getattr(target, "__parameters__", ())
+        self.is_named = True
+        """Whether the description of a service names it: both sides must know the class."""
         self.kinds: tuple[type, ...] = (target,)
         """The exact classes of its values."""
 

@@ -66,7 +66,7 @@ class SchemaBuilder:
     """
 
     def __init__(self, carried: CarriedTypes = NO_TYPES) -> None:
-        self.carried = carried
+        self.carried = dict(carried)
         self.types: dict[str, Any] = {}
         self._names: dict[Any, str] = {}
 
@@ -90,7 +90,8 @@ class SchemaBuilder:
         if isinstance(shape, shapes.EnumType):
             return {"values": [member.value for member in shape.cls], "names": [member.name for member in shape.cls]}
         if isinstance(shape, CarriedShape):
-            return {"carried": shape.carried.name, "as": self.schema(shape.inner)}
+            inner = self.schema(shape.inner)
+            return {"carried": shape.carried.name, "as": inner} if shape.carried.is_named else inner
         if isinstance(shape, shapes.CustomType) and (service := service_class(shape.cls)) is not None:
             return {"reference": name_of(service)}
         if isinstance(shape, shapes.CustomType):

@@ -13,7 +13,7 @@ from .beside import Beside
 from .carried import CarriedType
 from .hints import describe_value, short_repr
 
-__all__ = ["standard_type"]
+__all__ = ["MODULES", "standard_type"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -182,6 +182,14 @@ _BESIDE: Final = CarriedType(Beside, to=memoryview, give=lambda beside: beside.v
 _PATHS: Final = ("PurePath", "PurePosixPath", "PureWindowsPath", "Path", "PosixPath", "WindowsPath")
 _ADDRESSES: Final = ("Address", "Network", "Interface")
 _INTS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+MODULES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_PATHS[:4], "pathlib"),
+    **{f"IPv{version}{name}": "ipaddress" for version in (4, 6) for name in _ADDRESSES},
+    "Fraction": "fractions",
+    "ZoneInfo": "zoneinfo",
+}
+"""Where classes of Python's library are that travel as a text, by their names."""
 
 _CLASSES: Final[Mapping[str, Callable[[Any], CarriedType]]] = {
     **{f"pathlib.{name}": _text for name in _PATHS},

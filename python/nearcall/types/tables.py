@@ -4,7 +4,7 @@ The data of a column of numbers or times is a buffer beside the message, which t
 else is written in Arrow's own stream format, copied by the receiver and checked: the sender could change what lies in
 memory that both see, and texts, lists and bitmaps must not change after the check, or reading them would fail.
 
-pyarrow is imported when the first such class is declared.
+pyarrow is imported when the first table is sent or arrives.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,9 @@ __all__ = ["TABLES"]
 
 _LEAST: Final = 4096
 """Bytes of the data of a column from which on it is a buffer of its own."""
+_MOST_BATCHES: Final = 16_384
+_FREE_VALUES: Final = 2_000_000
+"""Values for which a table need not have a bit each: some types, such as that of nulls, take none."""
 _OLDEST: Final = 15
 """The first version of pyarrow that never unpickles what is in a table."""
 
@@ -45,11 +49,14 @@ class TableData(msgspec.Struct):
     """The other columns, and a column of bools for each that has nulls, as a stream of Arrow's."""
 
 
+_MISSING: Final = "tables and data frames travel as pyarrow encodes them: pip install pyarrow"
+
+
 def _arrow() -> Any:
     try:
         module: Any = import_module("pyarrow")
     except ImportError:
-        raise TypeError("tables and data frames travel as pyarrow encodes them: pip install pyarrow") from None
+        raise TypeError(_MISSING) from None
     if int(module.__version__.partition(".")[0]) < _OLDEST:
         raise TypeError(
             f"pyarrow {module.__version__} may run code that is in a table: update it to {_OLDEST} or later"
@@ -73,6 +80,8 @@ def _given(table: Any, batches: Sequence[Any]) -> TableData:
     pa = _arrow()
     pc: Any = import_module("pyarrow.compute")
     fields: list[Any] = list(table.schema)
+    if len(batches) > _MOST_BATCHES:
+        raise TypeError(f"it has {len(batches)} batches, and the most are {_MOST_BATCHES}: combine_chunks() of it")
     if not fields and table.num_rows:
         raise TypeError(f"it has {table.num_rows} rows and no column, so that they would be lost")
     apart = [
@@ -129,13 +138,16 @@ def _batches(sent: TableData) -> tuple[Any, list[Any]]:
         and nulls == sorted({*nulls} & {*apart})
         and len(sent.data) == len(apart) * len(sent.lengths)
         and min(sent.lengths, default=0) >= 0
+        and len(sent.lengths) <= _MOST_BATCHES
     )
     if not is_sound:
         raise ValueError("its columns are malformed")
+    size = sum(each.view.nbytes for each in sent.data) + (0 if sent.rest is None else sent.rest.view.nbytes)
+    if sum(sent.lengths) * len(fields) > 8 * size + _FREE_VALUES:
+        raise ValueError(f"its {sum(sent.lengths)} rows are far more than {size} bytes can hold")
     others = [place for place in range(len(fields)) if place not in set(apart)]
     expected = _schema_of_rest(pa, fields, others, len(nulls))
-    nothing: Any = None
-    rest: list[Any] = _read(pa, sent.rest, expected) if len(expected) else [nothing] * len(sent.lengths)
+    rest: list[Any] = _read(pa, sent.rest, expected) if len(expected) else [None] * len(sent.lengths)
     if len(rest) != len(sent.lengths):
         raise ValueError(f"it has {len(rest)} batches, not {len(sent.lengths)}")
     views = iter(sent.data)
@@ -143,8 +155,8 @@ def _batches(sent: TableData) -> tuple[Any, list[Any]]:
     for length, batch in zip(sent.lengths, rest, strict=True):
         if batch is not None and batch.num_rows != length:
             raise ValueError(f"a batch has {batch.num_rows} rows, not {length}")
-        columns: dict[int, Any] = {place: batch.column(number) for number, place in enumerate(others)}
-        valid = {place: _bitmap(batch.column(len(others) + number)) for number, place in enumerate(nulls)}
+        columns: dict[int, Any] = {place: _column(batch, number) for number, place in enumerate(others)}
+        valid = {place: _bitmap(_column(batch, len(others) + number)) for number, place in enumerate(nulls)}
         for place in apart:
             view, kind = next(views).view, fields[place].type
             if view.nbytes != length * kind.bit_width // 8:
@@ -152,6 +164,10 @@ def _batches(sent: TableData) -> tuple[Any, list[Any]]:
             columns[place] = pa.Array.from_buffers(kind, length, [valid.get(place), pa.py_buffer(view)])
         batches.append(pa.RecordBatch.from_arrays([columns[place] for place in range(len(fields))], schema=schema))
     return schema, batches
+
+
+def _column(batch: Any, number: int) -> Any:
+    return batch.column(number)
 
 
 def _bitmap(column: Any) -> Any:
@@ -216,8 +232,14 @@ def _table(message: bytes, table: int, number: int) -> int:
     return found
 
 
+def _carried(cls: Any, give: Any, make: Any, name: str | None = None) -> CarriedType:
+    if find_spec("pyarrow") is None:
+        raise TypeError(_MISSING)
+    return CarriedType(cls, to=TableData, give=give, make=make, name=name)
+
+
 def _of_table(cls: Any) -> CarriedType:
-    return CarriedType(cls, to=TableData, give=_of, make=_made)
+    return _carried(cls, _of, _made)
 
 
 def _of_batch(cls: Any) -> CarriedType:
@@ -230,7 +252,7 @@ def _of_batch(cls: Any) -> CarriedType:
             raise ValueError(f"it has {len(batches)} batches, not one")
         return batches[0]
 
-    return CarriedType(cls, to=TableData, give=give, make=make)
+    return _carried(cls, give, make)
 
 
 def _of_pandas(cls: Any) -> CarriedType:
@@ -243,7 +265,10 @@ def _of_pandas(cls: Any) -> CarriedType:
         _check_pandas(frame, table)
         return _of(table)
 
-    return CarriedType(cls, to=TableData, give=give, make=lambda sent: _to_pandas(_made(sent)), name="pandas.DataFrame")
+    def make(sent: TableData) -> Any:
+        return _to_pandas(_made(sent))
+
+    return _carried(cls, give, make, "pandas.DataFrame")
 
 
 def _to_pandas(table: Any) -> Any:
@@ -295,7 +320,7 @@ def _of_polars(cls: Any) -> CarriedType:
             raise ValueError(f"it is {describe_value(made)}")
         return made
 
-    return CarriedType(cls, to=TableData, give=give, make=make, name="polars.DataFrame")
+    return _carried(cls, give, make, "polars.DataFrame")
 
 
 TABLES: Final[Mapping[str, Callable[[Any], CarriedType]]] = {

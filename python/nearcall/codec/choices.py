@@ -1,0 +1,264 @@
+"""Unions whose members look alike in a message, such as ``str | bytes`` or two dataclasses: the member is named.
+
+msgspec refuses such a union, and each class that has one in a field. So another annotation takes its place. A class
+that stands for the union travels as a map of one entry, the member's name and the value; one that stands for a class
+with such fields travels as these fields. All else is as for any class that travels as another type.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated, Any, cast, get_args, get_origin
+
+import msgspec
+from msgspec import inspect as shapes
+
+from ..types.carried import CarriedType
+from ..types.declared import service_class
+from ..types.hints import UNION_ORIGINS, describe_value, field_hints, opened, type_name
+from .arriving import maker
+from .checks import OuterType, outer_type
+from .construction import construction_of, empty_object
+from .inspection import UnsupportedTypeError
+from .senders import refuses_extra
+
+__all__ = ["told_apart"]
+
+
+def told_apart(annotation: Any, types: dict[type, CarriedType]) -> Any:
+    """A type that msgspec supports, in which unions name their members; the annotation itself if that does not help.
+
+    Args:
+        annotation: A type that msgspec does not support.
+        types: The classes that travel as another type in the service; those that stand for others are added.
+
+    Raises:
+        UnsupportedTypeError: nothing tells the members of a union apart.
+    """
+    return _Rewriter(types).rewritten(annotation)
+
+
+def _is_supported(annotation: Any) -> bool:
+    try:
+        shapes.type_info(annotation)
+    except TypeError:
+        return False
+    return True
+
+
+class _Stands(type):
+    """A class that stands for a type: what is of the type is an instance."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        fits: Callable[[Any], bool] = cast(Any, cls).fits
+        return fits(instance)
+
+
+class _StandIn(CarriedType):
+    """How values of a type travel for which a class stands."""
+
+    __slots__ = ("_fits", "written")
+
+    def __init__(self, written: Any, outer: OuterType, to: Any, *, give: Any, make: Any) -> None:
+        fits: Any = outer.fits
+        name = type_name(written)
+        super().__init__(_Stands(name, (), {"fits": staticmethod(fits)}), to, give=give, make=make)
+        self.kinds = outer.accepts
+        self.is_named = False
+        self.written = written
+        self._fits = fits
+
+    def fits(self, value: Any) -> bool:
+        """See :class:`~nearcall.types.carried.CarriedType`."""
+        return bool(self._fits(value))
+
+
+class _Rewriter:
+    """Finds what takes the place of types, of each class once: a class may refer to itself."""
+
+    def __init__(self, types: dict[type, CarriedType]) -> None:
+        self._types = types
+
+    def rewritten(self, annotation: Any) -> Any:
+        if annotation is None or annotation is Ellipsis or _is_supported(annotation):
+            return annotation
+        origin, args = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            return Annotated[(self.rewritten(args[0]), *args[1:])]
+        if (meant := opened(annotation)) is not annotation:
+            return self.rewritten(meant)
+        if origin in UNION_ORIGINS:
+            return self._union(annotation, args)
+        cls: Any = origin or annotation
+        if isinstance(cls, type) and _has_fields(cls):
+            return self._class(annotation, cls)
+        generic: Any = cls
+        return generic[tuple(map(self.rewritten, args))] if args else annotation
+
+    def _union(self, annotation: Any, args: Sequence[Any]) -> Any:
+        unset, union = msgspec.UNSET, cast(Any, typing.Union)
+        optional: Any = typing.Optional
+        members = [arg for arg in args if arg is not type(None)]
+        if any(service_class(member) is not None for member in members):
+            return annotation
+        inside = [self.rewritten(member) for member in members]
+        none = [None] if len(members) < len(args) else []
+        made = union[(*inside, *none)]
+        if _is_supported(made):
+            return made
+        bare = union[tuple(members)]
+        if (known := self._known(bare)) is not None:
+            return optional[known] if none else known
+        tests = [outer_type(member, self._types) for member in members]
+        _check_apart(members, tests)
+        names = _names(members)
+        fields = [(name, union[each, msgspec.UnsetType], unset) for name, each in zip(names, inside, strict=True)]
+        name = "Or".join(part[:1].upper() + part[1:] for part in names)
+        data: Any = msgspec.defstruct(name, fields, kw_only=True)
+
+        def give(value: Any) -> Any:
+            return data(**{names[_member(tests, value)]: value})
+
+        def make(sent: Any) -> Any:
+            given = [value for value in map(sent.__getattribute__, names) if value is not unset]
+            if len(given) != 1:
+                raise ValueError(f"it has {len(given)} of {', '.join(names)}, not one")
+            return given[0]
+
+        stand_in = self._add(_StandIn(bare, outer_type(bare, self._types), data, give=give, make=make))
+        return optional[stand_in] if none else stand_in
+
+    def _class(self, annotation: Any, cls: Any) -> Any:
+        if (known := self._known(annotation)) is not None:
+            return known
+        fields = _fields(cls)
+        if fields is None:
+            return annotation
+        outer = OuterType((cls,), partial(_is_exactly, cls))
+        carried = _StandIn(annotation, outer, object, give=None, make=None)
+        # Before the fields, which may be of the class itself.
+        stand_in = self._add(carried)
+        hints = field_hints(annotation)
+        declared: Any = [(name, self.rewritten(hints[name]), default) for name, default in fields.items()]
+        data: Any = msgspec.defstruct(re.sub(r"\W+", "_", type_name(annotation)), declared, kw_only=True)
+        refuse_more = refuses_extra(carried.name, cls, list(fields))
+
+        def give(value: Any) -> Any:
+            if refuse_more is not None:
+                refuse_more(value)
+            return data(**{name: getattr(value, name) for name in fields})
+
+        carried.to, carried.give, carried.make = data, give, _remaker(cls, list(fields))
+        return stand_in
+
+    def _known(self, annotation: Any) -> Any | None:
+        """The class that stands for a type already."""
+        stand_ins = (each for each in self._types.values() if isinstance(each, _StandIn))
+        return next((each.cls for each in stand_ins if each.written == annotation), None)
+
+    def _add(self, carried: CarriedType) -> Any:
+        self._types[carried.cls] = carried
+        return carried.cls
+
+
+def _is_exactly(cls: type, value: object) -> bool:
+    return type(value) is cls
+
+
+def _has_fields(cls: Any) -> bool:
+    return any(hasattr(cls, mark) for mark in ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__"))
+
+
+def _fields(cls: Any) -> dict[str, Any] | None:
+    """The fields of a class, each with what msgspec takes for its default; ``None`` if these are not all there is."""
+    found: dict[str, Any] = {}
+    if hasattr(cls, "__struct_fields__"):
+        config = cls.__struct_config__
+        if config.tag is not None or config.array_like:
+            return None
+        for field in msgspec.structs.fields(cls):
+            found[field.name] = _default(field.default, field.default_factory, msgspec.NODEFAULT)
+        return found
+    if hasattr(cls, "__attrs_attrs__"):
+        for field in cls.__attrs_attrs__:
+            factory = getattr(field.default, "factory", None)
+            if factory is not None and field.default.takes_self:
+                return None
+            missing = repr(field.default) == "NOTHING"
+            found[field.name] = msgspec.field() if missing else _default(field.default, factory, None)
+        return found
+    plain = dataclasses.fields(cls)
+    if len(plain) < len([each for each in cls.__dataclass_fields__.values() if "ClassVar" not in str(each.type)]):
+        return None  # InitVar
+    for each in plain:
+        found[each.name] = _default(each.default, each.default_factory, dataclasses.MISSING)
+    return found
+
+
+def _default(default: Any, factory: Any, missing: Any) -> Any:
+    if factory is not missing:
+        return msgspec.field(default_factory=factory)
+    # A factory, so that a mutable default is the very object, as in the class.
+    return msgspec.field() if default is missing else msgspec.field(default_factory=lambda: default)
+
+
+def _remaker(cls: Any, names: list[str]) -> Callable[[Any], Any]:
+    """Makes a function from the fields that arrived to the object, as it left."""
+    how = construction_of(cls)
+    make, is_struct = maker(cls, names), hasattr(cls, "__struct_fields__")
+
+    def remake(sent: Any) -> Any:
+        values = {name: getattr(sent, name) for name in names}
+        if how.validate is not None:
+            how.validate(copy.deepcopy(values))
+        if make is not None:
+            return make(*values.values())
+        if is_struct:
+            return cls(**values)
+        made = empty_object(cls)
+        for name, value in values.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    return remake
+
+
+def _check_apart(members: Sequence[Any], tests: Sequence[OuterType]) -> None:
+    seen: dict[Any, Any] = {}
+    for member, test in zip(members, tests, strict=True):
+        kinds: tuple[Any, ...] = test.accepts or ((get_origin(member) or member),)
+        for kind in kinds:
+            if test.fits is None or seen.setdefault(kind, member) is not member:
+                other = seen.get(kind, member)
+                raise UnsupportedTypeError(
+                    f"{type_name(other)} and {type_name(member)} in a union could not be told apart, since values of "
+                    f"both are of {type_name(kind)}: take one of them"
+                )
+
+
+def _names(members: Sequence[Any]) -> list[str]:
+    """A name for each member, which a field can have."""
+    found: list[str] = []
+    for member in members:
+        name = base = re.sub(r"\W+", "_", type_name(member)).strip("_")
+        number = 2
+        while name in found:
+            name, number = f"{base}_{number}", number + 1
+        found.append(name)
+    return found
+
+
+def _member(tests: Sequence[OuterType], value: Any) -> int:
+    """The member of a union that a value is of."""
+    for number, test in enumerate(tests):
+        if type(value) in test.accepts:
+            return number
+    for number, test in enumerate(tests):
+        if test.fits is not None and test.fits(value):
+            return number
+    raise TypeError(f"{describe_value(value)} is none of its members")
