@@ -35,6 +35,7 @@ __all__ = [
     "Connection",
     "EarlyEnds",
     "EarlyLimits",
+    "Elsewhere",
     "FittingEncoder",
     "HandlerTurn",
     "Health",
@@ -95,6 +96,8 @@ __all__ = [
     "rest",
     "sandbox_names",
     "set_call_variables",
+    "set_watch_of_started",
+    "use_greenlets",
     "wait_for_started",
 ]
 
@@ -249,12 +252,11 @@ def on_end(observer: Callable[[int], object]) -> None:
 
 @final
 class Elsewhere:
-    """A wait of a greenlet's, for another thread."""
+    """A wait of a greenlet's, for another thread: calling it waits. It takes nothing."""
 
-    def __call__(self) -> None:
-        """Waits."""
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
 
-def use_greenlets(find: Callable[[], Callable[[Elsewhere], object] | None], /) -> None:
+def use_greenlets(find: Callable[[], Callable[[Elsewhere], object] | None]) -> None:
     """From now on, what waits leaves the other greenlets of its thread running.
 
     Args:
@@ -812,7 +814,7 @@ class StartedCall(Generic[_R]):
             Cancelled: the call was given up.
         """
 
-    def add_done_callback(self, function: Callable[[StartedCall[_R]], object], /) -> None:
+    def add_done_callback(self, function: Callable[[StartedCall[_R]], object]) -> None:
         """Calls ``function`` with this call when it has ended, however it has: at once if it has already, and else in a
         thread that waits for that. The call goes on until then, even if nothing else refers to it. What ``function``
         raises is logged.
@@ -832,7 +834,7 @@ class StartedCall(Generic[_R]):
         is kept.
         """
 
-def set_watch_of_started(watch: Callable[[StartedCall[Any], Callable[[StartedCall[Any]], object]], object], /) -> None:
+def set_watch_of_started(watch: Callable[[StartedCall[Any], Callable[[StartedCall[Any]], object]], object]) -> None:
     """Sets what ``add_done_callback`` of started calls does, given the call and the function."""
 
 def wait_for_started(calls: list[StartedCall[Any]], timeout: float | None = None) -> list[int]:

@@ -176,6 +176,7 @@ if THREADS:
         class Ear(Listener):
             def said(self, text: str) -> str:
                 gevent.sleep(0.001)  # a thread of its own, with a hub of its own
+                assert gates.noted("nothing") == 0
                 return text * 2
 
         with nearcall.connect(sys.argv[1], Telling) as telling:

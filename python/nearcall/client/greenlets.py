@@ -52,7 +52,9 @@ def _runner() -> Callable[[Callable[[], None]], object] | None:
     """
     hub: Any = import_module("gevent._hub_local").get_hub_if_exists()
     if hub is None or import_module("greenlet").getcurrent() is hub:
-        return None  # in a thread of nearcall's, or in a callback of the hub's, which must not wait
+        return None  # in a thread without greenlets, or in a callback of the hub's, which cannot wait in another way
+    if _core.current_call() is not None:
+        return None  # a handler's thread receives for its server while it waits, which no other can do for it
     pool: Any = hub.__dict__.get("nearcall_waits")
     if pool is None:
         # Not the hub's own pool: that has few threads, which look up names for sockets.

@@ -348,6 +348,19 @@ mod tests {
     }
 
     #[test]
+    fn news_are_waited_for_and_left_where_they_are() {
+        let (link, connection) = connected([Incoming::new(FrameHead::new(Kind::Pong, 77), &[])]);
+        let id = call(&connection, &mut None).expect("it is sent");
+        let passed = connection.await_news(id, Some(Instant::now()), &mut || true);
+        assert_eq!(passed, Err(NoEvent::DeadlinePassed));
+        link.frames.lock().push_back(reply(id.number()));
+        assert_eq!(connection.await_news(id, None, &mut || true), Ok(()));
+        assert_eq!(connection.await_news(id, None, &mut || true), Ok(()), "it is still there");
+        assert!(matches!(connection.arrived(id), Ok(Some(_))));
+        assert_eq!(connection.await_news(id, None, &mut || true), Ok(()), "the call has ended");
+    }
+
+    #[test]
     fn a_call_whose_reply_is_late_goes_on() {
         let (link, connection) = connected([Incoming::new(FrameHead::new(Kind::Pong, 77), &[])]);
         let mut slot = None;
