@@ -30,6 +30,12 @@ class Curious:
         left = context.time_left
         return {"method": context.method, "left": "none" if left is None else str(0 < left <= 5)}
 
+    def left(self) -> float | None:
+        return nearcall.context().time_left
+
+    async def left_in_loop(self) -> float | None:
+        return nearcall.context().time_left
+
     async def facts_in_loop(self) -> dict[str, str]:
         return Curious.facts(self)
 
@@ -85,6 +91,14 @@ def test_metadata_both_ways(curious: tuple[Curious, str], method: str) -> None:
         assert meta.initial.pairs() == [("early", "1"), ("bytes-bin", b"\x00\xff")]
         assert meta.trailing.getall("cost") == ["9", "10"]
         assert getattr(client, method)()["left"] == "none"
+
+
+def test_a_handler_has_as_long_as_its_caller(curious: tuple[Curious, str]) -> None:
+    """So long that no machine is too busy to tell a part of it from all."""
+    with nearcall.connect(curious[1], Curious) as client, nearcall.timeout(100_000):
+        for left in (client.left(), client.left_in_loop(), nearcall.start(client.left).result()):
+            assert left is not None
+            assert 90_000 < left <= 100_000
 
 
 def test_blocks_nest_and_end(curious: tuple[Curious, str]) -> None:

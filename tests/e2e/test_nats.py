@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import socket
 import threading
 import time
@@ -215,10 +216,67 @@ def test_who_may(key: str, tmp_path: Path) -> None:
                 nearcall.Server(Named("a"), url, nats=bad).start()
 
 
+def test_what_permissions_forbid_is_said(key: str, tmp_path: Path) -> None:
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        f"""
+        authorization {{ users = [
+            {{user: all, password: p}},
+            {{user: deaf, password: p, permissions: {{subscribe: "_INBOX.>"}}}},
+            {{user: mute, password: p, permissions: {{publish: "_INBOX.>"}}}},
+            {{user: dumb, password: p, permissions: {{publish: "none", subscribe: ["n{key} nearcall", "_INBOX.>"]}}}},
+        ] }}"""
+    )
+    with nats.NatsServer("--config", str(config)) as server:
+        url = f"nats://127.0.0.1:{server.port}/n{key}"
+
+        def user(name: str, inbox: str = "_INBOX") -> nearcall.NATS:
+            return nearcall.NATS(user=name, password="p", inbox=inbox)
+
+        cannot_listen = f"do not let this user subscribe to .n{key}"
+        with pytest.raises(nearcall.InvalidArgument, match=cannot_listen):
+            nearcall.Server(Named("a"), url, nats=user("deaf")).start()
+        with nearcall.Server(Named("a"), url, nats=user("all")):
+            with pytest.raises(nearcall.PermissionDenied, match=f"do not let this user publish at .n{key}"):
+                nearcall.connect(url, Named, nats=user("mute"))
+            with pytest.raises(nearcall.PermissionDenied, match=r"not let this user subscribe to ._INBOX_other"):
+                nearcall.connect(url, Named, nats=user("deaf", "_INBOX_other"))
+            with nearcall.connect(url, Named, nats=user("deaf")) as client:
+                assert client.who() == "a"
+        # It may publish where its clients are, of which the NATS server need not tell when it starts.
+        nearcall.Server(Named("a"), url, nats=user("dumb")).start().stop()
+
+
+def test_who_only_says_hello_takes_little_memory(url: str, key: str) -> None:
+    """A thousand of them took a quarter of a gigabyte."""
+
+    def memory() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    with nearcall.Server(Named("a"), url), nearcall.connect(url, Named) as client:
+        client.who()
+        raw = Raw()
+        raw.say(b"SUB _INBOX.hello.* 1")
+        before = memory()
+        # What is allocated for the first time is not there until it is touched: so once more where others were.
+        for _ in range(3):
+            for number in range(400):
+                raw.publish(f"n{key}", f"_INBOX.hello.{number}", b"nearcall/1")
+            others = {raw.message()[0] for _ in range(400)}
+            assert client.who() == "a"
+            assert memory() - before < 400 * (64 << 10)
+            for other in others:
+                raw.publish(other, "_INBOX.hello.ended", b"malformed")
+                assert raw.ends() == b"a message is malformed"
+        raw.socket.close()
+
+
 def test_encrypted(key: str, certificates: Path, tmp_path: Path) -> None:
     options = ("--tls", "--tlscert", f"{certificates}/server.pem", "--tlskey", f"{certificates}/server.key")
     with nats.NatsServer(*options) as server:
         url = f"nats+tls://127.0.0.1:{server.port}/n{key}"
+        with pytest.raises(nearcall.RpcError, match="the NATS server there does not speak TLS; write nats://"):
+            nearcall.connect(f"nats+tls://127.0.0.1:{nats.port()}/n{key}", Named)
         trusting = nearcall.NATS(tls=nearcall.TLS(ca=certificates / "ca.pem"))
         with nearcall.Server(Named("a"), url, nats=trusting), nearcall.connect(url, Named, nats=trusting) as client:
             assert client.who() == "a"

@@ -330,7 +330,7 @@ def test_check(stub: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], fl
     [
         ([f"{Shop.__module__}:Item"], "is not a service's class: decorate it with @nearcall.service"),
         ([TARGET, "a.proto"], "give one class or URL, or .proto files"),
-        (["--check", "none.py", TARGET], "none.py cannot be read"),
+        (["--check", "none.py", TARGET], "none.py cannot be read: No such file or directory"),
         (["--check", str(ROOT / "README.md"), TARGET], "README.md is no module of Python"),
         (["http://127.0.0.1:1"], "only servers of gRPC say what their .proto says"),
         (["stub"], "'stub' is not MODULE:CLASS"),
@@ -340,6 +340,7 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: li
     assert main(["stub", *arguments]) != 0
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+    assert "Errno" not in line
 
 
 def test_an_interface_of_the_wrong_colour(stub: Any, load: Any) -> None:

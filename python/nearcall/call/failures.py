@@ -180,7 +180,7 @@ def _called(plan: MethodPlan, call: _core.Call) -> str:
     if plan.full_name != UNKNOWN:
         return plan.full_name
     path = dict(call.metadata).get(":path", b"")
-    return f"the fallback for {shown(path if isinstance(path, str) else path.decode(errors='replace'), 200)}"
+    return f"the fallback for {shown(path.decode(errors='replace'), 200)}"
 
 
 def _place(error: BaseException) -> str:

@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         written = Path(options.check).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{options.check} cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise UsageError(f"{options.check} cannot be read: {why}") from None
     found = what_differs(written, text, options.check)
     print("\n".join(found) or f"{options.check} says what the service says")
     return FAILED if found else 0

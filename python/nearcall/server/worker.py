@@ -225,11 +225,8 @@ class _Inside:
     def _make(self) -> Server:
         task = self.task
         made = [make() for make in task.makers]
-        for one in made:
-            if isinstance(one, (list, tuple)):
-                raise TypeError(
-                    f"a function that is served returns one object, not a {type(one).__name__}: give one for each"
-                )
+        if kind := next((type(one).__name__ for one in made if type(one) in (list, tuple)), None):
+            raise TypeError(f"a function that is served returns one object, not a {kind}: give one for each")
         return Server(*made, *task.urls, **task.options, **task.late_options())
 
     def _listen(self, awake: socket.socket, states: _core.Health, colleagues: Colleagues) -> None:

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nearcall_core::server::ValueBudget;
 use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, holds_more_than, sizes, weigh};
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
@@ -66,7 +66,14 @@ impl Value {
 
 /// Asks Python for the exception that explains an error of the codec.
 fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
-    explained(explainer.bind(py).run([error.value(py).as_any()]), error)
+    let Some(value) = explicable(py, &error) else { return error };
+    explained(explainer.bind(py).run([&value]), error)
+}
+
+/// An error with its traceback, for who explains it; `None` for what is to end the program, such as a Ctrl-C that came while a
+/// class of the user's was made.
+fn explicable<'py>(py: Python<'py>, error: &PyErr) -> Option<Bound<'py, PyAny>> {
+    error.is_instance_of::<PyException>(py).then(|| error.clone_ref(py).into_value(py).into_bound(py).into_any())
 }
 
 /// The same for a message in msgpack that was refused: what is wrong in it is looked for there. `buffers`: those beside it.
@@ -78,10 +85,11 @@ fn explain_body(
     body: &Bound<'_, PyBytes>,
     buffers: Option<&Bound<'_, PyList>>,
 ) -> PyErr {
+    let Some(value) = explicable(py, &error) else { return error };
     let explainer = explainer.bind(py);
     let explanation = match buffers {
-        Some(buffers) => explainer.run([error.value(py).as_any(), body.as_any(), buffers.as_any()]),
-        None => explainer.run([error.value(py).as_any(), body.as_any()]),
+        Some(buffers) => explainer.run([&value, body.as_any(), buffers.as_any()]),
+        None => explainer.run([&value, body.as_any()]),
     };
     explained(explanation, error)
 }
@@ -367,10 +375,8 @@ impl Method {
 
 impl Arguments {
     fn explain(&self, py: Python<'_>, values: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-        match self.encode_error.bind(py).run([error.value(py).as_any(), values.as_any()]) {
-            Ok(explained) => PyErr::from_value(explained),
-            Err(_) => error,
-        }
+        let Some(value) = explicable(py, &error) else { return error };
+        explained(self.encode_error.bind(py).run([&value, values.as_any()]), error)
     }
 
     #[inline]

@@ -4,7 +4,8 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
+use nearcall_wire::shown;
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 
@@ -30,6 +31,16 @@ pub(super) struct Broker {
     pub(super) client: Client,
     /// Becomes true when the connection is lost. It does not come back: what was on its way is lost with it.
     lost: watch::Receiver<bool>,
+    /// What the NATS server first did not allow.
+    denied: watch::Receiver<Option<Denial>>,
+}
+
+/// What a NATS server did not allow.
+#[derive(Debug, Clone)]
+pub(super) struct Denial {
+    /// In words for the user.
+    pub(super) why: String,
+    pub(super) is_of_subscription: bool,
 }
 
 impl Servers {
@@ -37,7 +48,8 @@ impl Servers {
     pub(super) async fn connect(&self, url: &str, options: &Options) -> Result<Broker, ConnectError> {
         let login = options.nats.clone().unwrap_or_default();
         let (told, lost) = watch::channel(false);
-        let told = Arc::new(told);
+        let (deny, denied) = watch::channel(None);
+        let told = Arc::new((told, deny));
         let may_leave = self.is_encrypted || options.allow_plaintext;
         let addresses = if may_leave { self.names() } else { self.addresses_here(url).await? };
         let mut asked = ConnectOptions::new()
@@ -47,8 +59,20 @@ impl Servers {
             .max_reconnects(addresses.len())
             .subscription_capacity(WAITING)
             .event_callback(move |event| {
-                if matches!(event, Event::Disconnected | Event::Closed) {
-                    told.send_replace(true);
+                let (lost, denied) = &*told;
+                match event {
+                    Event::Disconnected | Event::Closed => _ = lost.send_replace(true),
+                    Event::ServerError(ServerError::Other(words)) => {
+                        let denial = denial(&words);
+                        denied.send_if_modified(|denied| {
+                            let is_first = denied.is_none() && denial.is_some();
+                            if is_first {
+                                *denied = denial;
+                            }
+                            is_first
+                        });
+                    }
+                    _ => {}
                 }
                 std::future::ready(())
             });
@@ -78,7 +102,7 @@ impl Servers {
         if !client.server_info().headers {
             return Err(ConnectError::Mismatch(format!("cannot use {url}: the NATS server is older than 2.2")));
         }
-        Ok(Broker { client, lost })
+        Ok(Broker { client, lost, denied })
     }
 
     fn names(&self) -> Vec<String> {
@@ -128,7 +152,13 @@ impl Servers {
         if let Some(inner) = io.and_then(std::io::Error::get_ref)
             && let Some(tls) = inner.downcast_ref::<rustls::Error>()
         {
-            return ConnectError::Untrusted(failed(&explain(tls, true, None)));
+            let why = match tls {
+                rustls::Error::InvalidMessage(_) => {
+                    "the NATS server there does not speak TLS; write nats://, or give it certificates".into()
+                }
+                tls => explain(tls, true, None),
+            };
+            return ConnectError::Untrusted(failed(&why));
         }
         match error.kind() {
             ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
@@ -152,10 +182,33 @@ impl Broker {
         _ = self.lost.clone().wait_for(|lost| *lost).await;
     }
 
+    /// Ends when the NATS server has not allowed something.
+    pub(super) async fn denied(&self) -> Denial {
+        let denied = self.denied.clone().wait_for(Option::is_some).await.ok().and_then(|denied| denied.clone());
+        match denied {
+            Some(denied) => denied,
+            // The connection has gone, and tells of that by itself.
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits until the server has everything that was published, but no longer than that.
     pub(super) async fn flush(&self, patience: Duration) {
         _ = tokio::time::timeout(patience, self.client.flush()).await;
     }
+}
+
+/// What a NATS server did not allow, if these words of its say that.
+fn denial(words: &str) -> Option<Denial> {
+    const BEGINNING: &str = "permissions violation for ";
+    let (beginning, what) = words.trim_matches('\'').split_at_checked(BEGINNING.len())?;
+    if !beginning.eq_ignore_ascii_case(BEGINNING) {
+        return None;
+    }
+    let is_of_subscription = what.starts_with("Subscription");
+    let what = what.replacen("Publish to", "publish at", 1).replacen("Subscription to", "subscribe to", 1);
+    let why = format!("the NATS server's permissions do not let this user {}", shown(&what));
+    Some(Denial { why, is_of_subscription })
 }
 
 fn address(host: &str, port: u16) -> String {

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{Message, StatusCode, Subject};
+use async_nats::{Message, StatusCode, Subject, Subscriber};
 use futures_util::StreamExt as _;
 use nearcall_platform::fork::Owned;
 use nearcall_platform::sys::send_with_fds;
@@ -17,7 +17,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::broker::{Broker, Servers};
+use super::broker::{Broker, Denial, Servers};
 use super::pipe::{Ends, Pipe, readiness};
 use super::thread::Thread;
 use crate::errors::ConnectError;
@@ -84,7 +84,10 @@ async fn reach(
     let mut inbox = broker.client.subscribe(own.clone()).await.map_err(|error| failed(&error))?;
     let said = broker.client.publish_with_reply(subject, own.clone(), HELLO.into()).await;
     said.map_err(|error| failed(&error))?;
-    let answer = timeout(options.handshake, inbox.next()).await;
+    let answer = tokio::select! {
+        answer = timeout(options.handshake, inbox.next()) => answer,
+        denied = broker.denied() => return Err(refused(url, &denied)),
+    };
     let answer = answer.map_err(|_| ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time")))?;
     let answer = answer.ok_or_else(|| failed(&"the NATS server has gone"))?;
     if answer.status == Some(StatusCode::NO_RESPONDERS) {
@@ -158,32 +161,57 @@ impl Door {
         let mut first = Some(tell);
         let mut pause = PAUSE;
         loop {
-            match self.servers.connect(&self.url, &self.options).await {
-                Ok(broker) => {
-                    pause = PAUSE;
-                    tokio::select! {
-                        () = self.take_clients(&broker, &mut first) => {}
-                        () = broker.lost() => {}
+            let ended = match self.servers.connect(&self.url, &self.options).await {
+                Ok(broker) => match self.subscribe(&broker).await {
+                    Ok(hellos) => {
+                        pause = PAUSE;
+                        if let Some(tell) = first.take() {
+                            _ = tell.send(Ok(()));
+                        }
+                        tokio::select! {
+                            () = self.take_clients(&broker, hellos) => {}
+                            () = broker.lost() => {}
+                        }
+                        Ok(())
                     }
-                }
-                Err(error) => {
-                    if let Some(tell) = first.take() {
-                        _ = tell.send(Err(error));
-                        return;
-                    }
-                }
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ended
+                && let Some(tell) = first.take()
+            {
+                _ = tell.send(Err(error));
+                return;
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    async fn take_clients(&self, broker: &Broker, first: &mut Option<oneshot::Sender<Result<(), ConnectError>>>) {
-        let Ok(mut hellos) = broker.client.queue_subscribe(self.subject.clone(), GROUP.into()).await else { return };
-        broker.flush(self.options.handshake).await;
-        if let Some(tell) = first.take() {
-            _ = tell.send(Ok(()));
+    /// Subscribes to the subject.
+    ///
+    /// # Errors
+    /// The NATS server does not let this user listen there.
+    async fn subscribe(&self, broker: &Broker) -> Result<Subscriber, ConnectError> {
+        let failed = |error: &dyn std::fmt::Display| unavailable(&self.url, error);
+        let group = GROUP.into();
+        let hellos =
+            broker.client.queue_subscribe(self.subject.clone(), group).await.map_err(|error| failed(&error))?;
+        // Asks for an answer by nobody: whatever comes, comes after what is not allowed of the above.
+        let own = inbox(&self.options).map_err(|error| failed(&error))?;
+        let mut answers = broker.client.subscribe(own.clone()).await.map_err(|error| failed(&error))?;
+        let nobody = inbox(&self.options).map_err(|error| failed(&error))?;
+        let asked = broker.client.publish_with_reply(nobody, own, "".into()).await;
+        asked.map_err(|error| failed(&error))?;
+        tokio::select! {
+            biased;
+            denied = broker.denied() => if denied.is_of_subscription { Err(refused(&self.url, &denied)) } else { Ok(hellos) },
+            _ = timeout(self.options.handshake, answers.next()) => Ok(hellos),
         }
+    }
+
+    async fn take_clients(&self, broker: &Broker, mut hellos: Subscriber) {
         while let Some(hello) = hellos.next().await {
             if let Some(other) = answering(&hello)
                 && let Some(version) = hello.payload.strip_prefix(b"nearcall/")
@@ -225,6 +253,10 @@ fn answering(message: &Message) -> Option<Subject> {
     let reply = message.reply.as_ref().filter(|reply| reply.is_valid())?;
     let fine = reply.starts_with(INBOX) && reply.len() <= 256 && !reply.contains(['*', '>']);
     fine.then(|| reply.clone())
+}
+
+fn refused(url: &str, denied: &Denial) -> ConnectError {
+    ConnectError::Refused(format!("cannot connect to {url}: {}", denied.why))
 }
 
 fn unavailable(url: &str, error: &dyn std::fmt::Display) -> ConnectError {

@@ -4,6 +4,7 @@
 //! of what was sent to him. So a message that is missing, or comes twice, ends the connection, and no more is under way
 //! than [`WINDOW`]: a NATS server drops those who are slow to read.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::net::Shutdown;
@@ -49,6 +50,12 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How long the last message may take to leave.
 const PARTING: Duration = Duration::from_secs(1);
 
+thread_local! {
+    /// Where what a socket has is looked at. One for all connections: with one each, a thousand clients that have only said
+    /// hello would keep a quarter of a gigabyte here.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MOST + 1]);
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Pipe {
@@ -82,7 +89,8 @@ pub(super) struct Pipe {
     held: usize,
     heard_at: Instant,
     sent_at: Instant,
-    scratch: Vec<u8>,
+    /// The most data of a message.
+    most: usize,
 }
 
 /// Why a connection ends.
@@ -145,7 +153,7 @@ impl Pipe {
             held: 0,
             heard_at: now,
             sent_at: now,
-            scratch: vec![0; MOST.min(most - HEAD) + 1],
+            most: MOST.min(most - HEAD),
         })
     }
 
@@ -281,16 +289,15 @@ impl Pipe {
 
     /// Sends what the socket has, at most `room` bytes. Whether it had any.
     async fn forward(&mut self, room: u64) -> Result<bool, End> {
-        let most = (self.scratch.len() - 1).min(room as usize) + self.held;
-        let got = match self.look(most) {
-            Ok(0) => return Err(End::Here),
-            Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(_) => return Err(End::Here),
-        };
-        let scratch = std::mem::take(&mut self.scratch);
-        let sent = self.publish(0, &scratch[self.held..got]).await;
-        self.scratch = scratch;
+        let most = self.most.min(room as usize) + self.held;
+        let taken = SCRATCH.with_borrow_mut(|scratch| match self.look(&mut scratch[..most]) {
+            Ok(0) => Err(End::Here),
+            Ok(got) => Ok(Some((got, self.message(0, &scratch[self.held..got])))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(_) => Err(End::Here),
+        })?;
+        let Some((got, message)) = taken else { return Ok(false) };
+        let sent = self.send(message).await;
         self.sent += (got - self.held) as u64 + EACH;
         self.consume(got - 1);
         self.held = 1;
@@ -298,8 +305,8 @@ impl Pipe {
     }
 
     /// Looks at what is in the socket, behind what is held there. 0: nothing more will come.
-    fn look(&mut self, most: usize) -> io::Result<usize> {
-        let (socket, held, scratch) = (&self.socket, self.held, &mut self.scratch[..most]);
+    fn look(&self, scratch: &mut [u8]) -> io::Result<usize> {
+        let (socket, held) = (&self.socket, self.held);
         let mut peek = || recv(socket, &mut *scratch, RecvFlags::PEEK | RecvFlags::DONTWAIT).map(|(_, got)| got);
         socket.try_io(Interest::READABLE, || {
             let got = peek()?;
@@ -316,13 +323,15 @@ impl Pipe {
     }
 
     /// Takes bytes that were sent out of the socket.
-    fn consume(&mut self, mut len: usize) {
-        while len > 0 {
-            match recv(&self.socket, &mut self.scratch[..len], RecvFlags::DONTWAIT) {
-                Ok((_, got)) if got > 0 => len -= got,
-                _ => return,
+    fn consume(&self, mut len: usize) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            while len > 0 {
+                match recv(&self.socket, &mut scratch[..len], RecvFlags::DONTWAIT) {
+                    Ok((_, got)) if got > 0 => len -= got,
+                    _ => return,
+                }
             }
-        }
+        });
     }
 
     /// Says that this side lives, unless it has said so just now.
@@ -334,6 +343,12 @@ impl Pipe {
     }
 
     async fn publish(&mut self, flags: u8, data: &[u8]) -> Result<(), End> {
+        let message = self.message(flags, data);
+        self.send(message).await
+    }
+
+    /// The next message. It has to be sent.
+    fn message(&mut self, flags: u8, data: &[u8]) -> Vec<u8> {
         let mut message = Vec::with_capacity(HEAD + data.len());
         message.push(flags);
         message.extend_from_slice(&self.next.to_le_bytes());
@@ -342,6 +357,10 @@ impl Pipe {
         self.next += 1;
         self.told = self.taken;
         self.sent_at = Instant::now();
+        message
+    }
+
+    async fn send(&mut self, message: Vec<u8>) -> Result<(), End> {
         // With a subject for the answer, the server tells at once if nobody is there any more.
         let published =
             self.broker.client.publish_with_reply(self.other.clone(), self.own.clone(), message.into()).await;
