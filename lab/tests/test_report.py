@@ -15,12 +15,12 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from rich.console import Console
 
-from made_up import Lab, started
+from made_up import Lab, latencies, started
 from nearcall_lab.cli import main
 from nearcall_lab.engine.progress import Progress
 from nearcall_lab.engine.run import Engine
 from nearcall_lab.markdown import code, escaped
-from nearcall_lab.report import decide, histograms, markdown, page, sections
+from nearcall_lab.report import beside, decide, histograms, markdown, page, sections
 from nearcall_lab.report.charts import connections, frontier, load
 from nearcall_lab.report.charts.families import Member
 from nearcall_lab.report.charts.frame import Axis, apart
@@ -462,6 +462,27 @@ def test_memory_of_connections(tmp_path: Path) -> None:
         ["1,001", "29.3 MB", "10.0", "0"],
     ]
     assert "Many connections" in page.render(found)
+
+
+def test_two_runs_of_two_machines_stand_side_by_side(tmp_path: Path) -> None:
+    first = write(tmp_path / "desk", list(ping_pong(Maker(), sizes=(15,))))
+    slower = Maker(seed=8)
+    cells = list(ping_pong(slower, sizes=(15, 1_000)))
+    for launch in cells[0].launches:
+        assert launch.response is not None
+        launch.response = latencies([int(2 * launch.response.mean)] * 1_000)
+    second = write(tmp_path / "server", cells)
+    runs = [read(first), read(second)]
+    runs[1].info.environment.cpu = "Another CPU"
+    found = beside.section(prepare(runs))
+    reader = Reader(f"<main>{found}</main>")
+    assert reader.words.count("× its baseline") >= 4
+    assert "server" in reader.words
+    assert "Another CPU, 2 CPUs, Linux 6.1" in reader.words
+    assert "slower than the first" in reader.words
+    assert "1 KB" not in reader.words, "only what both have"
+    assert 'id="beside"' in page.render(prepare(runs))
+    assert beside.section(prepare(runs[:1])) == ""
 
 
 def test_knee() -> None:
