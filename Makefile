@@ -43,7 +43,7 @@ LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,aio backpressure buff
   grpc_client grpc_health grpc_server http1_pool introspection lifecycle loops places references references_refused \
   references_waiting route_aio sessions started streams stuck task_turns topics)) tests/survival/test_stop.py tests/hostile/test_topics.py
 
-.PHONY: help setup profiled wheel dist try-dist rmr demo test test-rust test-python test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server nats-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
+.PHONY: help setup profiled wheel dist try-dist rmr demo test test-rust test-python test-transports test-versions test-builds test-short lint fmt bench instructions readme docs check-adapters browser ssh-server nats-server web-peers audit loom locks miri fuzz h2spec interop conformance conformance-built survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,9 @@ test-rust: tools-present  ## run the Rust tests
 # Files take turns in WORKERS processes; a process that a test has ended is not started again to end once more.
 test-python: setup conformance-built  ## run the Python tests, WORKERS (4) files at a time (ARGS="-k name" chooses)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
+
+test-transports: setup  ## run the slow tests over each transport, and not over two of them in turn
+	@NEARCALL_TRANSPORTS=all $(PY) -m pytest -m slow --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 test-versions: tools-present  ## run the short tests on every Python that is promised and here (VERSIONS="3.10 3.13" chooses)
 	@$(PYTHON) tools/try_versions.py $(VERSIONS)
@@ -184,7 +187,7 @@ conformance: setup  ## run all cases of Connect's conformance suite at our serve
 	@NEARCALL_CONFORMANCE=all $(PY) -m pytest -q tests/conformance --timeout 1800 -o faulthandler_timeout=0 -s $(ARGS)
 
 survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
-	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
+	@NEARCALL_SURVIVAL=all NEARCALL_TRANSPORTS=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
 
 sandbox: setup  ## try to escape from the sandbox, each attempt as every user
 	@NEARCALL_SANDBOX=all $(PY) -m pytest tests/sandbox $(ARGS)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from .e2e.ports import let_go
+from .turns import take_turns
 
 NOTICED = "how soon a death was noticed"
 """What a test reports as a property of its own: by whom, and lists of seconds."""
@@ -39,6 +40,14 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left = take_turns(items)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        without = set(left)
+        items[:] = [item for item in items if item not in without]
 
 
 def pytest_collection_finish() -> None:

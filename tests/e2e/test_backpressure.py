@@ -125,6 +125,7 @@ def send_until(full: Callable[[int], bool], put: Callable[[int], None]) -> int:
     raise AssertionError(f"there was room for {LIMIT} messages")
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_given_up_while_there_is_no_room(server: Served, key: str) -> None:
     """The server learns of it when it reads again."""
     client = nearcall.connect(server.url, Sink, oneway="drop")
@@ -208,6 +209,7 @@ def test_block_waits(server: Served, key: str, size: int) -> None:
         assert got == accepted == list(range(first + 20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_block_awaits(server: Served, key: str, size: int) -> None:
     """The loop goes on, and the order is kept."""

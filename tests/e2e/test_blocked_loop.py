@@ -222,6 +222,7 @@ def test_what_blocks_the_loop_is_named_with_its_stack(new_url: str, way: str, ca
             assert "handlers.py" not in line.stack_info, "it begins with the user's code"
 
 
+@pytest.mark.slow
 def test_it_is_said_once_of_each_place_and_not_of_a_loop_that_turns(
     new_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -82,6 +82,7 @@ def test_bytes_of_every_size(basics: Basics, size: int) -> None:
     assert bytes(basics.echo_view(memoryview(data))) == data
 
 
+@pytest.mark.slow
 def test_fifty_megabytes(basics: Basics) -> None:
     data = pattern(50_000_000)
     assert basics.digest_of(b"", memoryview(data), "") == f"{digest(b'')} {digest(data)} "

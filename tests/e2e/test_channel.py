@@ -221,6 +221,7 @@ def test_after_another_server_only_what_differs_fails(new_url: str, face: str, f
         assert [patiently(channel.do, left.name), channel.do(right.name)] == ["left", "right"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("face", FACES)
 def test_a_server_that_was_killed_comes_back_for_all(outside_url: str, face: str, faces: Callable[..., Face]) -> None:
     with ServerProcess(outside_url, services=EARLY) as first:

@@ -32,6 +32,7 @@ def together(*functions: Callable[[], None]) -> None:
             future.result()
 
 
+@pytest.mark.slow
 def test_threads_on_one_client_get_their_own_replies(url: str) -> None:
     with nearcall.connect(url, Basics) as basics:
 
@@ -54,6 +55,7 @@ def test_threads_on_one_client_get_their_own_replies(url: str) -> None:
         together(*(lambda seed=seed: hammer(seed) for seed in range(8)))  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_calls_streams_and_one_way_calls_mixed_on_one_client(url: str, key: str) -> None:
     client = nearcall.connect(url)
     streams, basics, lines = client.service.Streams, client.service.Basics, client.service.Lines
@@ -133,6 +135,7 @@ def test_handlers_at_once(url: str, key: str, kind: str) -> None:
             assert [future.result() for future in held] == keys
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_does_not_keep_others_waiting(new_url: str) -> None:
     """Its streams are within their credit, and yet more than fits between the two processes."""
 
@@ -172,6 +175,7 @@ def test_more_calls_than_the_server_runs_at_once(new_url: str, key: str) -> None
             assert sorted(pool.map(waiting.hold, keys)) == keys
 
 
+@pytest.mark.slow
 def test_a_hundred_and_twenty_clients(url: str) -> None:
     clients = [nearcall.connect(url, Basics) for _ in range(120)]
     for round_ in range(3):
@@ -184,6 +188,7 @@ def test_a_hundred_and_twenty_clients(url: str) -> None:
         client.close()
 
 
+@pytest.mark.slow
 def test_clients_come_and_go(url: str) -> None:
     def visit() -> None:
         for number in range(25):
@@ -278,6 +283,7 @@ def test_handlers_call_their_own_server(new_url: str) -> None:
         together(*[lambda: client.down(5)] * 4)  # type: ignore[list-item]
 
 
+@pytest.mark.slow
 def test_ctrl_c_interrupts_a_waiting_call(outside_url: str, key: str) -> None:
     code = """
 import os, signal, sys, threading, nearcall

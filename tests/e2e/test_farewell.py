@@ -54,6 +54,7 @@ def takes_clients(url: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_slow_reader_is_not_cut_off_within_the_grace(new_url: str, transport: str) -> None:
     """It stands still when the server begins to stop, with its ring full, and then reads to the end."""
     if transport == "inproc":

@@ -346,6 +346,8 @@ def logged() -> list[object]:
 
 @pytest.mark.parametrize("transport", ["unix", "tcp", "shm"])
 def test_a_handshake_that_is_cut_anywhere(transport: str, key: str, runtime_dir: Path) -> None:
+    """At each byte over one transport, at every seventh over the others: they read it with the same code."""
+    step = 1 if transport == "unix" else 7
     with (
         ServerProcess(TRANSPORTS[transport](f"h{key}", runtime_dir), services=SERVICES) as server,
         nearcall.connect(server.url, Small) as bystander,
@@ -358,14 +360,15 @@ def test_a_handshake_that_is_cut_anywhere(transport: str, key: str, runtime_dir:
         lengths = {frame.kind: len(frame.wire) for frame in seen.frames}
         assert set(lengths) == {"hello", "welcome"}
         for kind in ("hello", "welcome"):
-            for keep in range(lengths[kind]):
+            for keep in range(0, lengths[kind], step):
                 proxy.truncate(cast(Any, kind), keep=keep)
                 nearcall.connect(proxy.url, Small).close()
             for keep in (0, 20, lengths[kind] - 1):
                 proxy.truncate(cast(Any, kind), keep=keep, times=3)
                 with pytest.raises(nearcall.Unavailable, match=f"{proxy.url} hung up during the handshake"):
                     nearcall.connect(proxy.url, Small)
-        assert proxy.truncated == proxy.cuts == sum(lengths.values()) + 2 * 3 * 3
+        cut = sum(len(range(0, length, step)) for length in lengths.values())
+        assert proxy.truncated == proxy.cuts == cut + 2 * 3 * 3
         assert bystander.add(1, 2) == 3
         with nearcall.connect(proxy.url, Small) as calc:
             assert calc.add(1, 2) == 3

@@ -187,6 +187,7 @@ def test_streams_that_nobody_reads_for_long_go_on_when_they_are_read(options: di
         client.channel.close()
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_more_than_is_taken_waits(client: Client, server: ServerProcess) -> None:
     """Short messages cost the core more than HTTP/2 counts; long ones fill the window."""
     with nearcall.connect(server.urls[2], Raw) as other:

@@ -258,6 +258,7 @@ with nearcall.connect(sys.argv[1], Basket) as basket:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_client_that_is_killed(outside_url: str) -> None:
     with nearcall.Server(Basket, outside_url) as server, start_program(ADD_AND_WAIT, server.urls[0]) as process:
@@ -268,6 +269,7 @@ def test_a_client_that_is_killed(outside_url: str) -> None:
         assert ended.get(timeout=PATIENCE).items == ["pen"]
 
 
+@pytest.mark.slow
 def test_a_server_of_another_process(outside_url: str) -> None:
     with (
         ServerProcess(outside_url, services=f"{__name__}:baskets") as server,

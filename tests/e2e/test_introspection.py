@@ -208,6 +208,7 @@ def test_calls_under_way(own_url: str, key: str) -> None:
         assert until(lambda: watcher.read().in_flight == 0)
 
 
+@pytest.mark.slow
 def test_two_workers_stand_by(own_url: str, key: str) -> None:
     """Whoever takes the lead from a slow handler may get a slow one, too. Afterwards no more are kept than before."""
     with nearcall.connect(own_url, Waiting) as waiting, nearcall.connect(own_url, Introspection) as watcher:
@@ -250,6 +251,7 @@ def row_of(watcher: Introspection, look: Callable[[ConnectionStatistics], bool])
     return found
 
 
+@pytest.mark.slow
 def test_connections(own_url: str, key: str) -> None:
     """Who is connected, since when, and what became of the calls."""
     begun = time.monotonic()
@@ -342,6 +344,7 @@ def test_pages_of_connections_are_bounded(key: str, intercepted: str) -> None:
                 watcher.read_all_connections(**wrong)
 
 
+@pytest.mark.slow
 def test_a_hundred_watchers(own_url: str) -> None:
     with ExitStack() as stack:
         watchers = [stack.enter_context(nearcall.connect(own_url, Introspection)) for _ in range(100)]
@@ -375,6 +378,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_killed_watcher_watches_no_more(outside_url: str) -> None:
     with (

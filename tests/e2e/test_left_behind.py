@@ -251,6 +251,7 @@ def server(outside_url: str) -> Iterator[ServerProcess]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_of_a_client_is_kept(server: ServerProcess, way: str) -> None:
     def come_and_go() -> None:
@@ -267,6 +268,7 @@ def test_nothing_of_a_client_is_kept(server: ServerProcess, way: str) -> None:
         comes_back_to(server.pid, before)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_call_is_kept(server: ServerProcess) -> None:
     """The memory that a client may make the server keep is its again when the call is over."""
     with nearcall.connect(server.url, Leaver) as leaver, nearcall.connect(server.url, Introspection) as looks:
@@ -276,6 +278,7 @@ def test_nothing_of_a_call_is_kept(server: ServerProcess) -> None:
         eventually(lambda: looks.read().memory <= at_rest, lambda: f"{looks.read().memory} after {at_rest}")
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_call_is_counted(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Leaver) as leaver, nearcall.connect(server.url, Introspection) as looks:
         at_rest = looks.read().memory
@@ -284,6 +287,7 @@ def test_what_is_kept_of_a_call_is_counted(server: ServerProcess) -> None:
         assert looks.read().memory > at_rest + 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["look_later", "look_again"])
 def test_what_is_kept_tells_of_the_call(server: ServerProcess, way: str) -> None:
     with nearcall.connect(server.url, Leaver) as stays, nearcall.connect(server.url, Introspection) as looks:
@@ -297,6 +301,7 @@ def test_what_is_kept_tells_of_the_call(server: ServerProcess, way: str) -> None
         assert seen == Seen(f"Leaver.{way}", peer, "said", True, True, False, seen.session)
 
 
+@pytest.mark.slow
 def test_what_is_kept_tells_of_the_call_of_a_client_that_is_there(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Leaver, timeout=1000) as leaver:
         with nearcall.metadata({"word": "said"}):
@@ -306,6 +311,7 @@ def test_what_is_kept_tells_of_the_call_of_a_client_that_is_there(server: Server
         assert seen == Seen("Leaver.look_later", peer, "said", True, False, False, "Session")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["rest", "rest_in_thread"])
 def test_who_reads_on_is_told_that_the_call_is_over(server: ServerProcess, way: str) -> None:
     with nearcall.connect(server.url, Leaver) as leaver:

@@ -95,6 +95,7 @@ def test_a_stopped_server_leaves_nothing(runtime_dir: Path, key: str) -> None:
     assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
+@pytest.mark.slow
 def test_stopping_lets_calls_finish(new_url: str, key: str) -> None:
     with nearcall.Server(Waiting(), new_url) as server:
         waiting = nearcall.connect(server.urls[0], Waiting)
@@ -206,6 +207,7 @@ print(client.add(1), client.add_in_loop(1), next(client.count(10)))
     assert run_program(code, outside_url) == ("6 6 0\n", "", 0)
 
 
+@pytest.mark.slow
 def test_a_client_that_nobody_closes_ends_with_the_program(url: str, transport: str) -> None:
     if transport not in OUTSIDE:
         pytest.skip("a server in this process")
@@ -222,6 +224,7 @@ print(next(items), next(replies))
     assert run_program(code, url) == ("0 0\n", "", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_killed_server_is_noticed_by_every_caller(outside_url: str, key: str) -> None:
     with ServerProcess(outside_url) as server:
@@ -284,6 +287,7 @@ sys.stdin.read()
             assert streams.how_it_closed(key + part) == "closed"
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_the_next_server_takes_over_from_a_killed_one(outside_url: str, outside: str, runtime_dir: Path) -> None:
     with ServerProcess(outside_url) as first:
@@ -309,6 +313,7 @@ def test_a_living_server_keeps_its_name(outside_url: str, outside: str) -> None:
                 assert basics.pid() == first.pid
 
 
+@pytest.mark.slow
 def test_a_death_is_told_once_to_each_who_calls(outside_url: str) -> None:
     """A call that begins when the connection is known to be lost waits for the next server, as it was asked to."""
     killed = threading.Event()
@@ -408,6 +413,7 @@ def test_two_servers_in_one_process(runtime_dir: Path, key: str, transport: str)
         assert (one.wait_for(key, 1), two.wait_for(key, 1)) == ([1], [2])
 
 
+@pytest.mark.slow
 def test_a_restarted_server_is_found_again(new_url: str, transport: str) -> None:
     with nearcall.Server(Basics(), new_url) as server:
         url = server.urls[0]

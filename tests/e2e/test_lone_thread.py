@@ -29,6 +29,7 @@ def test_as_with_threads(server: dict[str, str], transport: str, name: str) -> N
     assert run_program(PROGRAM, server[transport], name) == ("right\n", "", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.parametrize("transport", OUTSIDE)
 def test_the_end_of_a_server_ends_the_call(transport: str, key: str, runtime_dir: Path) -> None:

@@ -19,7 +19,7 @@ from .ports import own_port
 from .process import ServerProcess
 
 MIB = 1 << 20
-LONGEST = 20 * MIB
+LONGEST = 6 * MIB
 LEAST = 2 * (LONGEST + MIB)
 """The least ``max_memory`` that a server takes with messages of that size."""
 HEADS = 64
@@ -139,8 +139,9 @@ def test_it_fits_the_other_way(new_url: str) -> None:
             assert client.there_and_back_in_loop(Loop(), data) == data
 
 
-def test_messages_of_200_mib_fit_without_another_option(any_url: str) -> None:
-    longest = 200 * MIB
+@pytest.mark.slow
+def test_messages_of_100_mib_fit_without_another_option(any_url: str) -> None:
+    longest = 100 * MIB
     data = bytes(longest - HEADS)
     with (
         serving(any_url, max_message_size=longest),

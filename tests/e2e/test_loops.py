@@ -225,6 +225,7 @@ def test_a_loop_that_makes_no_tasks(new_url: str, kind: str) -> None:
                 assert looping.threaded(number) == number
 
 
+@pytest.mark.slow
 def test_an_idle_loop_uses_no_cpu(outside_url: str) -> None:
     with ServerProcess(outside_url, services=SERVICES) as server, nearcall.connect(server.url) as client:
         for _ in range(50):
@@ -372,6 +373,7 @@ def test_calls_that_are_never_awaited(url: str, key: str, intercepted: bool) -> 
 # What must not keep a loop waiting.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), [(2, 20_000_000), (200, 60_000)])
 def test_a_server_that_does_not_read_does_not_keep_the_loop_waiting(
     outside_url: str, kind: str, n: int, size: int

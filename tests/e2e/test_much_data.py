@@ -76,6 +76,7 @@ class Resident:
         return (self._most - self._before) / 1e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["drink", "pour", "through"])
 def test_memory_stays_small(outside_url: str, direction: str) -> None:
     with (

@@ -96,6 +96,7 @@ def server(scheme: str, number: int, port: int) -> nearcall.Server:
     return nearcall.Server(Where(f"127.0.0.{number}"), f"{scheme}://127.0.0.{number}:{port}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "balancing"), [("tcp", ""), ("grpc", ""), ("http", ""), ("tcp", "round_robin"), ("grpc", "round_robin")]
 )

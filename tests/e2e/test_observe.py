@@ -365,6 +365,7 @@ print(json.dumps([[span.parent.trace_id, span.parent.span_id] for span in export
 """
 
 
+@pytest.mark.slow
 def test_context_crosses_processes(telemetry: Telemetry, outside_url: str) -> None:
     from .services import Basics
 

@@ -163,6 +163,7 @@ def _serve(url: str, ready: Any, end: Any) -> None:
         end.wait(PATIENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_multiprocessing_clients(outside_url: str, method: str) -> None:
@@ -181,6 +182,7 @@ def test_multiprocessing_clients(outside_url: str, method: str) -> None:
         assert mortal.pid() == server.pid
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_multiprocessing_servers(outside_url: str, key: str, method: str) -> None:
@@ -300,6 +302,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 def test_a_fork_that_python_does_not_know_of(outside: str, outside_url: str, key: str, runtime_dir: Path) -> None:
     from .conftest import TRANSPORTS
 

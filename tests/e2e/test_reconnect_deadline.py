@@ -106,6 +106,7 @@ def outcomes(calls: list[Callable[[], object]]) -> list[type[BaseException] | No
     return ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait_for_ready", [False, True])
 def test_every_thread_gives_up_at_its_own_deadline(outside_url: str, runtime_dir: Path, wait_for_ready: bool) -> None:
     clients: list[nearcall.Client[object]] = []
@@ -133,6 +134,7 @@ def test_every_thread_gives_up_at_its_own_deadline(outside_url: str, runtime_dir
         assert len(came) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait_for_ready", [False, True])
 def test_every_task_gives_up_at_its_own_deadline(outside_url: str, runtime_dir: Path, wait_for_ready: bool) -> None:
     async def run(url: str, replace: Callable[[], None]) -> None:
@@ -177,6 +179,7 @@ def test_every_task_gives_up_at_its_own_deadline(outside_url: str, runtime_dir: 
                 stand_in.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait_for_ready", [False, True])
 def test_the_first_connection_ends_with_the_block_around_it(
     outside_url: str, runtime_dir: Path, wait_for_ready: bool
@@ -196,6 +199,7 @@ def test_the_first_connection_ends_with_the_block_around_it(
         assert time.monotonic() - begun < MUCH_LATER
 
 
+@pytest.mark.slow
 def test_a_stopped_server_is_waited_for_no_longer_than_the_deadline(outside_url: str) -> None:
     """The system accepts for it what it does not, until its queue is full."""
     with ServerProcess(outside_url) as first:
@@ -212,6 +216,7 @@ def test_a_stopped_server_is_waited_for_no_longer_than_the_deadline(outside_url:
             assert basics.add(1, 2) == 3
 
 
+@pytest.mark.slow
 def test_who_has_time_goes_on_with_the_dial_that_others_gave_up(outside_url: str) -> None:
     with ServerProcess(outside_url) as first:
         url = first.url
@@ -422,6 +427,7 @@ class CountingExecutor(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
 
+@pytest.mark.slow
 def test_a_call_in_the_pause_after_a_failure_needs_no_thread(outside_url: str) -> None:
     """A loop that calls again and again while nobody serves is answered at once, and costs no more than it must."""
 

@@ -364,6 +364,7 @@ def test_forwarded_through_a_third_process(hubs: Callable[[str, str], str], tran
         assert first.sum_of(iter([counter, second.counter(3)])) == 10
 
 
+@pytest.mark.slow
 def test_after_a_reconnect_a_reference_is_unavailable(outside_url: str, kind: str) -> None:
     services = f"tests.e2e.reference_services:in_{kind}"
     with ServerProcess(outside_url, services=services) as server:
@@ -386,6 +387,7 @@ def test_after_a_reconnect_a_reference_is_unavailable(outside_url: str, kind: st
     hub.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_a_callback(outside_url: str, kind: str) -> None:
     services = f"tests.e2e.reference_services:in_{kind}"
     with ServerProcess(outside_url, services=services) as server:

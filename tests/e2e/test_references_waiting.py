@@ -123,6 +123,7 @@ def wake_ups_of_others() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
+@pytest.mark.slow
 def test_who_calls_again_and_again_receives_by_itself(outside_url: str) -> None:
     services = "tests.e2e.reference_services:in_threads"
     with ServerProcess(outside_url, services=services) as server, nearcall.connect(server.url, Hub) as hub:

@@ -150,6 +150,7 @@ def test_a_handler_that_fails_while_its_server_stops_is_not_run_again(place: Pla
     assert (first.calls, second.calls) == (1, 0)
 
 
+@pytest.mark.slow
 def test_without_a_server_a_refused_call_says_that(place: Place) -> None:
     client = nearcall.connect(place.url, Old)
     place.serve(New())
@@ -161,6 +162,7 @@ def test_without_a_server_a_refused_call_says_that(place: Place) -> None:
     client.close()
 
 
+@pytest.mark.slow
 def test_a_client_is_judged_by_the_server_of_now(place: Place) -> None:
     with nearcall.Channel(place.url) as channel:
         assert channel.client(Old).one() == 1
@@ -200,6 +202,7 @@ def test_a_ping_goes_to_the_server_of_now(place: Place) -> None:
         assert channel.ping() > 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_back_is_found_by_the_next_calls(place: Place) -> None:
     """However often clients have called before: what they are told of the past says when that was."""
     with nearcall.connect(place.url, Old) as old:

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 import nearcall
 
 PATIENCE = 20.0
@@ -47,6 +49,7 @@ def bursts(client: Sleepy, count: int) -> set[int]:
     return seen
 
 
+@pytest.mark.slow
 def test_slow_handlers_get_threads_that_are_there_already(new_url: str) -> None:
     others = workers()
     with nearcall.Server(Sleepy(), new_url) as server, nearcall.connect(server.urls[0], Sleepy) as client:

@@ -115,6 +115,7 @@ def test_messages_are_awaited(url_of: Callable[[str], str]) -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_full_queue_is_waited_for_and_the_loop_goes_on(url_of: Callable[[str], str], transport: str) -> None:
     async def main() -> None:
         gate, seen, turns = asyncio.Event(), list[int](), 0

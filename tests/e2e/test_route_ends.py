@@ -106,6 +106,7 @@ def test_a_one_way_client_notices_that_its_server_was_killed(key: str) -> None:
             until(lambda: next(numbers) > 200 or client.take(1), "the loss")
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_the_death_of_a_receiver_is_noticed_while_nothing_is_sent(outside: Callable[[str], str]) -> None:
     url = outside("dying")
@@ -142,6 +143,7 @@ def test_a_receiver_that_is_killed_and_replaced_while_messages_flow_gets_them_ag
             assert successor.stdout.read(1) == b"1"
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_call_ends_when_its_receiver_dies(outside: Callable[[str], str]) -> None:
     url = outside("dying")
@@ -161,6 +163,7 @@ def test_a_call_ends_when_its_receiver_dies(outside: Callable[[str], str]) -> No
         thread.join(PATIENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_call_in_an_event_loop_ends_when_its_receiver_dies(outside: Callable[[str], str]) -> None:
     async def main() -> None:
@@ -302,6 +305,7 @@ def test_who_takes_no_replies_holds_nobody_up(key: str, tmp_path: Path) -> None:
             assert honest.call(1, to=node.urls[0], timeout=PATIENCE).payload == b"answer"
 
 
+@pytest.mark.slow
 def test_what_was_answered_is_forgotten_when_the_caller_is_gone(outside: Callable[[str], str], key: str) -> None:
     node = replying(outside("node"))
     with node:

@@ -74,6 +74,7 @@ def test_a_caller_hears_of_a_handler_that_fails(url_of: Callable[[str], str]) ->
         check(errors, node.name)
 
 
+@pytest.mark.slow
 def test_in_event_loops(url_of: Callable[[str], str]) -> None:
     async def main() -> None:
         async with route.aio.Node(url_of("asker")) as asker, route.aio.Node(url_of("other")) as other:

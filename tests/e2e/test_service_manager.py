@@ -74,6 +74,7 @@ def start(folder: Path, sockets: list[socket.socket], *arguments: str) -> subpro
             os.close(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("--workers", "2")])
 @pytest.mark.parametrize("kind", ["unix", "tcp", "grpc+unix", "shm"])
 def test_clients_come_before_the_server(

@@ -351,6 +351,7 @@ with nearcall.connect(sys.argv[1], Desk) as client:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_client_that_is_killed(

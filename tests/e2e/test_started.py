@@ -154,6 +154,7 @@ def freeze(pid: int) -> None:
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
 
 
+@pytest.mark.slow
 def test_the_first_may_be_one_that_fails(url: str, waiting: Any, key: str) -> None:
     """On connections of their own: one is lost while the other waits."""
     child = nearcall.spawn([sys.executable, "-c", CHILD], Echo)

@@ -36,6 +36,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "calls wait" in record.getMessage()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["streams", "handlers"])
 def test_it_is_said_once(new_url: str, how: str, caplog: pytest.LogCaptureFixture) -> None:
     service = Waiting()
@@ -73,6 +74,7 @@ def test_it_is_said_once(new_url: str, how: str, caplog: pytest.LogCaptureFixtur
     assert len(warnings(caplog)) == 1
 
 
+@pytest.mark.slow
 def test_streams_leave_threads_for_other_calls(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
     service = Waiting()
     caplog.set_level(logging.WARNING, "nearcall")

@@ -40,6 +40,7 @@ def test_the_next_call_finds_a_restarted_server(outside_url: str) -> None:
         assert mortal.pid() == second.pid
 
 
+@pytest.mark.slow
 def test_a_killed_server_fails_the_call_under_way_and_only_that(outside_url: str) -> None:
     with again(outside_url) as first:
         url = first.url
@@ -75,6 +76,7 @@ def test_a_signal_ends_the_wait_for_another_server(outside_url: str) -> None:
             assert mortal.pid_again() == second.pid
 
 
+@pytest.mark.slow
 def test_without_a_server_a_call_fails_at_once_or_waits(outside_url: str) -> None:
     with again(outside_url) as first:
         url = first.url
@@ -98,6 +100,7 @@ def test_a_waiting_call_ends_at_its_deadline(outside_url: str) -> None:
         mortal.pid()
 
 
+@pytest.mark.slow
 def test_a_stopping_server_finishes_what_has_begun(new_url: str, key: str) -> None:
     server = nearcall.Server(Mortal(), new_url).start()
     client = nearcall.connect(server.urls[0], Mortal)
@@ -153,6 +156,7 @@ def _call(client: Any, found: Any) -> None:
     found.put(client.service.pid())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_multiprocessing_with_fork(outside_url: str) -> None:
     context = multiprocessing.get_context("fork")

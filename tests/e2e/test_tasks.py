@@ -53,6 +53,7 @@ def run(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> Non
     loop.run_until_complete(asyncio.wait_for(main, 40))
 
 
+@pytest.mark.slow
 def test_quick_calls_leave_the_loop_its_turns(url: str, loop: asyncio.AbstractEventLoop) -> None:
     """A reply that comes at once does not let the loop run: but it must not be so for ever."""
 

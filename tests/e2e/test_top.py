@@ -57,6 +57,7 @@ def work(url: str, rounds: int) -> None:
                     errors.status(5, "no", None)
 
 
+@pytest.mark.slow
 def test_counts_under_load_are_exact(server: ServerProcess) -> None:
     """Somebody watches already, so that every call is measured, and top shows what was counted in all."""
     with nearcall.connect(server.url, Introspection) as watcher:
@@ -91,6 +92,7 @@ def test_counts_under_load_are_exact(server: ServerProcess) -> None:
     assert seen["in_flight"] == 0
 
 
+@pytest.mark.slow
 def test_a_line_for_each_look(server: ServerProcess) -> None:
     """Top alone switches measuring on: calls after its first look are all in its lines, none twice."""
     top = subprocess.Popen(
@@ -114,6 +116,7 @@ def test_a_line_for_each_look(server: ServerProcess) -> None:
         assert top.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_plain_lines(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Introspection) as watcher:
         watcher.read()
@@ -130,6 +133,7 @@ def test_plain_lines(server: ServerProcess) -> None:
     assert rows.index(next(row for row in rows if "Basics.add" in row)) < len(by_name) / 2, "used methods come first"
 
 
+@pytest.mark.slow
 def test_connections(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Basics) as basics:
         for number in range(25):
@@ -178,6 +182,7 @@ def test_many_connections_are_counted_and_not_all_shown() -> None:
     assert any(line.startswith("and 9,990 more connections") for line in lines)
 
 
+@pytest.mark.slow
 def test_in_a_terminal(server: ServerProcess) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"}

@@ -248,6 +248,7 @@ def tills(new_url: str) -> Iterator[tuple[str, Callable[[], None], list[Till]]]:
     servers.pop().stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 0.002])
 def test_no_call_fails_while_servers_come_and_go(
     tills: tuple[str, Callable[[], None], list[Till]], pause: float

@@ -338,6 +338,7 @@ def test_what_a_client_without_a_class_gives_in_excess(face: str, servers: dict[
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", OTHER)
 def test_over_every_transport(version: str, outside: str, runtime_dir: Path) -> None:
     # Before an update and after it; over the others the table above says it all.

@@ -8,6 +8,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 import nearcall
 
 from .process import ServerProcess
@@ -21,6 +23,7 @@ MANY = 20
 """More tasks than there must be for them to let each other run first."""
 
 
+@pytest.mark.slow
 def test_a_client_that_waits_for_long_sleeps(outside_url: str, key: str) -> None:
     used: list[float] = []
     with (
@@ -44,6 +47,7 @@ def test_a_client_that_waits_for_long_sleeps(outside_url: str, key: str) -> None
     assert used[0] < AT_MOST
 
 
+@pytest.mark.slow
 def test_many_tasks_that_wait_for_long_sleep(outside_url: str, key: str) -> None:
     """Tasks first let each other run: not for ever."""
     used: list[float] = []
@@ -65,6 +69,7 @@ def test_many_tasks_that_wait_for_long_sleep(outside_url: str, key: str) -> None
     assert used[0] < AT_MOST
 
 
+@pytest.mark.slow
 def test_a_server_at_rest_uses_no_cpu(outside_url: str) -> None:
     with ServerProcess(outside_url) as server, nearcall.connect(server.url, Basics) as basics:
 

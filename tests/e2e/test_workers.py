@@ -39,6 +39,7 @@ def clients() -> Iterator[Callable[[str, int], list[Crew]]]:
         yield lambda url, count: [stack.enter_context(nearcall.connect(url, Crew)) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_clients_spread_evenly(outside_url: str, clients: Any) -> None:
     with WorkersProcess(outside_url, workers=4) as served:
         assert len(set(served.pids)) == 4
@@ -72,6 +73,7 @@ def test_clients_that_come_early_spread_evenly(tmp_path: Path) -> None:
     assert sorted(numbers) == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_handlers_see_the_client_and_not_the_parent(outside: str, outside_url: str, clients: Any) -> None:
     with WorkersProcess(outside_url, workers=2) as served:
         expected = (
@@ -80,6 +82,7 @@ def test_handlers_see_the_client_and_not_the_parent(outside: str, outside_url: s
         assert {one.who() for one in clients(served.url, 4)} == {expected}
 
 
+@pytest.mark.slow
 def test_those_that_left_make_room(outside_url: str, clients: Any) -> None:
     with WorkersProcess(outside_url, workers=3) as served:
         staying = clients(served.url, 3)
@@ -123,6 +126,7 @@ nearcall.serve(Farm, sys.argv[1], workers=2, on_ready=end)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("2\n", "", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_a_killed_worker_harms_its_own_clients_only(outside_url: str) -> None:
     with WorkersProcess(outside_url, workers=3) as served:
@@ -166,6 +170,7 @@ def test_a_killed_worker_harms_its_own_clients_only(outside_url: str) -> None:
             client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.crash
 def test_workers_end_with_a_killed_parent(outside_url: str, outside: str, tmp_path: Path, clients: Any) -> None:
     if outside == "nats":
@@ -223,6 +228,7 @@ def test_a_second_parent_is_refused(outside_url: str, outside: str, clients: Any
         assert {one.pid() for one in clients(first.url, 2)} == set(first.pids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_group", [False, True], ids=["parent", "group"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
 def test_stopping_under_load_loses_no_call(
@@ -257,6 +263,7 @@ def test_stopping_under_load_loses_no_call(
         assert not any(is_alive(pid) for pid in served.pids)
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_end_is_killed(outside_url: str, tmp_path: Path) -> None:
     with WorkersProcess(outside_url, workers=2, grace=0) as served:
         client = nearcall.connect(served.url, Crew)
@@ -274,6 +281,7 @@ def test_a_worker_that_does_not_end_is_killed(outside_url: str, tmp_path: Path) 
         client.close()
 
 
+@pytest.mark.slow
 def test_a_worker_told_to_end_is_replaced(outside_url: str, clients: Any) -> None:
     with WorkersProcess(outside_url, workers=1) as served:
         os.kill(served.pids[0], signal.SIGTERM)
@@ -283,6 +291,7 @@ def test_a_worker_told_to_end_is_replaced(outside_url: str, clients: Any) -> Non
         crew.close()
 
 
+@pytest.mark.slow
 def test_while_the_only_worker_finishes_clients_wait_for_the_next(outside_url: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
     with WorkersProcess(outside_url, workers=1, grace=PATIENCE) as served:

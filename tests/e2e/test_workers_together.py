@@ -55,6 +55,7 @@ def calls(seen: list[Statistics]) -> list[int]:
     return [sum(method.calls for method in each.methods if method.method == "Counted.pid") for each in seen]
 
 
+@pytest.mark.slow
 def test_one_connection_tells_of_all_connections(outside_url: str) -> None:
     with (
         WorkersProcess(outside_url, workers=WORKERS, maker="tests.e2e.test_workers_together:Counted") as served,
@@ -80,6 +81,7 @@ def test_one_connection_tells_of_all_connections(outside_url: str) -> None:
             assert {row.pid for row in own} == {watcher.read().pid}
 
 
+@pytest.mark.slow
 def test_one_connection_reads_the_statistics_of_all(outside_url: str) -> None:
     with (
         WorkersProcess(outside_url, workers=WORKERS, maker="tests.e2e.test_workers_together:Counted") as served,

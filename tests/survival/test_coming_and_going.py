@@ -28,6 +28,7 @@ def once(url: str, large: bytes | None = None) -> None:
             assert target.length(memoryview(large)) == len(large)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
 def test_a_thousand_times(server: ServerProcess, face: str) -> None:
     large = bytes(200_000)
@@ -67,6 +68,7 @@ def room_for_descriptors(pid: int) -> int:
     return int(status.partition("FDSize:")[2].split()[0])
 
 
+@pytest.mark.slow
 def test_many_clients_do_not_fill_the_table_of_descriptors(server: ServerProcess) -> None:
     """Where the system makes it larger, the thread that accepts stands still meanwhile (``platform::descriptors``)."""
     before = room_for_descriptors(server.pid)
@@ -87,6 +89,7 @@ def loop_services() -> list[object]:
     return [Loop()]
 
 
+@pytest.mark.slow
 def test_calls_of_coroutines_with_a_distant_deadline(new_url: str) -> None:
     """The server's loop remembers when such a call would have been late; its client may go all the same."""
     with ServerProcess(new_url, services="tests.survival.test_coming_and_going:loop_services") as server:
@@ -100,6 +103,7 @@ def test_calls_of_coroutines_with_a_distant_deadline(new_url: str) -> None:
         comes_back_to(server.pid, before)
 
 
+@pytest.mark.slow
 def test_a_stream_left_by_a_client_that_calls_no_more(server: ServerProcess) -> None:
     """Nobody reads what was on the way, and the server is in the middle of sending more: it gives the stream up."""
     with nearcall.connect(server.url, Target) as leaver, nearcall.connect(server.url, Target) as other:

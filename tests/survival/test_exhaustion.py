@@ -58,6 +58,7 @@ print(json.dumps(outcomes))
 """
 
 
+@pytest.mark.slow
 def test_a_client_without_descriptors(server: ServerProcess, transport: str) -> None:
     with nearcall.connect(server.url, Target) as target:
         assert target.echo(bytes(LARGE)) == bytes(LARGE)
@@ -105,6 +106,7 @@ def cramped_services() -> list[object]:
     return [Target()]
 
 
+@pytest.mark.slow
 def test_a_server_without_descriptors(cramped: tuple[ServerProcess, Path], transport: str) -> None:
     server, log = cramped
     with nearcall.connect(server.url, Target) as first:
@@ -133,6 +135,7 @@ def test_a_server_without_descriptors(cramped: tuple[ServerProcess, Path], trans
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_long_reply_without_descriptors(cramped: tuple[ServerProcess, Path], transport: str) -> None:
     """Only the call whose answer needs one fails, and it says why."""
     server, _ = cramped
@@ -203,6 +206,7 @@ def test_a_disk_without_room_for_names_is_said_so(full_disk: Path, monkeypatch: 
         assert sorted(path.name for path in full_disk.rglob("*") if not path.is_dir()) == ["full"]
 
 
+@pytest.mark.slow
 def test_what_dead_servers_left_is_replaced(new_url: str, transport: str, runtime_dir: Path) -> None:
     """A socket without a lock, a lock without a socket, a lock with nonsense in it."""
     if transport == "tcp":

@@ -164,6 +164,7 @@ def test_daemon_threads_in_the_middle_of(name: str, server: ServerProcess) -> No
     comes_back_to(server.pid, before)
 
 
+@pytest.mark.slow
 def test_handlers_that_are_still_running(server: ServerProcess) -> None:
     run(HANDLERS, server.url)
 
@@ -177,6 +178,7 @@ INTERRUPTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INTERRUPTED)
 def test_ctrl_c_during(name: str, server: ServerProcess) -> None:
     code = f"""

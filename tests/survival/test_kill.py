@@ -60,6 +60,7 @@ def next_client_is_served(url: str, pid: int, large: bytes) -> None:
         assert target.length(memoryview(large)) == LARGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [one_of_each, passes_one_of_each])
 def test_a_client_killed_at_any_system_call(
     server: ServerProcess, stepping: Victims, steps: int | None, large: bytes, script: Script
@@ -115,6 +116,7 @@ def kill_servers(
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [one_of_each, passes_one_of_each])
 def test_a_server_killed_at_any_system_call(
     new_url: str,
@@ -144,6 +146,7 @@ def left_behind_is_taken_over(url: str, large: bytes) -> None:
         assert [file.name for file in path.parent.iterdir() if file.name.startswith(path.name)] == []
 
 
+@pytest.mark.slow
 def test_a_server_killed_at_any_instant(
     new_url: str, transport: str, victims: Victims, steps: int | None, large: bytes, noticed: Noticed
 ) -> None:
@@ -159,6 +162,7 @@ def test_a_server_killed_at_any_instant(
     left_behind_is_taken_over(url, large)
 
 
+@pytest.mark.slow
 def test_a_client_killed_at_any_instant(
     server: ServerProcess, transport: str, victims: Victims, steps: int | None, large: bytes, noticed: Noticed
 ) -> None:
@@ -181,6 +185,7 @@ def test_a_client_killed_at_any_instant(
     comes_back_to(server.pid, before)
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_nothing_killed_at_any_instant(
     server: ServerProcess, victims: Victims, steps: int | None, large: bytes
 ) -> None:
@@ -210,6 +215,7 @@ def stop(pid: int) -> None:
         eventually(stands_still, "it does not stop")
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_in_a_handshake_killed_at_any_instant(
     new_url: str, transport: str, victims: Victims, steps: int | None, large: bytes, noticed: Noticed
 ) -> None:

@@ -18,6 +18,7 @@ from .services import LARGE, SMALL, Target
 pytestmark = pytest.mark.crash
 
 
+@pytest.mark.slow
 def test_calls_to_a_stopped_server_end_at_their_deadline(server: ServerProcess) -> None:
     large = bytes(LARGE)
     client = nearcall.connect(server.url, Target)
@@ -42,6 +43,7 @@ def test_calls_to_a_stopped_server_end_at_their_deadline(server: ServerProcess) 
         comes_back_to(server.pid, replace(before, regions=before.regions + 6))
 
 
+@pytest.mark.slow
 def test_calls_without_deadline_wait_for_a_stopped_server(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Target) as target:
         assert target.echo(SMALL) == SMALL
@@ -71,6 +73,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_stopped_client_holds_nobody_up(server: ServerProcess) -> None:
     """It stops in the middle of a stream that it does not read any more; the others are served meanwhile."""
     with nearcall.connect(server.url, Target) as warm:
@@ -108,6 +111,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_client_that_calls_and_does_not_read_holds_nobody_up(new_url: str, tmp_path: Path) -> None:
     """Its replies are far more than there is room for, and there are far fewer workers than calls."""
     gate = tmp_path / "gate"
@@ -128,6 +132,7 @@ def test_a_client_that_calls_and_does_not_read_holds_nobody_up(new_url: str, tmp
         comes_back_to(server.pid, replace(before, regions=before.regions + 2))
 
 
+@pytest.mark.slow
 def test_a_client_killed_while_it_is_stopped(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Target) as target:
         assert target.echo(SMALL) == SMALL
@@ -142,6 +147,7 @@ def test_a_client_killed_while_it_is_stopped(server: ServerProcess) -> None:
         comes_back_to(server.pid, before)
 
 
+@pytest.mark.slow
 def test_a_server_killed_while_it_is_stopped(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Target) as target:
         assert target.echo(SMALL) == SMALL
