@@ -15,12 +15,12 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from rich.console import Console
 
-from made_up import Lab, started
+from made_up import Lab, latencies, started
 from nearcall_lab.cli import main
 from nearcall_lab.engine.progress import Progress
 from nearcall_lab.engine.run import Engine
 from nearcall_lab.markdown import code, escaped
-from nearcall_lab.report import decide, histograms, markdown, page, sections
+from nearcall_lab.report import beside, decide, histograms, markdown, page, sections
 from nearcall_lab.report.charts import connections, frontier, load
 from nearcall_lab.report.charts.families import Member
 from nearcall_lab.report.charts.frame import Axis, apart
@@ -450,6 +450,7 @@ def test_memory_of_connections(tmp_path: Path) -> None:
             cell = Maker().cell(name, Work(size=1_000), mode)
             for launch in cell.launches:
                 launch.server.pss_kb = pss_kb if name == "quick-shm" else 2 * pss_kb
+                launch.server.descriptors = number + 10 if name == "quick-shm" else 90
                 launch.client.pss_kb = 10_000
             cells.append(cell)
     found = prepare([read(write(tmp_path / "run", cells))])
@@ -461,7 +462,33 @@ def test_memory_of_connections(tmp_path: Path) -> None:
         ["101", "20.5 MB", "10.0", "0"],
         ["1,001", "29.3 MB", "10.0", "0"],
     ]
+    assert [row[3] for row in of_memory.rows if row[0] == "baseline, TCP"] == ["–", "–", "–"]
+    assert [remark.partition(":")[0] for remark in of_memory.remarks] == [
+        "baseline, TCP, 101 connections",
+        "baseline, TCP, 1,001 connections",
+    ]
     assert "Many connections" in page.render(found)
+
+
+def test_two_runs_of_two_machines_stand_side_by_side(tmp_path: Path) -> None:
+    first = write(tmp_path / "desk", list(ping_pong(Maker(), sizes=(15,))))
+    slower = Maker(seed=8)
+    cells = list(ping_pong(slower, sizes=(15, 1_000)))
+    for launch in cells[0].launches:
+        assert launch.response is not None
+        launch.response = latencies([int(2 * launch.response.mean)] * 1_000)
+    second = write(tmp_path / "server", cells)
+    runs = [read(first), read(second)]
+    runs[1].info.environment.cpu = "Another CPU"
+    found = beside.section(prepare(runs))
+    reader = Reader(f"<main>{found}</main>")
+    assert reader.words.count("× its baseline") >= 4
+    assert "server" in reader.words
+    assert "Another CPU, 2 CPUs, Linux 6.1" in reader.words
+    assert "slower than the first" in reader.words
+    assert "1 KB" not in reader.words, "only what both have"
+    assert 'id="beside"' in page.render(prepare(runs))
+    assert beside.section(prepare(runs[:1])) == ""
 
 
 def test_knee() -> None:

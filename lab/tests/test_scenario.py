@@ -132,6 +132,12 @@ HEAD = 'title = "x"\n[[cells]]\nmechanisms = ["fast"]\n'
         (HEAD + 'operation = "send"\nsize = 8', "line 5: size is 8; one-way messages carry number and time, 16 bytes"),
         (HEAD + 'size = 1\nmode = "burst"\ncalls = 9', "line 2: a burst over one connection with one call outstanding"),
         (HEAD + "size = 1\nclient_processes = 2", "line 5: client_processes is 2 for 1 connection"),
+        (HEAD + "size = 1\ncallers = 2\noutstanding = 2", "line 6: outstanding means nothing with callers"),
+        (HEAD + 'size = 1\nmode = "burst"\ncalls = 9\ncallers = 2', 'line 7: callers means nothing in mode "burst"'),
+        (
+            HEAD + "size = 1\ncallers = 2\nconnections = 8\nclient_processes = 4",
+            "line 5: callers is 2 for 4 client processes",
+        ),
         (HEAD + 'operation = "send"\nsize = 20\narrivals = "fixed"', "line 6: arrivals means nothing without rate"),
         (HEAD + 'mode = "mixed"\nsizes = [1]\nsize = 1', 'line 6: size means nothing to mode "mixed"'),
         (

@@ -112,14 +112,15 @@ class Call:
 class Here(threading.local):
     """What each thread knows of itself."""
 
-    call: Call | None = None
-    """The innermost call that this thread is in and that counts bytes."""
-    number = 0
-    """The number of the innermost call that this thread is in; 0: in none."""
-    made_at = -1
-    """The stack that calls of the coroutine that runs count for; -1: that of now."""
-    lane = -1
-    """The thread's own lane, without a task."""
+    def __init__(self) -> None:
+        self.call: Call | None = None
+        """The innermost call that this thread is in and that counts bytes."""
+        self.number = 0
+        """The number of the innermost call that this thread is in; 0: in none."""
+        self.made_at = -1
+        """The stack that calls of the coroutine that runs count for; -1: that of now."""
+        self.lane = -1
+        """The thread's own lane, without a task."""
 
 
 here = Here()
@@ -237,11 +238,12 @@ class Recorder:
                 compared += 1
                 if arguments and len(self._arguments) == known:
                     repeated += 1
-            outer = mine.number
-            lane = mine.lane
+            state = mine.__dict__  # this thread's: to look for it once takes half the time
+            outer = state["number"]
+            lane = state["lane"]
             if lane < 0:
                 lane = self._lane("")
-            number = mine.number = next(self._numbers)
+            number = state["number"] = next(self._numbers)
             outcome = 0
             sent = received = -1
             measured_in -= 1
@@ -258,7 +260,7 @@ class Recorder:
                 outcome = self.error(error)
                 raise
             finally:
-                mine.number = outer
+                state["number"] = outer
                 if measured:
                     measured_in = MEASURED
                     sent = size_out((*args, *kwargs.values()) if kwargs else args)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from markupsafe import Markup
 
 from nearcall_lab import __version__
-from nearcall_lab.report import decide, sections, studies, why
+from nearcall_lab.report import beside, decide, sections, studies, why
 from nearcall_lab.report.charts import concurrency, connections, cpu, dots, frontier, heat, load, sizes, spectrum
 from nearcall_lab.report.charts.frame import section as charts
 from nearcall_lab.report.html import element, join
@@ -26,9 +26,11 @@ def render(report: Report) -> str:
         ("machine", "Machine", sections.machines(report)),
         ("floor", "Floor", sections.floors(report)),
         ("numbers", "All numbers", table(report)),
+        ("beside", "Runs side by side", beside.section(report)),
         ("pictures", "Pictures", join(_legend(report), _charts(report))),
         ("why", "Why", why.section(report)),
     ]
+    parts = [part for part in parts if part[0] != "beside" or part[2]]  # it takes several runs
     if report.studies:
         parts.append(("studies", "Published studies", studies.section(report.studies)))
     if not report.groups:
