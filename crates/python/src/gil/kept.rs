@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// A place for one object. A cell that has its first maker waited for costs more than most of what is kept in this: here
-/// several threads may make one, and the first is kept.
+/// several threads may make one, and the first is kept. It relies on the interpreter, which one thread has at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(AtomicPtr<ffi::PyObject>);
 
@@ -15,8 +15,8 @@ impl Kept {
     /// What is kept.
     #[inline]
     pub(crate) fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        // Acquire: after the Release of `keep`.
-        let kept = self.0.load(Ordering::Acquire);
+        // Relaxed: who asks has the interpreter, and who kept had it before.
+        let kept = self.0.load(Ordering::Relaxed);
         // SAFETY: null, or an object of which this has a reference until it is dropped.
         unsafe { Bound::from_borrowed_ptr_or_opt(py, kept) }
     }
@@ -24,8 +24,8 @@ impl Kept {
     /// Keeps an object, if none is kept. Returns the one that is.
     #[inline]
     pub(crate) fn keep<'py>(&self, made: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
-        // Release: who finds the object finds it complete. Acquire: as in `get`.
-        match self.0.compare_exchange(null_mut(), made.as_ptr(), Ordering::AcqRel, Ordering::Acquire) {
+        // Relaxed, both: as in `get`.
+        match self.0.compare_exchange(null_mut(), made.as_ptr(), Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
                 // One reference is this cell's from now on.
                 std::mem::forget(made.clone());

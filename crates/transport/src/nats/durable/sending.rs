@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::Context;
@@ -18,6 +17,7 @@ use super::{Durable, LONGEST_PAUSE, PAUSE};
 use crate::errors::ConnectError;
 use crate::nats::thread::Thread;
 use crate::options::Options;
+use crate::sync::{AtomicBool, Ordering};
 
 /// The most messages, and bytes of them, that the NATS server has not acknowledged.
 const MOST: usize = 1024;
