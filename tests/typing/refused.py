@@ -165,3 +165,8 @@ def dependencies() -> None:
 def attributes() -> None:
     nearcall.conect("shm://calc")  # error
     nearcall.NotFound(3)  # error
+
+
+def carried_types() -> None:
+    nearcall.register_type(KeyError, to=str, make=str)  # error
+    nearcall.service(types=[KeyError])  # error
