@@ -168,5 +168,5 @@ def attributes() -> None:
 
 
 def carried_types() -> None:
-    nearcall.register_type(KeyError, to=str, make=str)  # error
+    nearcall.register_type(3, to=str)  # error
     nearcall.service(types=[KeyError])  # error
