@@ -364,3 +364,23 @@ async def routed_in_loop() -> None:
         async for message in node:
             assert_type(message, route.aio.Message[Any])
         assert_type(node.status(), route.NodeStatus)
+
+
+class Money:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+nearcall.register_type(Money, to=str, give=lambda money: money.text, make=Money)
+amounts = nearcall.CarriedType(Money, to=list[str], give=lambda money: [money.text], make=lambda texts: Money(texts[0]))
+
+
+@nearcall.service(types=[amounts])
+class Till:
+    def change(self, paid: Money, price: Money | int) -> list[Money]:
+        return [paid]
+
+
+def carried() -> None:
+    with nearcall.connect("shm://till", Till) as till:
+        assert_type(till.change(Money("1"), 3), list[Money])

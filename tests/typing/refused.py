@@ -206,3 +206,8 @@ def routed(node: nearcall.route.Node) -> None:
     @node.on(Asked)
     def take_any(message: nearcall.route.Message[object]) -> None:
         message.reply(b"", typ=2)  # error
+
+
+def carried_types() -> None:
+    nearcall.register_type(3, to=str)  # error
+    nearcall.service(types=[KeyError])  # error
