@@ -31,7 +31,7 @@ def standard_type(cls: Any) -> CarriedType | None:
     if found is None:
         if cls is Beside:
             return _BESIDE
-        name = f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}"
+        name = f"{str(cls.__module__).partition('.')[0]}.{cls.__qualname__}"
         if (describe := _CLASSES.get(name)) is not None:
             found = describe(cls)
         elif name in _TABLES:
