@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
@@ -263,6 +266,62 @@ def test_what_is_prepared_slowly_misses_no_call(tmp_path: Path, monkeypatch: pyt
     done = tested.outcome()
     assert len(done.columns["done"]) == done.due > 30
     assert max(done.columns["started"] - done.columns["intended"]) < 1_000
+
+
+@pytest.mark.parametrize("style", ["threads", "asyncio"])
+def test_callers_use_their_connections_in_turn(style: Literal["threads", "asyncio"], tmp_path: Path) -> None:
+    """Two callers, five connections, each opened, used and closed by the thread that opened it."""
+    used: list[list[int]] = []
+    closed: list[int] = []
+
+    def connection() -> tuple[Callable[[bytes], bytes], Callable[[], None]]:
+        calls: list[int] = []
+        used.append(calls)
+
+        def echo(data: bytes) -> bytes:
+            calls.append(threading.get_ident())
+            return data
+
+        return echo, lambda: closed.append(threading.get_ident())
+
+    class OnALoop:
+        def __init__(self) -> None:
+            self._echo, self._close = connection()
+
+        async def open(self) -> None: ...
+
+        def call(self, operation: str) -> Callable[[bytes], Awaitable[bytes]]:
+            async def echo(data: bytes) -> bytes:
+                await asyncio.sleep(0)
+                return self._echo(data)
+
+            return echo
+
+        async def close(self) -> None:
+            self._close()
+
+    class Holds:
+        @staticmethod
+        def connect(spec: Spec) -> Any:
+            if style == "asyncio":
+                return OnALoop()
+            echo, close = connection()
+            return SimpleSession({"echo": echo}, close)
+
+    mechanism = Mechanism("holds", "holds", "rpc", style=style, concurrent_calls=True)
+    cell = Cell("holds", Work(size=15), Mode(connections=5, callers=2, calls=40, warmup_s=0.0), placement="free")
+    tested = Load(cell, cast(Adapter, Holds), Spec(mechanism, str(tmp_path), "token"))
+    tested.open()
+    assert len(tested.slots) == 2
+    assert min(map(len, used)) == 1, "each connection was used once at least"
+    before = sum(map(len, used))
+    tested.timed(tested._clock.now())
+    assert len(tested.outcome().columns["done"]) == 40 == sum(map(len, used)) - before
+    assert {len(calls) for calls in used} <= {7, 8, 9, 10, 11, 12}, "a caller's connections take turns"
+    assert all(len(set(calls)) == 1 for calls in used), "by one thread only"
+    tested.close()
+    assert len(closed) == 5
+    assert set(closed) == {calls[0] for calls in used}
 
 
 def test_long_payloads_are_quickly_made_and_all_different() -> None:

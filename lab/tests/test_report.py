@@ -15,13 +15,13 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from rich.console import Console
 
-from made_up import Lab, started
+from made_up import Lab, latencies, started
 from nearcall_lab.cli import main
 from nearcall_lab.engine.progress import Progress
 from nearcall_lab.engine.run import Engine
 from nearcall_lab.markdown import code, escaped
-from nearcall_lab.report import decide, histograms, markdown, page, sections
-from nearcall_lab.report.charts import frontier, load
+from nearcall_lab.report import beside, decide, histograms, markdown, page, sections
+from nearcall_lab.report.charts import connections, frontier, load
 from nearcall_lab.report.charts.families import Member
 from nearcall_lab.report.charts.frame import Axis, apart
 from nearcall_lab.report.charts.load import knee
@@ -421,11 +421,68 @@ def test_what_is_overloaded_at_every_rate_is_not_forgotten(tmp_path: Path) -> No
     cells.append(Maker().cell("proxy", Work(size=15), Mode("open", rate=1_000.0)))
     cells.append(Maker().cell("proxy", Work(size=15), Mode("open", rate=4_000.0), status="overloaded"))
     found = prepare([read(write(tmp_path / "run", cells))])
-    (figure,) = load.figures(found)
+    figure, *of_tails = load.figures(found)
+    assert [one.key for one in of_tails] == ["rate0-p99", "rate0-p999"]
     assert figure.remarks == ["web server has no point: overloaded at 1000/s, 4000/s."]
-    assert [row[0] for row in figure.rows if row[5] == "overloaded"] == ["web server", "web server", "object proxy"]
+    assert [row[0] for row in figure.rows if row[-1] == "overloaded"] == ["web server", "web server", "object proxy"]
     assert figure.drawing.count('class="over"') == 1
     assert "web server has no point" in page.render(found)
+
+
+def test_a_knee_of_the_client_is_said_to_be_one(tmp_path: Path) -> None:
+    cells = [
+        Maker().cell("web", Work(size=1_000), Mode("open", rate=rate)) for rate in (200.0, 1_000.0, 2_000.0, 2_300.0)
+    ]
+    for launch in (launch for cell in cells for launch in cell.launches):
+        launch.client.cpu_s, launch.server.cpu_s = 0.97 * launch.wall_s, 0.4 * launch.wall_s
+    figure, *_ = load.figures(prepare([read(write(tmp_path / "run", cells))]))
+    assert [row[1] for row in figure.rows if row[-1] == "the knee"] == ["1000"]
+    assert figure.remarks == [
+        "web server: at its knee its client had used 97% of a CPU, and its server 40%: the server alone can do more."
+    ]
+
+
+def test_memory_of_connections(tmp_path: Path) -> None:
+    cells = []
+    for number, pss_kb in ((1, 20_000), (101, 21_000), (1_001, 30_000)):
+        mode = Mode("open", rate=200.0, connections=number, callers=8)
+        for name in ("quick-shm", "base-tcp"):
+            cell = Maker().cell(name, Work(size=1_000), mode)
+            for launch in cell.launches:
+                launch.server.pss_kb = pss_kb if name == "quick-shm" else 2 * pss_kb
+                launch.client.pss_kb = 10_000
+            cells.append(cell)
+    found = prepare([read(write(tmp_path / "run", cells))])
+    of_memory, of_cpu = connections.figures(found)
+    assert (of_memory.key, of_cpu.key) == ("held0-memory", "held0-cpu")
+    mine = [row for row in of_memory.rows if row[0] == "quick shm"]
+    assert [row[1:5] for row in mine] == [
+        ["1", "19.5 MB", "–", "–"],
+        ["101", "20.5 MB", "10.0", "0"],
+        ["1,001", "29.3 MB", "10.0", "0"],
+    ]
+    assert "Many connections" in page.render(found)
+
+
+def test_two_runs_of_two_machines_stand_side_by_side(tmp_path: Path) -> None:
+    first = write(tmp_path / "desk", list(ping_pong(Maker(), sizes=(15,))))
+    slower = Maker(seed=8)
+    cells = list(ping_pong(slower, sizes=(15, 1_000)))
+    for launch in cells[0].launches:
+        assert launch.response is not None
+        launch.response = latencies([int(2 * launch.response.mean)] * 1_000)
+    second = write(tmp_path / "server", cells)
+    runs = [read(first), read(second)]
+    runs[1].info.environment.cpu = "Another CPU"
+    found = beside.section(prepare(runs))
+    reader = Reader(f"<main>{found}</main>")
+    assert reader.words.count("× its baseline") >= 4
+    assert "server" in reader.words
+    assert "Another CPU, 2 CPUs, Linux 6.1" in reader.words
+    assert "slower than the first" in reader.words
+    assert "1 KB" not in reader.words, "only what both have"
+    assert 'id="beside"' in page.render(prepare(runs))
+    assert beside.section(prepare(runs[:1])) == ""
 
 
 def test_knee() -> None:

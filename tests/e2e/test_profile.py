@@ -185,6 +185,51 @@ def test_threads_tasks_streams_and_started_calls(profile: Run) -> None:
     assert any(lane.startswith("MainThread: Task-") for lane in lanes)
 
 
+def test_waiting_for_calls_that_were_started(profile: Run) -> None:
+    """Each call is held at the server until another thread sees that it is waited for."""
+    done, found = profile(
+        """
+        import threading
+
+        def release(key):
+            while not waits():
+                pass
+            server.Waiting.release(key)
+
+        def waits():
+            frame = sys._current_frames()[threading.main_thread().ident]
+            return frame.f_code.co_name == "waited"  # the profiler's, which has begun a record
+
+        def held(key):
+            call = nearcall.start(server.Waiting.hold, key)
+            threading.Thread(target=release, args=[key]).start()
+            return call
+
+        with nearcall.connect(URL) as server:
+            first = held("a")
+            print(first.result())
+            print(first.result())
+            second = nearcall.start(server.Waiting.hold, "b")
+            try:
+                second.result(timeout=0)
+            except TimeoutError:
+                print("late")
+            threading.Thread(target=release, args=["b"]).start()
+            print(second.exception())
+            for each in nearcall.as_completed([held("c")]):
+                print(each.result())
+        """
+    )
+    assert done.stdout.splitlines()[2:4] == ["late", "None"]
+    waits = {line.line: line for line in found.lines if line.kind == "wait"}
+    assert {line: waits[line].name for line in waits} == {
+        22: "Waiting.hold", 26: "Waiting.hold", 30: "Waiting.hold", 31: "nearcall.as_completed",
+    }  # fmt: skip
+    assert waits[22].calls == 1, "what has ended is not waited for"
+    assert [failure.error for failure in waits[26].failures] == ["TimeoutError"]
+    assert found.processes[0].calls == 7, "three are started, three release them, one connects; to wait is no call"
+
+
 def test_processes(profile: Run) -> None:
     done, found = profile(
         """

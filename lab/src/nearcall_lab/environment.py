@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nearcall_lab.descriptors import allowed
+
 OTHERS = 0.1
 """Share of the CPUs of a launch that other work may have before it counts as disturbing. The kernel's own work, which
 belongs to no process, is counted as other work, too.
@@ -40,6 +42,8 @@ class Environment:
     """CPU time that other work used on the CPUs of the launches while they were timed, as a share of all CPU time; mean
     over launches. None where unknown, and in runs of an older lab.
     """
+    descriptors: int = 0
+    """Open descriptors that a process may have; 0 in runs of an older lab."""
     build: str = ""
     """How nearcall was built; empty where it is not here, and in runs of an older lab."""
 
@@ -146,6 +150,7 @@ def capture() -> Environment:
         governor=_first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         virtual=virtual,
         load_1min_at_start=os.getloadavg()[0],
+        descriptors=allowed(),
         build=build_of_nearcall(),
     )
 

@@ -26,7 +26,9 @@ class Line(msgspec.Struct, kw_only=True):
     function: str
     library: str
     kind: str
-    """``"call"``, ``"oneway"``, ``"started"``, ``"stream"``, ``"item"``, ``"attribute"`` or ``"connect"``."""
+    """``"call"``, ``"oneway"``, ``"started"``, ``"stream"``, ``"item"``, ``"attribute"``, ``"connect"``; or ``"wait"``,
+    for calls that were started before.
+    """
     name: str
     calls: int
     """Where not each call was recorded, this is an estimate, and so are times and bytes."""

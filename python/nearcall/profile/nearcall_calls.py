@@ -9,18 +9,17 @@ from typing import Any
 
 import msgspec
 
+from .. import _core
 from ..call.around import put_around, startable
 from ..service.outward import dressed
 from ..service.plan import BIDI_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
-from .following import AsyncItems, Awaited, Items
-from .recorder import Call, Recorder
+from .following import AsyncItems, Awaited, Items, waited
+from .recorder import MEASURED, Call, Recorder
 
 __all__ = ["patch"]
 
 Function = Callable[..., Any]
 
-MEASURED = 16
-"""The arguments and the result of one call in so many are measured, since that encodes them anew."""
 LIBRARY = "nearcall"
 
 
@@ -53,6 +52,7 @@ def patch(module: ModuleType, recorder: Recorder) -> None:
             call.end()
 
     channel.__init__ = opened
+    _follow_waits(recorder)
     put_around(lambda plan, function, in_loop: _follow(recorder, plan, function, in_loop))
 
 
@@ -83,7 +83,7 @@ def _follow(recorder: Recorder, plan: MethodPlan, function: Function, for_loop: 
 def _plain(recorder: Recorder, plan: MethodPlan, function: Function) -> Function:
     """A method that waits for one result, or sends and returns."""
     name = recorder.name(LIBRARY, "oneway" if plan.kind == ONEWAY else "call", plan.full_name)
-    found: Function = recorder.around(name, function, (_Size(), _Size()))
+    found: Function = recorder.around(name, function, (_Size().of, _Size().of))
     return found
 
 
@@ -129,22 +129,50 @@ def _stream(recorder: Recorder, plan: MethodPlan, function: Function, for_loop: 
 
 
 def _started(recorder: Recorder, plan: MethodPlan, function: Any) -> Function:
-    """What sends a call without waiting for its reply. When that comes is not seen."""
+    """What sends a call without waiting for its reply; who waits for that is seen by `_follow_waits`."""
     name = recorder.name(LIBRARY, "started", plan.full_name)
+    waits = recorder.name(LIBRARY, "wait", plan.full_name)
 
     def start(*args: Any, **kwargs: Any) -> Any:
-        record = recorder.begin(name, depth=3)
-        if record is None:
-            return function.start(*args, **kwargs)
-        try:
-            result = function.start(*args, **kwargs)
-        except BaseException as error:
-            record.end(error)
-            raise
-        record.end()
+        result = waited(recorder.begin(name, depth=3), function.start, *args, **kwargs)
+        _started_calls[id(result)] = waits
         return result
 
     return start
+
+
+_started_calls: dict[int, int] = {}
+"""What a wait for a started call is named, by the call's address, which the next one there takes over: as many as were
+ever under way at once.
+"""
+
+
+def _follow_waits(recorder: Recorder) -> None:
+    """Follows threads that wait for calls which were started before. One that has ended is not waited for."""
+    kind: Any = _core.StartedCall
+    unknown = recorder.name(LIBRARY, "wait", "a started call")
+    is_done: Callable[[Any], bool] = kind.done
+
+    def waiting(function: Function) -> Function:
+        @wraps(function)
+        def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_done(self):
+                return function(self, *args, **kwargs)
+            return waited(recorder.begin(_started_calls.get(id(self), unknown)), function, self, *args, **kwargs)
+
+        return wait
+
+    for method in ("result", "exception"):
+        setattr(kind, method, waiting(getattr(kind, method)))
+    wait_for_one, name = _core.wait_for_started, recorder.name(LIBRARY, "wait", "nearcall.as_completed")
+
+    @wraps(wait_for_one)
+    def wait_for_started(calls: Any, timeout: float | None = None) -> list[int]:
+        if any(map(is_done, calls)):
+            return wait_for_one(calls, timeout)
+        return waited(recorder.begin(name), wait_for_one, calls, timeout)
+
+    _core.wait_for_started = wait_for_started
 
 
 class _Size:
@@ -163,6 +191,12 @@ class _Size:
         if self._left:
             self._left -= 1
             return -1
+        found = self.of(values)
+        self._left = MEASURED - 1 if found >= 0 else 0
+        return found
+
+    def of(self, values: tuple[Any, ...]) -> int:
+        """Measures now."""
         size = self._beside = 0
         try:
             for value in values:
@@ -170,7 +204,6 @@ class _Size:
                 size += len(value) if type(value) in _BYTES else len(self._encode(value))
         except Exception:  # no data: a reference, for example
             return -1
-        self._left = MEASURED - 1
         return size + self._beside
 
     def _instead(self, value: Any) -> None:

@@ -51,6 +51,8 @@ MOST_COMPARED = 2000
 """Calls of a method whose arguments are compared, if none is the same as one before."""
 LONGEST_ARGUMENT = 200
 """Characters or bytes of an argument that is compared with those of other calls."""
+MEASURED = 16
+"""The arguments and the result of one call in so many are measured, since that encodes them anew."""
 _SHORT = frozenset({int, float, bool, type(None)})
 _LONG = frozenset({str, bytes})
 FAILED = 1
@@ -110,14 +112,15 @@ class Call:
 class Here(threading.local):
     """What each thread knows of itself."""
 
-    call: Call | None = None
-    """The innermost call that this thread is in and that counts bytes."""
-    number = 0
-    """The number of the innermost call that this thread is in; 0: in none."""
-    made_at = -1
-    """The stack that calls of the coroutine that runs count for; -1: that of now."""
-    lane = -1
-    """The thread's own lane, without a task."""
+    def __init__(self) -> None:
+        self.call: Call | None = None
+        """The innermost call that this thread is in and that counts bytes."""
+        self.number = 0
+        """The number of the innermost call that this thread is in; 0: in none."""
+        self.made_at = -1
+        """The stack that calls of the coroutine that runs count for; -1: that of now."""
+        self.lane = -1
+        """The thread's own lane, without a task."""
 
 
 here = Here()
@@ -210,19 +213,21 @@ class Recorder:
         Args:
             name: From :meth:`name`.
             function: It waits for its result.
-            sizes: Two functions that measure the arguments and the result.
+            sizes: Two functions that measure the arguments and the result, of one call in `MEASURED`.
         """
         getframe, choose, share = sys._getframe, self._choose, self._share
         stacks, mine, most, pack_into = self._stacks, self._here, self._most, RECORD.pack_into
+        place, now = _place, clock
         size_out, size_in = sizes or (_not_measured, _not_measured)
         arguments_of = self.arguments_of
         compared = repeated = 0
+        measured_in = 1 if sizes else 1 << 62  # the next call that is measured, counted from here
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal compared, repeated
+            nonlocal compared, repeated, measured_in
             if share < 1.0 and choose() >= share:
                 return function(*args, **kwargs)
-            key = _place(getframe(1))
+            key = place(getframe(1))
             stack = stacks.get(key)
             if stack is None:
                 stack = self._new_stack(key, getframe(1))
@@ -233,24 +238,32 @@ class Recorder:
                 compared += 1
                 if arguments and len(self._arguments) == known:
                     repeated += 1
-            outer = mine.number
-            lane = mine.lane if mine.lane >= 0 else self._lane("")
-            number = mine.number = next(self._numbers)
+            state = mine.__dict__  # this thread's: to look for it once takes half the time
+            outer = state["number"]
+            lane = state["lane"]
+            if lane < 0:
+                lane = self._lane("")
+            number = state["number"] = next(self._numbers)
             outcome = 0
-            received = -1
-            begun = ended = clock()
+            sent = received = -1
+            measured_in -= 1
+            measured = measured_in <= 0
+            begun = ended = now()
             try:
                 result = function(*args, **kwargs)
-                ended = clock()
-                received = size_in((result,))
+                ended = now()
+                if measured:
+                    received = size_in((result,))
                 return result
             except BaseException as error:
-                ended = clock()
+                ended = now()
                 outcome = self.error(error)
                 raise
             finally:
-                mine.number = outer
-                sent = size_out((*args, *kwargs.values()) if kwargs else args)
+                state["number"] = outer
+                if measured:
+                    measured_in = MEASURED
+                    sent = size_out((*args, *kwargs.values()) if kwargs else args)
                 waited = ended - begun
                 at = number - 1 if number <= most else self._replaced(number)
                 try:
@@ -321,7 +334,8 @@ class Recorder:
 
         Args:
             library: ``"nearcall"``, for example.
-            kind: ``"call"``, ``"oneway"``, ``"started"``, ``"stream"``, ``"item"``, ``"attribute"`` or ``"connect"``.
+            kind: ``"call"``, ``"oneway"``, ``"started"``, ``"stream"``, ``"item"``, ``"attribute"``, ``"connect"`` or
+                ``"wait"``: for calls that were made before.
             text: Its name, as users write it.
         """
         found = self._names.get((library, kind, text))
@@ -506,9 +520,8 @@ if sys.version_info >= (3, 11):
         """What tells a stack from others: where each of its frames is."""
         # The instructions are a part of their code object's memory: their addresses are one number for both.
         key: list[int] = []
-        add = key.append
-        while frame is not None:
-            add(id(frame.f_code) + frame.f_lasti)
+        while frame:
+            key.append(id(frame.f_code) + frame.f_lasti)
             frame = frame.f_back
         return tuple(key)
 else:

@@ -136,7 +136,8 @@ def _process(recorded: Recorded, begun: int, ended: int | None) -> Process:
     outer = [record for record in records if not record.parent]
     took = max(1, ended - recorded.begun)
     notes = list(recorded.notes)
-    calls = round(len(records) * recorded.weight)
+    # To wait for a call that was started is no call.
+    calls = round(sum(recorded.name(record).kind != "wait" for record in records) * recorded.weight)
     if recorded.weight > 1:
         notes.append(f"{len(records):,} of about {calls:,} calls were recorded, chosen at random")
     return Process(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -86,8 +87,9 @@ def absent(mechanism: Mechanism) -> str:
     return no_server() if mechanism.variant == "nats" else ""
 
 
+@functools.lru_cache(maxsize=1)
 def _service(spec: Spec) -> Any:
-    """The service class: the server makes an instance of it, the client only reads its signatures."""
+    """The service class: the server makes an instance of it, the clients, which share it, only read its signatures."""
     import nearcall
 
     count_call, receive = spec.served.count, spec.receive
@@ -121,6 +123,7 @@ def _service(spec: Spec) -> Any:
     return nearcall.service(Lab, name=SERVICE)
 
 
+@functools.lru_cache(maxsize=1)
 def _async_service(spec: Spec) -> Any:
     """The same with coroutines."""
     import nearcall

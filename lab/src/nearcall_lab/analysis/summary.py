@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from nearcall_lab.analysis.quantiles import Quantile, quantile
 from nearcall_lab.results.distribution import Distribution, merged
@@ -16,6 +17,10 @@ from nearcall_lab.stats import format_time, significant, spread
 
 PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 LITTLE_WITHIN = 0.05
+SideName = Literal["client", "server"]
+SIDES: tuple[SideName, ...] = ("client", "server")
+CPU_FULL = 0.9
+"""A CPU that was used for so much of the time was the limit, or nearly so."""
 FLOOR_SHARE = 0.05
 """Share of a median; where the floor is more than this, a remark tells the reader that it is a part of the number."""
 
@@ -49,6 +54,12 @@ class Summary:
     """Of all launches."""
     little: float | None = None
     remarks: list[str] = field(default_factory=list)
+
+    def cpu_share(self, side: SideName) -> float:
+        """CPU time of a side's processes as a share of the time that passed; 1 is a whole CPU."""
+        passed_s = sum(launch.wall_s for launch in self.result.launches)
+        used_s = sum(float(getattr(launch, side).cpu_s) for launch in self.result.launches)
+        return used_s / passed_s if passed_s else 0.0
 
 
 def summarise(result: CellResult, floor_ns: float | None = None) -> Summary:

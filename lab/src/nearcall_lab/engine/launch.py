@@ -194,9 +194,9 @@ class CellRun:
         if mode.kind == "one-way":
             request = {"do": "arm", "size": cell.work.size, "capacity": MOST_MESSAGES // 8}
             self.server_part.ask(request, CELL_GRACE_S)
-        limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + (ROUNDS + 2) * (mode.warmup_s + self._slow_call_s())
-        limit += self._flush_limit_s() + 0.002 * mode.connections * mode.outstanding
-        plain = msgspec.to_builtins(cell)
+        limit = worker.START_TIMEOUT_S + 0.02 * mode.connections + (ROUNDS + 2) * (mode.warmup_s + self._slow_call_s())
+        limit += self._flush_limit_s() + 0.002 * mode.slots
+        plain = cell.plain()
         # Not where the server has served another cell: it may be closing only now what was opened for that.
         traces = self._traces() if self.first and mode.kind != "connect" else None
         before = traces() if traces else 0

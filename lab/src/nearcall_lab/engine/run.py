@@ -49,6 +49,8 @@ _OVERHEAD_S = 1.0
 """Assumed time of a launch beyond its timed part, until the run has measured it."""
 _BURST_CALL_S = 0.0005
 """Assumed time of a call in a large burst, as the slower half of the mechanisms needs it."""
+_CONNECTION_S = 0.002
+"""Assumed time to make a connection and its first call."""
 _LOG_CHARACTERS = 100_000
 """Characters that are stored of each worker's log."""
 _REPEATED_SHARE = 0.25
@@ -409,7 +411,7 @@ def _timed(cell: Cell) -> float:
         return mode.calls / mode.rate + mode.warmup_s
     if mode.kind == "burst":  # all its calls are made, however long they take
         return max(mode.seconds, cell.work.delay_s + mode.calls * _BURST_CALL_S) + mode.warmup_s
-    return mode.seconds + mode.warmup_s
+    return mode.seconds + mode.warmup_s + mode.connections * _CONNECTION_S
 
 
 def _empty(planned: Planned) -> CellResult:

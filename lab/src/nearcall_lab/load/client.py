@@ -23,7 +23,7 @@ from nearcall_lab.load.paced import Turn, paced, paced_async
 from nearcall_lab.load.runners import runner_for
 from nearcall_lab.load.schedule import MOST, Schedule, due_times
 from nearcall_lab.load.slot import Slot
-from nearcall_lab.load.units import Marks, Unit, connection_of, unit_of
+from nearcall_lab.load.units import Marks, Unit, connection_of, in_turn, unit_of
 from nearcall_lab.load.warmup import ROUNDS, settled
 from nearcall_lab.load.work import Job, job_of
 from nearcall_lab.scenario.cell import Cell
@@ -98,11 +98,13 @@ class Load:
         if mode.kind == "burst":  # further slots would have no calls to make
             self._outstanding = min(mode.outstanding, math.ceil(mode.calls / mode.connections))
         self._asynchronous = spec.mechanism.style == "asyncio"
-        count = self._connections * self._outstanding
+        self._most = self._slots_of(process)
+        count = self._most
         self._runner = runner_for(spec.mechanism, count)
         self._clock = clock or Clock(spin_ns=self._spin(count))
         self._job: Job = job_of(cell)
-        self._sessions: list[Any] = []
+        self._held: list[list[Any]] = []
+        """The open sessions, by the thread, or task, that opened them."""
         self._extra: Any = None
         self._rate = 0.0
         self._dropped_before = 0
@@ -116,6 +118,14 @@ class Load:
         """Calls that the server must have handled so far."""
         self.failed = 0
         """Failed calls, which the server may have handled as well."""
+
+    def _slots_of(self, process: int) -> int:
+        """Most calls that a client process has under way."""
+        mode = self.cell.mode
+        connections = share(mode.connections, process, self._processes)
+        if mode.callers:
+            return min(connections, share(mode.callers, process, self._processes))
+        return connections * self._outstanding
 
     def _spin(self, slots: int) -> int:
         """Spin only on a CPU that nothing else in this launch needs: neither the server nor another thread of this
@@ -135,23 +145,45 @@ class Load:
 
     def open(self) -> int:
         """Open the sessions and make the very first call on each. Returns the first one's time in nanoseconds."""
-        offset = sum(share(self.cell.mode.connections, p, self._processes) for p in range(self._process))
+        offset = sum(self._slots_of(process) for process in range(self._process))
         if self.cell.mode.kind != "connect":
-            self._sessions = self._runner.each([self._open_one()] * self._connections)
-        for at in range(self._connections * self._outstanding):
-            unit, marks = self._unit(at % self._connections)
-            number = offset * self._outstanding + at
+            self._open_all()
+        for at in range(self._most):
+            unit, marks = self._unit(at)
+            number = offset + at
             self.slots.append(Slot(number, unit, self._job.arguments, self._job.check, self._job.describe, marks=marks))
-        first = self._first_calls(self.slots[:1])
-        self._first_calls(self.slots[: self._connections])
+        first = self._first_calls(self.slots[:1], 1)
+        calling = self.slots[: self._connections]
+        self._first_calls(calling, -(-self._connections // len(calling)))
         return first
 
-    def _unit(self, connection: int) -> tuple[Unit, Marks]:
+    def _open_all(self) -> None:
+        """Open the sessions, each in the thread that will use it; those of one caller one after another."""
+        callers = self._most if self.cell.mode.callers else self._connections
+        shares = [share(self._connections, at, callers) for at in range(callers)]
+        self._held = self._runner.each([self._open_some(number) for number in shares])
+
+    def _unit(self, at: int) -> tuple[Unit, Marks]:
+        """The unit of a slot, on its connection; a caller's is made on the next of its connections each time."""
         if self.cell.mode.kind == "connect":
             return connection_of(
                 self._adapter, self._spec, self.cell.work.operation, self._clock.now, self._asynchronous
             )
-        return unit_of(self.cell, self._sessions[connection], self._clock.now, self._asynchronous)
+        held = self._held[at % len(self._held)]
+        units = [unit_of(self.cell, session, self._clock.now, self._asynchronous) for session in held]
+        return units[0] if len(units) == 1 else in_turn([unit for unit, _ in units])
+
+    def _open_some(self, number: int) -> Callable[[], Any]:
+        """What opens so many sessions one after another."""
+        open_one = self._open_one()
+
+        def open_some() -> list[Any]:
+            return [open_one() for _ in range(number)]
+
+        async def open_some_async() -> list[Any]:
+            return [await open_one() for _ in range(number)]
+
+        return open_some_async if self._asynchronous else open_some
 
     def _open_one(self) -> Callable[[], Any]:
         def open_one() -> Any:
@@ -166,9 +198,10 @@ class Load:
 
         return open_one_async if self._asynchronous else open_one
 
-    def _first_calls(self, slots: list[Slot]) -> int:
+    def _first_calls(self, slots: list[Slot], each: int) -> int:
+        """So many calls of each slot. Returns the time of the very first one in nanoseconds."""
         self._restart(WARM)
-        self._closed(slots, _NEVER, each=1)
+        self._closed(slots, _NEVER, each=each)
         self._count()
         for slot in slots:
             if slot.first_error:
@@ -202,6 +235,12 @@ class Load:
             if settled(self._durations()):
                 return True
         return False
+
+    def tidy(self) -> None:
+        """Collect garbage now, so that it is not collected in the timed part. To be done before its beginning is fixed:
+        with ten thousand connections it takes a second.
+        """
+        gc.collect()
 
     def _durations(self) -> NDArray[np.int64]:
         started, done = (np.concatenate([s.recorder.column(c) for s in self.slots]) for c in ("started", "done"))
@@ -237,10 +276,9 @@ class Load:
         mode = self.cell.mode
         own = self._clock.cpu()
         self._due, self._bursts = 0, []
-        self._dropped_before = sum(session.dropped() for session in self._sessions) if mode.kind == "one-way" else 0
+        self._dropped_before = self._dropped() if mode.kind == "one-way" else 0
         self._restart(TIMED, self._expected(mode.seconds))
         schedule = self._schedule(begin_ns) if self._is_paced() else None
-        gc.collect()
         self._clock.wait_until(begin_ns)
         self._own_ns = self._clock.cpu() - own
         if mode.kind == "burst":
@@ -263,14 +301,14 @@ class Load:
         follows.
         """
         if self.cell.mode.kind == "one-way":
-            self._runner.each([session.flush for session in self._sessions])
+            self._runner.each([held[0].flush for held in self._held])
 
     def _closed(self, slots: list[Slot], end_ns: int, each: int = 0, together: int = 0) -> None:
         """At most `each` calls per slot, or `together` over all slots of all processes; 0 is as many as there is time
         for.
         """
         loop = closed_async if self._asynchronous else closed
-        everybody = self.cell.mode.connections * self._outstanding
+        everybody = sum(self._slots_of(process) for process in range(self._processes))
         most = MOST_MESSAGES // everybody if self.cell.mode.kind == "one-way" else MOST
         limits = [share(together, slot.number, everybody) if together else each or most for slot in slots]
         now = self._clock.now
@@ -326,6 +364,9 @@ class Load:
         else:
             self._runner.each([partial(paced, slot, schedule, self._clock) for slot in self.slots])
 
+    def _dropped(self) -> int:
+        return sum(session.dropped() for held in self._held for session in held)
+
     def outcome(self) -> Outcome:
         """The results of the timed part."""
         slots = self.slots
@@ -338,7 +379,7 @@ class Load:
         errors = few(sum((slot.errors for slot in slots), Counter()))
         first_error = next((slot.first_error for slot in slots if slot.first_error), "")
         one_way = self.cell.mode.kind == "one-way"
-        dropped = sum(session.dropped() for session in self._sessions) - self._dropped_before if one_way else 0
+        dropped = self._dropped() - self._dropped_before if one_way else 0
         sent = len(columns["done"]) if one_way else 0
         return Outcome(columns, errors, first_error, self._due, sent, dropped, self._bursts, self._job.secrets)
 
@@ -372,5 +413,15 @@ class Load:
 
     def close(self) -> None:
         """Close the sessions, each where it was opened."""
-        self._runner.each([session.close for session in self._sessions])
+
+        def close_some(held: list[Any]) -> None:
+            for session in held:
+                session.close()
+
+        async def close_some_async(held: list[Any]) -> None:
+            for session in held:
+                await session.close()
+
+        close = close_some_async if self._asynchronous else close_some
+        self._runner.each([partial(close, held) for held in self._held])
         self._runner.close()

@@ -6,6 +6,7 @@ to `marks` when they have succeeded, so that the marks of a slot pair with its c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -32,6 +33,16 @@ def unit_of(cell: Cell, session: Session | AsyncSession, now: Now, asynchronous:
             return _stream_async(cast(AsyncSession, session), marks[FIRST_ITEM], now), marks
         return _stream(cast(Session, session), marks[FIRST_ITEM], now), marks
     return session.call(cell.work.operation), {}
+
+
+def in_turn(units: list[Unit]) -> tuple[Unit, Marks]:
+    """A unit that is the next of these each time; for plain calls, which make no marks."""
+    following = itertools.cycle(units).__next__
+
+    def next_unit(value: Any) -> Any:
+        return following()(value)
+
+    return next_unit, {}
 
 
 def _batch(echo: Unit, marks: list[list[int]], now: Now) -> Unit:

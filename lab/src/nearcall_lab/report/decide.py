@@ -51,7 +51,7 @@ def _offers(report: Report) -> Iterator[Offer]:
             if row.competes and cell.mode.kind in ("closed", "open") and row.summary.throughput and row.cpu_us:
                 work = describe(cell.work, Mode(), cell.placement, cell.same_process)
                 where = f"{work} ({group.info.scenario})" if group.several else work
-                yield Offer(row, where, cell.mode.connections * cell.mode.outstanding)
+                yield Offer(row, where, cell.mode.slots)
 
 
 def section(report: Report) -> Markup:

@@ -9,8 +9,8 @@ from importlib.resources import files
 from markupsafe import Markup
 
 from nearcall_lab import __version__
-from nearcall_lab.report import decide, sections, studies, why
-from nearcall_lab.report.charts import concurrency, cpu, dots, frontier, heat, load, sizes, spectrum
+from nearcall_lab.report import beside, decide, sections, studies, why
+from nearcall_lab.report.charts import concurrency, connections, cpu, dots, frontier, heat, load, sizes, spectrum
 from nearcall_lab.report.charts.frame import section as charts
 from nearcall_lab.report.html import element, join
 from nearcall_lab.report.look import FAMILIES, FAMILY_NAMES, classes, css_class, icon, palette
@@ -26,9 +26,11 @@ def render(report: Report) -> str:
         ("machine", "Machine", sections.machines(report)),
         ("floor", "Floor", sections.floors(report)),
         ("numbers", "All numbers", table(report)),
+        ("beside", "Runs side by side", beside.section(report)),
         ("pictures", "Pictures", join(_legend(report), _charts(report))),
         ("why", "Why", why.section(report)),
     ]
+    parts = [part for part in parts if part[0] != "beside" or part[2]]  # it takes several runs
     if report.studies:
         parts.append(("studies", "Published studies", studies.section(report.studies)))
     if not report.groups:
@@ -86,6 +88,16 @@ def _charts(report: Report) -> Markup:
              "overloaded, at the throughput reached; such times are not latencies.",
              "In a closed loop the load adapts to the server: its curve flatters.",
              "The knee is one of the measured points, so it is known only as finely as the steps are."),
+        ),
+        charts(
+            "connections", "Many connections",
+            "The same calls at the same rate, over more and more connections in turn. Flat is best: what rises is what "
+            "a client costs that is merely connected.",
+            connections.figures(report),
+            ("Memory is that of the server's processes. What the kernel keeps for a socket, some kilobytes, is in no "
+             "process's memory.",
+             "Connections were opened one after another by each caller, and had one call each before the timed part.",
+             "CPU time contains what the server does for all connections, however few of them call."),
         ),
         charts(
             "scaling", "More calls at once",

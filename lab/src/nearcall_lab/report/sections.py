@@ -152,7 +152,7 @@ def _conditions(best: Row, base: Row | None) -> str:
     these.
     """
     mode, placed = best.cell.mode, _PLACED.get(best.cell.placement, best.cell.placement)
-    slots = mode.connections * mode.outstanding
+    slots = mode.slots
     calls = "one call at a time" if slots == 1 else f"{slots} calls at once"
     if best.cpu_us is None:
         return f"{calls}, {placed}"
@@ -214,6 +214,7 @@ def _machine(recorded: Recorded, several: bool) -> Markup:
         **({"nearcall": f"built {machine.build}"} if machine.build else {}),
         "Clock": f"{machine.clock}, resolution {format_time(machine.clock_resolution_ns)}",
         "Governor": machine.governor or "not visible",
+        **({"Open descriptors": f"{machine.descriptors:,} for each process"} if machine.descriptors else {}),
         "Load, 1 min": load,
         "Stolen CPU time": "not known" if machine.steal_share is None else f"{100 * machine.steal_share:.2f} %",
         "Placement": info.placement,

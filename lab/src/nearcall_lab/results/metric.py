@@ -40,6 +40,6 @@ def metric_of(cell: Cell) -> Metric:
         return Metric("integers per second", "/s", per_call=max(1, cell.work.items))
     if mode.kind == "one-way":
         return Metric("until arrival, median", "ns") if mode.rate else Metric("messages per second", "/s")
-    if mode.kind == "burst" or (mode.kind == "closed" and mode.connections * mode.outstanding > 1):
+    if mode.kind == "burst" or (mode.kind == "closed" and mode.slots > 1):
         return Metric("calls per second", "/s")
     return Metric("response, median" if mode.kind == "open" else "round trip, median", "ns")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -53,6 +53,9 @@ class Mode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most calls under way on each connection."""
     client_processes: int = 1
     """Processes that the connections are spread over."""
+    callers: int = 0
+    """Most threads, or tasks, that call at once, over all connections in turn; 0 is `outstanding` for each
+    connection."""
     rate: float = 0.0
     """Calls or messages due per second, over all connections; 0 is as fast as they go (only ``one-way``)."""
     arrivals: Literal["poisson", "fixed"] = "poisson"
@@ -63,6 +66,11 @@ class Mode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warmup_s: float = 0.05
     extra_copy: bool = False
     """The sender copies each message into a ring of its own first, as one of the studies does (``one-way``)."""
+
+    @property
+    def slots(self) -> int:
+        """Most calls under way."""
+        return min(self.callers, self.connections) if self.callers else self.connections * self.outstanding
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,15 +103,21 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: Network = Network()
     """What a relay puts between clients and server."""
 
-    def canonical(self) -> bytes:
-        """The cell as JSON with sorted keys and every default written out; of keys that cells have not always had, only
-        those with another value, so that an older cell keeps its digest.
+    def plain(self) -> dict[str, Any]:
+        """The cell as plain data with every default written out; of keys that cells have not always had, only those
+        with another value, so that an older cell keeps its digest, and an older program understands it.
         """
-        plain: dict[str, object] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self)
         for name, usual in (("host", ""), ("network", Network())):
             if getattr(self, name) == usual:
                 del plain[name]
-        return msgspec.json.encode(plain, order="sorted")
+        if not self.mode.callers:
+            del plain["mode"]["callers"]
+        return plain
+
+    def canonical(self) -> bytes:
+        """`plain` as JSON with sorted keys."""
+        return msgspec.json.encode(self.plain(), order="sorted")
 
     def digest(self) -> str:
         """First 16 hexadecimal digits of the SHA-256 of `canonical`."""
@@ -141,6 +155,8 @@ def describe(work: Work, mode: Mode, placement: PlacementMode = "apart", same_pr
     parts = [what]
     if mode.connections > 1:
         parts.append(f"{mode.connections} connections")
+    if mode.callers:
+        parts.append(f"{mode.callers} callers" if mode.callers > 1 else "1 caller")
     if mode.client_processes > 1:
         parts.append(f"{mode.client_processes} client processes")
     if mode.outstanding > 1 and mode.kind != "burst":

@@ -188,6 +188,7 @@ CELLS = _by_name(
     Key("connections", "count", "connections in all", least=1, many=True),
     Key("outstanding", "count", "calls under way at most on each connection", least=1, many=True),
     Key("client_processes", "count", "processes the connections are spread over", least=1, many=True),
+    Key("callers", "count", "threads or tasks that call at once, over all connections in turn", least=1, many=True),
     Key("rate", "number", "calls or messages due per second", least=0, above=True, many=True),
     Key("arrivals", "choice", "how due times are spread", ("poisson", "fixed"), many=True),
     Key("calls", "count", "ends the cell after so many calls; the size of a burst", least=1, many=True),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nearcall_lab import toml
+from nearcall_lab.descriptors import too_few
 from nearcall_lab.registry import Entrant, paired, stays_here
 from nearcall_lab.scenario.cell import Cell, CellsPerLaunch, Mode, Network, PlacementMode, Work
 from nearcall_lab.scenario.keys import CELLS, RUN, TOP, Key, KeyProblem, show, suggest
@@ -289,7 +290,16 @@ class _Reader:
         key, problem = contradiction(given, operation, kind, settings.track)
         if problem:
             raise self.fail(place, key, problem)
-        mode_keys = ("connections", "outstanding", "client_processes", "rate", "arrivals", "calls", "extra_copy")
+        mode_keys = (
+            "connections",
+            "outstanding",
+            "client_processes",
+            "callers",
+            "rate",
+            "arrivals",
+            "calls",
+            "extra_copy",
+        )
         work = {key: given[key] for key in ("size", "sizes", "items", "delay_s") if key in given}
         if kind == "connect" and operation == "echo":
             work.setdefault("size", _CONNECT_SIZE)
@@ -309,11 +319,13 @@ class _Reader:
             given.get("network", Network()),
         )
         key, problem = unsupported(cell, entrant.mechanism)
+        if cell.mode.callers and not (problem or entrant.module):
+            key, problem = "callers", "has a client in another language, which makes its calls in its own way"
         if cell.host and not problem:
             key, problem = "hosts", stays_here(entrant)
         if problem and named:
             raise self.fail(place, key, f"{entrant.mechanism.name} {problem}")
-        return Planned(cell, entrant, problem or entrant.problem)
+        return Planned(cell, entrant, problem or entrant.problem or too_few(cell.mode))
 
 
 def _matching(patterns: Sequence[str], names: Sequence[str], where: str, what: str) -> list[str]:

@@ -37,6 +37,7 @@ _MODES_WITH: Mapping[str, tuple[ModeKind, ...]] = {
     "arrivals": ("open", "one-way"),
     "outstanding": ("closed", "open", "burst", "stream", "mixed"),
     "extra_copy": ("one-way",),
+    "callers": ("closed", "open"),
 }
 
 SMALLEST_MESSAGE = 16
@@ -84,6 +85,12 @@ def contradiction(given: Mapping[str, Any], operation: Operation, mode: ModeKind
         return "client_processes", (
             f"client_processes is {given['client_processes']} for {given.get('connections', 1)} connection(s); "
             "it can be at most as many"
+        )
+    if "callers" in given and given.get("outstanding", 1) > 1:
+        return "outstanding", "outstanding means nothing with callers, each of which has one call under way"
+    if given.get("callers", given.get("client_processes", 1)) < given.get("client_processes", 1):
+        return "callers", (
+            f"callers is {given['callers']} for {given['client_processes']} client processes; each needs one"
         )
     if given.get("network", Network()) != Network() and given.get("same_process"):
         return "network", "network means nothing where server and client are in one process"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from nearcall_lab.contract import Adapter, Mechanism, Spec
+from nearcall_lab.descriptors import take_all
 from nearcall_lab.modules import load
 from nearcall_lab.workers.duties import Duties
 from nearcall_lab.workers.lifeline import die_with
@@ -41,6 +42,7 @@ def boot() -> Boot:
     config: dict[str, Any] = json.loads(sys.argv[2])
     die_with(config["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent, which stops its workers in order
+    take_all()
     os.sched_setaffinity(0, config["cpus"])  # before any thread starts, so that all of them inherit it
     os.environ["XDG_RUNTIME_DIR"] = config["directory"]  # removed with the launch's directory
     adapter = cast(Adapter, load(config["module"]))

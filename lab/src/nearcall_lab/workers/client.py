@@ -89,6 +89,7 @@ class Client:
         self._load = Load(cell, self._start.adapter, spec, request["process"])
         first = self._load.open()
         warmed_up = self._load.warm_up()
+        self._load.tidy()
         return {
             "first_call_ns": first,
             "warmup_calls": self._load.warmup_calls,

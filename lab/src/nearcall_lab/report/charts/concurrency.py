@@ -33,7 +33,7 @@ def little_limit(row: Row) -> float | None:
     """Calls per second that the row's calls under way would make at the measured response time if no slot were ever
     idle.
     """
-    slots = row.cell.mode.connections * row.cell.mode.outstanding
+    slots = row.cell.mode.slots
     return slots * 1e9 / row.mean_ns if row.mean_ns else None
 
 

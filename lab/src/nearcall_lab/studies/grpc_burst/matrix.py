@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcall_lab.analysis.summary import Summary
+from nearcall_lab.analysis.summary import CPU_FULL, Summary
 from nearcall_lab.registry import AT
 from nearcall_lab.results.model import Side
 from nearcall_lab.stats import significant
@@ -13,8 +13,6 @@ from nearcall_lab.studies.model import NOT_PLANNED, ShownTable, Summaries, Value
 PARTIES = ("grpcio-tcp", "grpc-aio-uvloop-tcp", "nearcall-aio-grpc", "grpc-go", "tonic", "grpc-java", "grpc-node")
 OUTSTANDING = 50
 """Which tells the cells of the matrix from the others."""
-_FULL = 0.9
-"""A CPU that was used for so much of the time was the limit, or nearly so."""
 
 
 def tables(cells: Summaries) -> list[ShownTable]:
@@ -30,12 +28,6 @@ def tables(cells: Summaries) -> list[ShownTable]:
 def pair(cells: Summaries, client: str, server: str) -> Summary:
     """The cell of a client at a server. Raises `LookupError` where there is none with numbers."""
     return cells.one(mechanism=_name(client, server), outstanding=OUTSTANDING)
-
-
-def share(summary: Summary, side: Callable[[Summary], list[Side]]) -> float:
-    """CPU time of a side's processes as a share of the time that passed."""
-    passed = sum(launch.wall_s for launch in summary.result.launches)
-    return sum(each.cpu_s for each in side(summary)) / passed if passed else 0.0
 
 
 def clients(summary: Summary) -> list[Side]:
@@ -62,9 +54,9 @@ def _table(cells: Summaries, id: str, title: str, value: Callable[[Summary], Val
 
 
 def _rate(summary: Summary) -> Value:
-    limited = share(summary, clients) >= _FULL > share(summary, servers)
+    limited = summary.cpu_share("client") >= CPU_FULL > summary.cpu_share("server")
     return f"{significant(summary.throughput or 0)} (client)" if limited else summary.throughput
 
 
 def _shares(summary: Summary) -> Value:
-    return f"{share(summary, clients):.0%} / {share(summary, servers):.0%}"
+    return f"{summary.cpu_share('client'):.0%} / {summary.cpu_share('server'):.0%}"

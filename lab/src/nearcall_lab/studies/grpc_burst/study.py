@@ -126,7 +126,7 @@ def _decoding(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 def _ceiling(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     def rate(client: str, server: str) -> str:
         summary = matrix.pair(cells, client, server)
-        used = " / ".join(f"{matrix.share(summary, side):.0%}" for side in (matrix.clients, matrix.servers))
+        used = f"{summary.cpu_share('client'):.0%} / {summary.cpu_share('server'):.0%}"
         return f"{significant(summary.throughput or 0)} ({used})"
 
     def show(name: str) -> Mapping[str, str]:
