@@ -450,6 +450,7 @@ def test_memory_of_connections(tmp_path: Path) -> None:
             cell = Maker().cell(name, Work(size=1_000), mode)
             for launch in cell.launches:
                 launch.server.pss_kb = pss_kb if name == "quick-shm" else 2 * pss_kb
+                launch.server.descriptors = number + 10 if name == "quick-shm" else 90
                 launch.client.pss_kb = 10_000
             cells.append(cell)
     found = prepare([read(write(tmp_path / "run", cells))])
@@ -460,6 +461,11 @@ def test_memory_of_connections(tmp_path: Path) -> None:
         ["1", "19.5 MB", "–", "–"],
         ["101", "20.5 MB", "10.0", "0"],
         ["1,001", "29.3 MB", "10.0", "0"],
+    ]
+    assert [row[3] for row in of_memory.rows if row[0] == "baseline, TCP"] == ["–", "–", "–"]
+    assert [remark.partition(":")[0] for remark in of_memory.remarks] == [
+        "baseline, TCP, 101 connections",
+        "baseline, TCP, 1,001 connections",
     ]
     assert "Many connections" in page.render(found)
 

@@ -47,9 +47,19 @@ def memory_kb(row: Row, side: SideName) -> float:
 
 
 def kb_a_connection(row: Row, fewest: Row, side: SideName) -> float | None:
-    """What each further connection adds to a side's memory; None for the row with the fewest."""
+    """What each further connection adds to a side's memory; None for the row with the fewest, and where the server did
+    not keep them all.
+    """
     more = row.cell.mode.connections - fewest.cell.mode.connections
-    return (memory_kb(row, side) - memory_kb(fewest, side)) / more if more else None
+    return (memory_kb(row, side) - memory_kb(fewest, side)) / more if more and not closes(row) else None
+
+
+def closes(row: Row) -> bool:
+    """Whether the server had fewer descriptors at the end than it had connections: it closes those that are idle, and
+    its clients connect anew.
+    """
+    held = _median(row, "server", lambda used: used.descriptors)
+    return 0 < held < row.cell.mode.connections
 
 
 @dataclass(frozen=True)
@@ -93,8 +103,16 @@ def _figure(family: Family, quantity: _Quantity) -> Figure:
         *("descriptors of server", "CPU of server/call", "p50", "p99"),
     ]
     table = [_numbers(row, member.rows[0]) for member in members for row in member.rows]
+    remarks = [
+        f"{row.name}, {row.cell.mode.connections:,} connections: its server had "
+        f"{_median(row, 'server', lambda used: used.descriptors):,.0f} descriptors at the end. It closes "
+        "idle connections, and clients make new ones."
+        for member in members
+        for row in member.rows
+        if closes(row)
+    ]
     key = f"{family.key}-{quantity.key}"
-    return Figure(key, f"{family.title}, connections × N: {quantity.title}", drawing, about, head, table)
+    return Figure(key, f"{family.title}, connections × N: {quantity.title}", drawing, about, head, table, remarks)
 
 
 def _curve(member: Member, quantity: _Quantity, x: Callable[[float], float], y: Callable[[float], float]) -> Curve:
