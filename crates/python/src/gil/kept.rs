@@ -42,8 +42,10 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let kept = *self.0.get_mut();
         if !kept.is_null() {
-            // SAFETY: only to name the reference of `keep`, of which a `Py` is made that may be dropped anywhere.
-            drop(unsafe { Bound::from_owned_ptr(Python::assume_attached(), kept) }.unbind());
+            // SAFETY: only to name the reference below, of which a `Py` is made that may be dropped anywhere.
+            let py = unsafe { Python::assume_attached() };
+            // SAFETY: the reference of `keep`.
+            drop(unsafe { Bound::from_owned_ptr(py, kept) }.unbind());
         }
     }
 }
