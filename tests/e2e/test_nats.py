@@ -44,6 +44,7 @@ class Named:
         return data
 
     def sleep(self, seconds: float) -> None:
+        ASLEEP.set()
         time.sleep(seconds)
 
     def peer(self) -> dict[str, Any]:
@@ -51,6 +52,8 @@ class Named:
 
 
 NOTED: list[int] = []
+ASLEEP = threading.Event()
+"""That a call waits at a server of this process."""
 
 
 def services() -> list[Named]:
@@ -500,8 +503,10 @@ def test_one_of_a_cluster_is_killed(key: str) -> None:
         other.ready(PATIENCE)
         other.send(1, b"before")
         ended: list[BaseException] = []
+        ASLEEP.clear()
         waiting = threading.Thread(target=lambda: ended.append(failure_of(client)))
         waiting.start()
+        assert ASLEEP.wait(PATIENCE)
         cluster.servers[0].kill()
         waiting.join(PATIENCE)
         assert isinstance(ended[0], nearcall.Unavailable)

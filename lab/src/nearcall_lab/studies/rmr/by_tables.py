@@ -37,7 +37,12 @@ def serve_node(url: str, ready: Callable[[Any], None]) -> None:
     tally, node = Tally(), route.Node(url)
     node.on(DATA)(lambda message: tally.take())
     node.on(HOW_MANY)(lambda message: message.reply(tally.report()))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that its socket's file goes with it
+    serve_until_terminated(node, ready)
+
+
+def serve_until_terminated(node: Any, ready: Callable[[Any], None]) -> None:
+    """Ends with the process, which SIGTERM ends in good order: the file of the node's socket goes with it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with node:
         ready(node.urls[0])
         while True:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from nearcall_lab.studies.replica import Findings
-from nearcall_lab.studies.rmr.by_tables import places
+from nearcall_lab.studies.rmr.by_tables import places, serve_until_terminated
 from nearcall_lab.studies.rmr.tally import PATIENCE_S
 from nearcall_lab.studies.serving import server_process
 
@@ -52,9 +52,7 @@ def serve_journal(url: str, ready: Callable[[Any], None]) -> None:
 
     node.on(*range(_FIRST, _FIRST + ENTRIES))(take)
     node.on(_JOURNAL)(tell)
-    with node:
-        ready(node.urls[0])
-        threading.Event().wait()
+    serve_until_terminated(node, ready)
 
 
 def table(name: str, url: str) -> str:
