@@ -24,6 +24,7 @@ __all__ = [
     "DEFAULT_RING_SIZE",
     "PROFILED",
     "PUSHBACK",
+    "ROUTE_SCHEMES",
     "SCHEMES",
     "VERSION",
     "AsyncUnary",
@@ -109,6 +110,8 @@ DEFAULT_MAX_MESSAGE_SIZE: Final[int]
 DEFAULT_RING_SIZE: Final[int]
 SCHEMES: Final[Mapping[str, tuple[str, Literal["nearcall", "grpc", "http"], bool]]]
 """By scheme: the form of its URLs, what is spoken there, and whether it is encrypted."""
+ROUTE_SCHEMES: Final[tuple[str, ...]]
+"""The schemes of the URLs at which nodes can be."""
 PUSHBACK: Final[str]
 PROFILED: Final[bool]
 """Whether the compiler knew what usual work runs (``make profiled``). Other builds are slower."""

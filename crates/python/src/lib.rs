@@ -111,6 +111,7 @@ mod _core {
     use std::collections::HashMap;
 
     use pyo3::prelude::*;
+    use pyo3::types::PyTuple;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -120,6 +121,7 @@ mod _core {
         let known = nearcall_core::TRANSPORTS.iter();
         let schemes = known.map(|each| (each.scheme(), (each.form, each.speaks.name(), each.encrypts)));
         module.add("SCHEMES", schemes.collect::<HashMap<_, _>>())?;
+        module.add("ROUTE_SCHEMES", PyTuple::new(module.py(), nearcall_route::table::SCHEMES)?)?;
         let options = nearcall_core::Options::default();
         module.add("DEFAULT_MAX_MESSAGE_SIZE", options.max_message)?;
         module.add("DEFAULT_RING_SIZE", options.ring_size)?;

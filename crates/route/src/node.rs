@@ -403,7 +403,7 @@ impl Node {
         if self.is_closed() {
             return Err(SendError::Closed);
         }
-        if address.starts_with("jetstream") {
+        if nearcall_transport::durable(address).is_some() {
             return Err(SendError::BadAddress("no reply goes to where messages are kept".to_owned()));
         }
         if let Some(scheme) = ["inproc://", "nats://", "nats+tls://"].iter().find(|&scheme| address.starts_with(scheme))

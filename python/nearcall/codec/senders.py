@@ -232,7 +232,7 @@ class ItemsSender(Sender):
             items: Any = value
             names: Any = count() if isinstance(items, collections.abc.Sequence) else items
             for name, item in zip(names, cast("list[Any]", items), strict=False):
-                _rewritten(self.item, item, f"[{shown(short_repr(name))}]")
+                _rewritten(self.item, item, "[{}]", shown(short_repr(name)))
             raise
 
 
@@ -259,12 +259,14 @@ def _look_at_all(item: Sender, values: Iterable[Any], names: Iterable[Any] | Non
     return found
 
 
-def _rewritten(part: Sender, value: Any, place: str) -> Any:
-    """What to encode for a part of a value, which is at this place of it."""
+def _rewritten(part: Sender, value: Any, place: str, name: object) -> Any:
+    """What to encode for a part of a value. ``place`` is where it is, with ``{}`` for its name: only an error puts the
+    two together.
+    """
     try:
         return part.rewrite(value)
     except MisfitError as problem:
-        raise problem.within(place) from None
+        raise problem.within(place.format(name)) from None
 
 
 def _place_of(item: Sender, values: Iterable[Any], names: Iterable[Any] | None) -> str:
@@ -305,9 +307,8 @@ class TupleSender(_Exact):
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
-        known = [
-            _rewritten(item, part, f"[{i}]") for i, (item, part) in enumerate(zip(self.items, value, strict=False))
-        ]
+        pairs = enumerate(zip(self.items, value, strict=False))
+        known = [_rewritten(item, part, "[{}]", i) for i, (item, part) in pairs]
         return (*known, *value[len(known) :])
 
 
@@ -338,7 +339,7 @@ class DictSender(Sender):
         except MisfitError:
             for key, item in value.items():
                 for part, found in ((self.key, key), (self.item, item)):
-                    _rewritten(part, found, f"[{shown(short_repr(key))}]")
+                    _rewritten(part, found, "[{}]", shown(short_repr(key)))
             raise
 
 
@@ -397,13 +398,13 @@ class FieldsSender(_Exact):
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
         if self.by_position:
-            fields = tuple([_rewritten(part, getattr(value, name), f".{name}") for name, _, part in self.fields])
+            fields = tuple([_rewritten(part, getattr(value, name), ".{}", name) for name, _, part in self.fields])
             return fields if self.tag is None else (self.tag[1], *fields)
         mapping: dict[str, Any] = {} if self.tag is None else {self.tag[0]: self.tag[1]}
         for name, wire, part in self.fields:
             field = getattr(value, name, msgspec.UNSET)
             if field is not msgspec.UNSET:
-                mapping[wire] = _rewritten(part, field, f".{name}")
+                mapping[wire] = _rewritten(part, field, ".{}", name)
         return mapping
 
 
@@ -455,7 +456,7 @@ class TypedDictSender(Sender):
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
         trusted = Sender()
-        return {name: _rewritten(self.fields.get(name, trusted), item, f".{name}") for name, item in value.items()}
+        return {name: _rewritten(self.fields.get(name, trusted), item, ".{}", name) for name, item in value.items()}
 
 
 class _Misplaced(Sender):

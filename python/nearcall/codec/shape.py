@@ -124,12 +124,8 @@ class _Filler:
         if (known := self._carried.get(annotation)) is None:
             known = self._carried[annotation] = CarriedShape.of(annotation, carried)
             # Set afterwards: what travels may hold objects of the class itself.
-            _set(known, "inner", self._inner(known.to))
+            _set(known, "inner", self.shape(known.to))
         return known
-
-    def _inner(self, to: Any) -> shapes.Type:
-        shape = shapes.type_info(to)
-        return cast(shapes.Type, self._filled_in(shape, to))
 
 
 def _is_callable(shape: shapes.Type) -> bool:

@@ -29,8 +29,6 @@ WhenFull: TypeAlias = Literal["block", "error", "drop_oldest", "drop_newest"]
 
 DEFAULT_QUEUE = 1 << 20
 """Bytes that may wait for a receiver, unless the user says otherwise."""
-SCHEMES = ("shm", "unix", "tcp", "tls", "inproc", "rmr", "nats", "nats+tls", "jetstream", "jetstream+tls")
-"""Where nodes can be."""
 _LONGEST_NAME = 63
 """Bytes of a node's name."""
 _AT_ONCE = 32
@@ -94,8 +92,8 @@ class Sending:
             raise ValueError("a node takes messages somewhere: give a URL such as shm://filter or tcp://127.0.0.1:7000")
         for url in urls:
             scheme, separator, _ = url.partition("://")
-            if separator and scheme not in SCHEMES:
-                known = ", ".join(f"{each}://" for each in SCHEMES)
+            if separator and scheme not in _core.ROUTE_SCHEMES:
+                known = ", ".join(f"{each}://" for each in _core.ROUTE_SCHEMES)
                 raise InvalidArgument(f"{url}: a node takes messages at {known} and not at {scheme}://")
         self._asked = [url for url in urls if not is_rmr(url) and not is_kept(url)]
         self._kept_places = [url for url in urls if is_kept(url)]

@@ -22,17 +22,7 @@ T = TypeVar("T")
 class CarriedType:
     """How objects of a class travel: as values of another type.
 
-    Args:
-        cls: The class. Exactly its objects travel so, not those of its subclasses.
-        to: The type that travels, any that nearcall can carry. If the class is generic, it may name its type variables.
-        give: Makes a value of ``to`` of an object. ``to`` itself, called with the object, if not given.
-        make: Makes an equal object of a value of ``to``, which a peer has chosen: what it raises refuses the value.
-            The class itself, called with the value, if not given.
-        name: What both sides call the type; the name of the class if not given.
-
-    Raises:
-        TypeError: ``cls`` is no class, a function cannot be called, or such objects travel by themselves.
-        ValueError: the name is empty.
+    Arguments and errors are those of :func:`nearcall.register_type`.
     """
 
     __slots__ = ("cls", "give", "is_named", "kinds", "make", "name", "parameters", "to")

@@ -90,7 +90,7 @@ def _given(table: Any, batches: Sequence[Any]) -> TableData:
         if _is_plain(pa, field.type) and table.num_rows * field.type.bit_width // 8 >= _LEAST
     ]
     nulls = [place for place in apart if table.column(place).null_count]
-    others = [place for place in range(len(fields)) if place not in set(apart)]
+    others = _others(fields, apart)
     data: list[Beside] = []
     for batch in batches:
         for place in apart:
@@ -109,6 +109,12 @@ def _given(table: Any, batches: Sequence[Any]) -> TableData:
         rest = Beside(memoryview(sink.getvalue()))
     lengths = [batch.num_rows for batch in batches]
     return TableData(table.schema.serialize().to_pybytes(), lengths, apart, nulls, data, rest)
+
+
+def _others(fields: Sequence[Any], apart: Sequence[int]) -> list[int]:
+    """The places of the columns that are in the stream."""
+    held = set(apart)
+    return [place for place in range(len(fields)) if place not in held]
 
 
 def _schema_of_rest(pa: Any, fields: Sequence[Any], others: Sequence[int], nulls: int) -> Any:
@@ -145,7 +151,7 @@ def _batches(sent: TableData) -> tuple[Any, list[Any]]:
     size = sum(each.view.nbytes for each in sent.data) + (0 if sent.rest is None else sent.rest.view.nbytes)
     if sum(sent.lengths) * len(fields) > 8 * size + _FREE_VALUES:
         raise ValueError(f"its {sum(sent.lengths)} rows are far more than {size} bytes can hold")
-    others = [place for place in range(len(fields)) if place not in set(apart)]
+    others = _others(fields, apart)
     expected = _schema_of_rest(pa, fields, others, len(nulls))
     rest: list[Any] = _read(pa, sent.rest, expected) if len(expected) else [None] * len(sent.lengths)
     if len(rest) != len(sent.lengths):
@@ -193,8 +199,9 @@ def _read(pa: Any, rest: Beside | None, schema: Any) -> list[Any]:
     return batches
 
 
-_NO_BATCH: Final = frozenset({1})
-"""The kind of message that a schema is."""
+_SCHEMA: Final = 1
+_DICTIONARY: Final = 2
+"""Kinds of messages."""
 
 
 def _is_compressed(message: bytes) -> bool:
@@ -205,10 +212,10 @@ def _is_compressed(message: bytes) -> bool:
     try:
         root: int = struct.unpack_from("<I", message, 0)[0]
         kind = _field(message, root, 1)
-        if kind is None or message[kind] in _NO_BATCH:
+        if kind is None or message[kind] == _SCHEMA:
             return False
         header = _table(message, root, 2)
-        if message[kind] == 2:  # the batch of a dictionary holds one of these
+        if message[kind] == _DICTIONARY:  # it holds the header of a batch
             header = _table(message, header, 1)
         return _field(message, header, 3) is not None
     except (struct.error, IndexError):

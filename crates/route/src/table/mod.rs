@@ -25,7 +25,7 @@ mod writing;
 pub use building::Own;
 pub use contents::{ANY_SUBSCRIPTION, Entry, Table};
 pub use error::TableError;
-pub use names::check_place;
+pub use names::{SCHEMES, check_place};
 pub(crate) use names::{check_endpoint, check_reply_address};
 pub use route::{EndpointId, Group, Route};
 pub use text::id_of_text;

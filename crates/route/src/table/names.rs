@@ -10,7 +10,7 @@ pub(super) const BLANKS: [char; 4] = [' ', '\t', '\x0b', '\x0c'];
 pub(super) const BY_ENTITY: &str = "%meid";
 
 /// The schemes of endpoints. Whether a node can reach one is the node's affair.
-const SCHEMES: [&str; 10] =
+pub const SCHEMES: [&str; 10] =
     ["shm", "unix", "tcp", "tls", "inproc", "rmr", "nats", "nats+tls", "jetstream", "jetstream+tls"];
 
 /// Refuses what is no endpoint: neither `host:port` nor a URL. The error names it and says what to write.

@@ -48,50 +48,50 @@ impl Durable {
     }
 
     async fn stream(&self, context: &Context) -> Result<Stream, ConnectError> {
-        let failed = |why: &dyn Display| self.unavailable(&format!("its messages cannot be kept: {why}"));
-        let name = match context.stream_by_subject(&*self.subject).await {
-            Ok(name) => name,
-            Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
-                let config = Config {
-                    // Words of a subject may have what names of streams may not.
-                    name: name_of(&self.subject),
-                    subjects: vec![self.subject.clone()],
-                    max_age: KEPT_FOR,
-                    max_bytes: KEPT_BYTES,
-                    num_replicas: COPIES,
-                    ..Config::default()
-                };
-                let alone = Config { num_replicas: 1, ..config.clone() };
-                let made = match context.create_stream(config).await {
-                    Err(error) if matches!(error.kind(), CreateStreamErrorKind::JetStream(_)) => {
-                        context.create_stream(alone).await
-                    }
-                    made => made,
-                };
-                return match made {
-                    Ok(stream) => Ok(stream),
-                    Err(error) => match error.kind() {
-                        // Another process has made it at the same time.
-                        CreateStreamErrorKind::JetStream(error)
-                            if error.error_code() == ErrorCode::STREAM_NAME_EXIST =>
-                        {
-                            context.get_stream(name_of(&self.subject)).await.map_err(|error| failed(&error))
-                        }
-                        CreateStreamErrorKind::JetStreamUnavailable => Err(failed(&NOT_THERE)),
-                        _ => Err(failed(&error)),
-                    },
-                };
-            }
-            Err(error) => {
+        match context.stream_by_subject(&*self.subject).await {
+            Ok(name) => context.get_stream(name).await.map_err(|error| self.not_kept(&error)),
+            Err(error) => Err(match error.kind() {
+                GetStreamByNameErrorKind::NotFound => return self.make_stream(context).await,
                 // The server answers such a question only if it has JetStream.
-                return Err(failed(if error.kind() == GetStreamByNameErrorKind::Request {
-                    &NOT_THERE
-                } else {
-                    &error
-                }));
-            }
+                GetStreamByNameErrorKind::Request => self.not_kept(&NOT_THERE),
+                _ => self.not_kept(&error),
+            }),
+        }
+    }
+
+    async fn make_stream(&self, context: &Context) -> Result<Stream, ConnectError> {
+        let config = Config {
+            // Words of a subject may have what names of streams may not.
+            name: name_of(&self.subject),
+            subjects: vec![self.subject.clone()],
+            max_age: KEPT_FOR,
+            max_bytes: KEPT_BYTES,
+            num_replicas: COPIES,
+            ..Config::default()
         };
-        context.get_stream(name).await.map_err(|error| failed(&error))
+        let alone = Config { num_replicas: 1, ..config.clone() };
+        let made = match context.create_stream(config).await {
+            Err(error) if matches!(error.kind(), CreateStreamErrorKind::JetStream(_)) => {
+                context.create_stream(alone).await
+            }
+            made => made,
+        };
+        let error = match made {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        match error.kind() {
+            // Another process has made it at the same time.
+            CreateStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NAME_EXIST => {
+                context.get_stream(name_of(&self.subject)).await.map_err(|error| self.not_kept(&error))
+            }
+            CreateStreamErrorKind::JetStreamUnavailable => Err(self.not_kept(&NOT_THERE)),
+            _ => Err(self.not_kept(&error)),
+        }
+    }
+
+    fn not_kept(&self, why: &dyn Display) -> ConnectError {
+        self.unavailable(&format!("its messages cannot be kept: {why}"))
     }
 
     fn unavailable(&self, why: &dyn Display) -> ConnectError {

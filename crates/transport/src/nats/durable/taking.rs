@@ -112,7 +112,7 @@ impl Taker {
     async fn keep(&self, tell: oneshot::Sender<Result<(), ConnectError>>) {
         let (mut first, mut pause) = (Some(tell), PAUSE);
         loop {
-            let broker = match self.begin().await {
+            match self.begin().await {
                 Ok((broker, mut messages)) => {
                     pause = PAUSE;
                     _ = first.take().map(|tell| tell.send(Ok(())));
@@ -123,17 +123,14 @@ impl Taker {
                             return self.leave(&broker, messages).await;
                         }
                     }
-                    Some(broker)
                 }
                 Err(error) => {
                     if let Some(tell) = first.take() {
                         _ = tell.send(Err(error));
                         return;
                     }
-                    None
                 }
-            };
-            drop(broker);
+            }
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.end.notified() => return,

@@ -8,7 +8,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -75,6 +75,11 @@ def by_zmq(kind: str, count: int) -> Iterator[Opened]:
         yield each(outbox.send), ask
 
 
+def own_nats_server(directory: str) -> AbstractContextManager[str]:
+    """A nats-server without a launch of the lab's, as its URL."""
+    return nats_server(Spec(Mechanism("nats", "nats", "messaging"), directory, ""), Stop())
+
+
 def serve_nats(kind: str, url: str, number: int, ready: Callable[[Any], None]) -> None:
     """A subscriber, or a member of a queue group."""
     import nats
@@ -108,8 +113,7 @@ def by_nats(kind: str, count: int) -> Iterator[Opened]:
     import nats
 
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        spec = Spec(Mechanism("nats", "nats", "messaging"), directory, "")
-        url = stack.enter_context(nats_server(spec, Stop()))
+        url = stack.enter_context(own_nats_server(directory))
         for number in range(count):
             stack.enter_context(server_process(serve_nats, kind, url, number))
         loop = asyncio.new_event_loop()

@@ -12,10 +12,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearcall_lab.adapters.broker import nats_server
 from nearcall_lab.adapters.librmr import Rmr, absent, library, taken
 from nearcall_lab.adapters.ports import free_port
-from nearcall_lab.contract import Mechanism, Spec, Stop
+from nearcall_lab.studies.rmr.by_messaging import own_nats_server
 from nearcall_lab.studies.rmr.tally import PATIENCE_S, REPORT, Measure, Opened, Reports, Tally, each
 from nearcall_lab.studies.serving import server_process
 
@@ -70,9 +69,7 @@ def places(scheme: str) -> Iterator[Callable[[str], str]]:
     """Where a node of a name listens."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         if scheme == "nats":
-            broker = stack.enter_context(
-                nats_server(Spec(Mechanism("nats", "nats", "messaging"), directory, ""), Stop())
-            )
+            broker = stack.enter_context(own_nats_server(directory))
             yield lambda name: f"{broker}/{name}"
         elif scheme in ("shm", "unix"):
             base = f"unix://{directory}/" if scheme == "unix" else f"shm://nclab-{os.getpid()}-"
