@@ -101,7 +101,26 @@ impl Durable {
 
 const NOT_THERE: &str = "JetStream does not answer there; start the NATS server with -js";
 
-/// A name for a stream or for a group, of which NATS takes letters, digits, `-` and `_`.
+/// A name for a stream or for a group, of which NATS takes letters, digits, `-` and `_`. No two texts have the same: a dot is `-`, and what
+/// else NATS does not take, or stands for something here, is `_` and its bytes.
 fn name_of(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect()
+    text.bytes().fold(String::new(), |name, byte| match byte {
+        b'.' => name + "-",
+        b'_' => name + "__",
+        byte if byte.is_ascii_alphanumeric() => name + (byte as char).encode_utf8(&mut [0; 4]),
+        byte => name + &format!("_{byte:02x}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+
+    #[test]
+    fn no_two_texts_have_one_name() {
+        let names =
+            ["images.left", "images-left", "images_left", "images left", "images_2dleft", "\u{e9}"].map(name_of);
+        let expected = ["images-left", "images_2dleft", "images__left", "images_20left", "images__2dleft", "_c3_a9"];
+        assert_eq!(names, expected);
+    }
 }
