@@ -162,6 +162,9 @@ def test_columns_of_numbers_are_read_where_they_lie(tmp_path: Path, monkeypatch:
     [
         (pd.DataFrame({"a": [1, "x"]}), "Conversion failed for column a with type object; Could not convert"),
         (pd.DataFrame({"a": pd.Series([dt.date(2024, 2, 29), None], dtype=object)}), None),
+        (pd.DataFrame({"a": [1, 2]}, index=pd.RangeIndex(2, name="id")), None),
+        (pd.DataFrame({"a": [1, 2]}, index=pd.RangeIndex(4, 0, -2)), None),
+        (pd.DataFrame({"a": [1, 2]}, index=pd.Index([4, 5], name="id")), None),
         (
             pd.DataFrame({"a": pd.Series([Decimal(1), float("nan")], dtype=object)}),
             "in column 'a', nan would arrive as",
@@ -231,6 +234,16 @@ BAD: dict[str, tuple[Any, str]] = {
         ),
         "its 1099511627776 rows are far more than",
     ),
+    "rows without a column": (
+        lambda: sent_as(
+            schema=pa.schema([]).serialize().to_pybytes(), lengths=[1 << 40], apart=[], nulls=[], data=[], rest=None
+        ),
+        "its columns are malformed",
+    ),
+    "decimals that are not checked": (
+        lambda: sent_as(schema=pa.schema({"a": pa.decimal128(3, 1)}).serialize().to_pybytes(), apart=[0], nulls=[]),
+        "its columns are malformed",
+    ),
     "many batches": (lambda: sent_as(lengths=[0] * 100_000), "its columns are malformed"),
     "no schema": (lambda: sent_as(schema=b"\xff" * 100), "no Table can be made of"),
 }
@@ -242,6 +255,22 @@ def test_a_malformed_table_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Loopback(Frames()).table(make())
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["x" * 1000] * ROWS, pa.string_view()),
+        pa.array([["x"]] * ROWS, pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+        pa.array([{"a": [1]}] * ROWS, pa.struct({"a": pa.list_view(pa.int64())})),
+    ],
+    ids=["views of texts", "a dictionary within", "views within"],
+)
+def test_what_could_become_far_longer_in_pandas_is_refused(column: Any) -> None:
+    sent = tables._of(pa.table({"a": column}))  # pyright: ignore[reportPrivateUsage]
+    plain = {name: getattr(sent, name) for name in sent.__struct_fields__} | {"data": []}
+    with pytest.raises(InvalidArgument, match=r"could become far longer in pandas: send a pyarrow\.Table"):
+        Loopback(Frames()).pandas(plain | {"rest": bytes(sent.rest.view) if sent.rest else None})
 
 
 def test_a_client_without_the_class_can_send_it_on() -> None:

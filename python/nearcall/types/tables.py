@@ -67,8 +67,9 @@ def _arrow() -> Any:
 def _is_plain(pa: Any, kind: Any) -> bool:
     """Whether each value of a type is so many bytes of which every content is valid."""
     types = pa.types
-    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    return bool(is_number or types.is_temporal(kind)) and kind.bit_width % 8 == 0
+    is_number = types.is_integer(kind) or types.is_floating(kind)
+    # Decimals, times of day and dates in milliseconds may be out of their ranges.
+    return bool(is_number or types.is_timestamp(kind) or types.is_duration(kind) or types.is_date32(kind))
 
 
 def _of(table: Any) -> TableData:
@@ -145,6 +146,7 @@ def _batches(sent: TableData) -> tuple[Any, list[Any]]:
         and len(sent.data) == len(apart) * len(sent.lengths)
         and min(sent.lengths, default=0) >= 0
         and len(sent.lengths) <= _MOST_BATCHES
+        and (bool(fields) or not any(sent.lengths))
     )
     if not is_sound:
         raise ValueError("its columns are malformed")
@@ -278,7 +280,24 @@ def _of_pandas(cls: Any) -> CarriedType:
     return _carried(cls, give, make, "pandas.DataFrame")
 
 
+def _is_shared(pa: Any, kind: Any, *, within: bool = False) -> bool:
+    """Whether many values of a type may be the same bytes of Arrow's, of which pandas has a copy for each."""
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_shared(pa, kind.storage_type, within=within)
+    if types.is_dictionary(kind):
+        return within or _is_shared(pa, kind.value_type, within=True)
+    names = ("string_view", "binary_view", "list_view", "large_list_view", "run_end_encoded")
+    tests = (getattr(types, f"is_{name}", None) for name in names)  # older versions of pyarrow lack some
+    if any(test is not None and test(kind) for test in tests):
+        return True
+    return any(_is_shared(pa, kind.field(number).type, within=True) for number in range(kind.num_fields))
+
+
 def _to_pandas(table: Any) -> Any:
+    for field in table.schema:
+        if _is_shared(_arrow(), field.type):
+            raise ValueError(f"a column of {field.type} could become far longer in pandas: send a pyarrow.Table")
     # Each column by itself: one block for all columns of a type would be a copy.
     return table.to_pandas(split_blocks=True)
 
@@ -298,7 +317,10 @@ def _check_pandas(frame: Any, table: Any) -> None:
         raise TypeError("its attrs would be lost: clear them")
     if not frame.columns.equals(empty.columns) or list(frame.columns.names) != list(empty.columns.names):
         raise TypeError("the names of its columns would arrive as others: rename them")
-    if frame.index.dtype != empty.index.dtype or list(frame.index.names) != list(empty.index.names):
+    # A range is made of what stands in the schema, with its name, if that is a text; of no rows it is another one.
+    is_range = type(frame.index).__name__ == "RangeIndex" and isinstance(frame.index.name, (str, type(None)))
+    is_same = frame.index.dtype == empty.index.dtype and list(frame.index.names) == list(empty.index.names)
+    if not is_range and not is_same:
         raise TypeError(f"its index of {frame.index.dtype} would arrive as {empty.index.dtype}: reset_index()")
     objects = [number for number, kind in enumerate(frame.dtypes) if kind.kind == "O" and kind.name == "object"]
     for number in objects:
