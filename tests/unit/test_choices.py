@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import ipaddress
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import attrs
 import msgspec
@@ -18,6 +19,8 @@ import nearcall
 from nearcall.errors import FailedPrecondition, InvalidArgument
 
 from .loopback import Loopback
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -57,6 +60,21 @@ class Row(NamedTuple):
     value: str | bytes
 
 
+class Pair(Generic[T]):
+    """A generic class that is registered."""
+
+    def __init__(self, items: list[T]) -> None:
+        self.items = items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pair) and self.items == other.items
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+nearcall.register_type(Pair, to=cast(Any, list[T]), give=lambda pair: pair.items)  # type: ignore[valid-type]
+
+
 @nearcall.service
 class Choices:
     def text(self, value: str | bytes) -> str | bytes:
@@ -78,6 +96,9 @@ class Choices:
         return value
 
     def record(self, value: Record) -> Record:
+        return value
+
+    def counts(self, value: Counter[int] | Pair[int] | A) -> Counter[int] | Pair[int] | A:
         return value
 
     def kinds(self, value: list[int] | set[int] | tuple[int, ...]) -> str:
@@ -112,6 +133,8 @@ def test_what_arrives_is_what_left(choices: Any) -> None:
         assert choices.frozen(frozen) == frozen
     record = Record(ipaddress.ip_address("::1"), ("a",))
     assert choices.record(record) == record
+    for counts in (Counter({1: 2}), Pair([1, 2]), A(1)):
+        assert choices.counts(counts) == counts
     assert [choices.kinds(kind([1])) for kind in (list, set, tuple)] == ["list", "set", "tuple"]
     assert list(choices.stream(iter(["a", b"b"]))) == ["a", b"b"]
 
@@ -178,6 +201,9 @@ def test_callers_see_the_union_as_it_is_written() -> None:
         (bytes | bytearray, "bytes and bytearray in a union could not be told apart"),
         (Choices | int, "may not be a union: beside a service or an array only None may stand"),
         (Row, "the members of str | bytes are sent as text or bytes"),
+        (dict[Path, int] | A, "within dict[Path, int] | A, a dict cannot have keys of Path: declare str"),
+        (Counter[Path], "within Counter[Path], a dict cannot have keys of Path"),
+        (OrderedDict[Path | None, int], "a dict cannot have keys of Path"),
     ],
 )
 def test_what_nothing_tells_apart(annotation: Any, message: str) -> None:

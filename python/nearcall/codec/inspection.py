@@ -66,6 +66,11 @@ def inspect_type(annotation: Any, types: CarriedTypes = NO_TYPES) -> shapes.Type
                 f"{type_name(node.cls)} travels as {type_name(node.to)}, which holds it again: let it travel as a "
                 "dataclass, one of whose fields may hold it"
             )
+        if isinstance(node, CarriedShape) and (key := _key_as_text(node.inner)) is not None:
+            raise UnsupportedTypeError(
+                f"within {type_name(node.cls)}, a dict cannot have keys of {type_name(key.cls)}: declare str, and "
+                "convert them"
+            )
         if isinstance(node, shapes.CustomType):
             service = service_class(node.cls)
             if service is not None:
@@ -78,6 +83,19 @@ def inspect_type(annotation: Any, types: CarriedTypes = NO_TYPES) -> shapes.Type
                 "it implements, whose objects travel as references"
             )
     return shape
+
+
+def _key_as_text(shape: shapes.Type) -> CarriedShape | None:
+    """A class that travels as a text and is the key of a dict in a type. msgspec makes no objects of such keys where it
+    converts what was decoded already.
+    """
+    for node in walk(shape):
+        if isinstance(node, shapes.DictType):
+            key = node.key_type
+            for each in key.types if isinstance(key, shapes.UnionType) else (key,):
+                if isinstance(each, CarriedShape) and each.to is str:
+                    return each
+    return None
 
 
 def _holds_itself(carried: CarriedShape) -> bool:

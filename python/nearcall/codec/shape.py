@@ -86,6 +86,9 @@ class _Filler:
             _set(shape, "type", self._filled_in(shape.type, hint))
             return shape
         hint = unwrap(hint)
+        if get_origin(hint) in UNION_ORIGINS and not isinstance(shape, shapes.UnionType):
+            # Of `X | UnsetType` it describes X alone.
+            hint = unwrap(_member(shape, list(get_args(hint))))
         if isinstance(shape, shapes.CustomType):
             return self._custom(shape, hint)
         if id(shape) in self._seen:
