@@ -141,6 +141,8 @@ async def use_in_loop(shelf: Any) -> None:
     for refused in (len, bool, lambda shelf: "Emma" in shelf):
         with pytest.raises(TypeError, match="cannot wait in an event loop: write 'await"):
             refused(shelf)
+    with pytest.raises(TypeError, match="a loop over it cannot wait in an event loop: write 'async for'"):
+        list(shelf)
 
 
 @pytest.mark.parametrize("made", [Shelf, ShelfInLoop])

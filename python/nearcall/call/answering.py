@@ -34,6 +34,9 @@ def answering(base: type[T], names: Iterable[str], *, for_loop: bool) -> type[T]
     if (found := _made.get((base, special, for_loop))) is None:
         # Its docstring is a descriptor, which a class without one would hide.
         body: dict[str, Any] = {"__doc__": base.__dict__["__doc__"], "__module__": base.__module__}
+        if for_loop and "__getitem__" in special:
+            # Python would ask for one item after the other, and await none of them.
+            body["__iter__"] = _no_loop
         body |= {IN_LOOPS.get(name, name) if for_loop else name: _caller(name, for_loop) for name in special}
         found = _made[base, special, for_loop] = type(base.__name__, (base,), body)
     return cast("type[T]", found)
@@ -77,6 +80,10 @@ async def _aenter(self: Any) -> Any:
 
 def _exit(self: Any, kind: type[BaseException] | None, error: BaseException | None, _traceback: object) -> Any:
     return method_of(self, "__exit__")(None if kind is None else f"{kind.__name__}: {error}".removesuffix(": "))
+
+
+def _no_loop(_self: Any) -> NoReturn:
+    raise TypeError("a loop over it cannot wait in an event loop: write 'async for', or await one item after the other")
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
