@@ -270,7 +270,8 @@ def test_who_only_says_hello_takes_little_memory(url: str, key: str) -> None:
             assert memory() - before < 400 * (64 << 10)
             for other in others:
                 raw.publish(other, "_INBOX.hello.ended", b"malformed")
-                assert raw.ends() == b"a message is malformed"
+                # Or the server has hung up, since on a busy machine the first of them have said no more for too long.
+                assert raw.ends() in (b"a message is malformed", b"")
         raw.socket.close()
 
 
@@ -459,6 +460,19 @@ def test_nodes_of_the_router_take_turns_at_a_subject(url: str) -> None:
     assert seen == [b"%d" % number for number in range(100)]
 
 
+def test_the_first_server_of_a_url_that_is_there_is_used(key: str) -> None:
+    with nats.NatsServer() as first, nats.NatsServer() as second, ExitStack() as stack:
+        for name, server in (("first", first), ("second", second)):
+            stack.enter_context(nearcall.Server(Named(name), f"nats://127.0.0.1:{server.port}/n{key}"))
+        both = f"nats://127.0.0.1:{first.port},127.0.0.1:{second.port}/n{key}"
+        for _ in range(10):
+            with nearcall.connect(both, Named) as client:
+                assert client.who() == "first"
+        first.kill()
+        with nearcall.connect(both, Named) as client:
+            assert client.who() == "second"
+
+
 class Cluster:
     """Three nats-servers that are one cluster."""
 
@@ -490,12 +504,8 @@ def test_one_of_a_cluster_is_killed(key: str) -> None:
         stack.enter_context(node)
         other = stack.enter_context(route.Node(f"shm://{key}-sender"))
         end = time.monotonic() + PATIENCE
-        client: Named | None = None
-        while client is None:
-            try:
-                client = stack.enter_context(nearcall.connect(near, Named, wait_for_ready=True))
-            except nearcall.Unavailable:  # the three have not met yet
-                assert time.monotonic() < end
+        until_met(f"nats://127.0.0.1:{cluster.servers[0].port}/n{key}", end)
+        client = stack.enter_context(nearcall.connect(near, Named, wait_for_ready=True))
         assert client.who() == "a"
         # The same subject by way of each of the three: a group leaves out what is not there.
         ways = ", ".join(f"nats://127.0.0.1:{server.port}/r{key}" for server in cluster.servers)
@@ -526,6 +536,16 @@ def test_one_of_a_cluster_is_killed(key: str) -> None:
         while not expected <= set(seen):
             assert time.monotonic() < end, (seen, other.status())
             time.sleep(0.01)
+
+
+def until_met(url: str, end: float) -> None:
+    """Waits until the servers of a cluster have found each other. By way of all of them, a client would go to the next."""
+    while True:
+        try:
+            with nearcall.connect(url, Named, wait_for_ready=True):
+                return
+        except nearcall.Unavailable:
+            assert time.monotonic() < end
 
 
 def until_left_out(node: route.Node, end: float) -> None:

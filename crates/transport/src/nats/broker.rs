@@ -57,6 +57,7 @@ impl Servers {
             .connection_timeout(options.handshake)
             // Who is found through a server may be on another machine.
             .max_reconnects(addresses.len())
+            .retain_servers_order()
             .subscription_capacity(WAITING)
             .event_callback(move |event| {
                 let (lost, denied) = &*told;
