@@ -329,15 +329,19 @@ def test_ends(profile: Run, write: Callable[[str], Path], code: str, status: int
     assert done.stderr.startswith(plain.stderr)
 
 
+# A signal that comes just before the main thread reads its input would wait for the input with it.
+WAIT_FOR_A_SIGNAL = "for _ in range(6000): time.sleep(0.01)"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGUSR1])
 def test_a_signal_that_ends_it(write: Callable[[str], Path], tmp_path: Path, number: signal.Signals) -> None:
     script = write(
         f"""
-        import os
+        import os, time
         {CONNECT.strip()}
             server.Basics.nothing()
             print(os.getpid(), flush=True)
-            sys.stdin.read()
+            {WAIT_FOR_A_SIGNAL}
         """
     )
     with subprocess.Popen(
@@ -348,7 +352,6 @@ def test_a_signal_that_ends_it(write: Callable[[str], Path], tmp_path: Path, num
         pid = int(process.stdout.readline())
         # SIGKILL cannot be passed on.
         os.kill(pid if number == signal.SIGKILL else process.pid, number)
-        process.wait(60)  # before its input ends, which would end it as well
         _, said = process.communicate(timeout=60)
     assert process.returncode == -number, said
     found = msgspec.json.decode((tmp_path / "nearcall-profile.json").read_bytes(), type=Profile)
@@ -359,11 +362,11 @@ def test_a_signal_that_ends_it(write: Callable[[str], Path], tmp_path: Path, num
 
 def test_a_signal_that_it_handles(write: Callable[[str], Path], tmp_path: Path) -> None:
     script = write(
-        """
-        import signal
+        f"""
+        import signal, time
         signal.signal(signal.SIGUSR1, lambda *_: sys.exit(9))
         print("ready", flush=True)
-        sys.stdin.read()
+        {WAIT_FOR_A_SIGNAL}
         """
     )
     with subprocess.Popen(
@@ -373,7 +376,6 @@ def test_a_signal_that_it_handles(write: Callable[[str], Path], tmp_path: Path) 
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGUSR1)
-        process.wait(60)  # before its input ends, which would end it as well
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (9, "")
 
