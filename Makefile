@@ -79,8 +79,8 @@ test-rust: tools-present  ## run the Rust tests
 	@cargo test -q $(RUST_TESTED)
 
 # Files take turns in WORKERS processes; a process that a test has ended is not started again to end once more.
-test-python: setup conformance-built  ## run the Python tests, WORKERS (4) files at a time (ARGS="-k name" chooses)
-	@$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
+test-python: setup conformance-built  ## run the Python tests, WORKERS (4) files at a time (ARGS="-k name" chooses); what fails runs once more, alone
+	@$(PY) tools/run_tests.py $(WORKERS) $(ARGS)
 
 test-transports: setup  ## run the slow tests over each transport, and not over two of them in turn
 	@NEARCALL_TRANSPORTS=all $(PY) -m pytest -m slow --numprocesses $(WORKERS) --dist loadfile $(ARGS)
