@@ -1,4 +1,4 @@
-"""Runs the Python tests, several files at a time; what fails runs once more, alone: `run_tests.py WORKERS [for pytest ...]`.
+"""Runs the Python tests, several files at a time: `run_tests.py WORKERS [for pytest ...]`. What fails runs once more, alone.
 
 Thousands of tests with real processes share the machine. A test that fails beside the others and passes alone is named
 at the end, and is to be mended; the run does not fail for it. What fails twice, or a run that broke off, fails it.
@@ -21,6 +21,7 @@ CRASHED = " crashed while running "
 
 
 def main() -> int:
+    """Pytest's own status, that of the second run if there was one."""
     workers, *options = sys.argv[1:]
     with tempfile.TemporaryDirectory() as directory:
         # A directory of this run's own: what failed in earlier ones is not in it.
