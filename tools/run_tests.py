@@ -1,4 +1,4 @@
-"""Runs the Python tests, several files at a time: `run_tests.py WORKERS [for pytest ...]`. What fails runs once more, alone.
+"""Runs the Python tests, several files at a time: `run_tests.py WORKERS ...`. What fails runs once more, alone.
 
 Thousands of tests with real processes share the machine. A test that fails beside the others and passes alone is named
 at the end, and is to be mended; the run does not fail for it. What fails twice, or a run that broke off, fails it.

@@ -539,7 +539,7 @@ def test_one_of_a_cluster_is_killed(key: str) -> None:
 
 
 def until_met(url: str, end: float) -> None:
-    """Waits until the servers of a cluster have found each other. A client that knows all of them would go to the next."""
+    """Waits until the servers of a cluster have found each other. A client that knows all would go to the next."""
     while True:
         try:
             with nearcall.connect(url, Named, wait_for_ready=True):
