@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import nearcall
-from nearcall.server.server import DEFAULT_MAX_CONCURRENCY
+from nearcall.server.limits import DEFAULT_MAX_CONCURRENCY
 
 from ..e2e.process import serve_encrypted
 from .lateness import record_aside

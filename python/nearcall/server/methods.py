@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _core
 from ..call.failures import Failures
@@ -13,28 +13,33 @@ from ..service.plan import MethodPlan, ServicePlan
 from .entries import Entry, PathEntry
 from .instances import Served, handler_of
 
-__all__ = ["MethodTable"]
+__all__ = ["MethodTable", "Surroundings"]
+
+
+class Surroundings(NamedTuple):
+    """What is around every handler of a server."""
+
+    chain: Chain
+    """Functions around every call."""
+    failures: Failures
+    """Reports exceptions of handlers."""
+    injector: Injector
+    """Fills in what handlers depend on."""
+    max_values: int
+    """Values that a received message may hold."""
+    tracebacks: bool
+    """Whether clients see the traceback of an exception."""
+
+    def describer(self, method: MethodPlan, errors: tuple[type[Exception], ...]) -> Any:
+        """What describes a handler's exceptions for clients, in a service with these exceptions of its own."""
+        return self.failures.describer(method, errors, self.tracebacks)
 
 
 class MethodTable:
-    """The methods of a server in the order of their numbers.
+    """The methods of a server in the order of their numbers."""
 
-    Args:
-        chain: Functions around every call.
-        failures: Reports exceptions of handlers.
-        injector: Fills in what handlers depend on.
-        max_values: Values that a received message may hold.
-        tracebacks: Whether clients see the traceback of an exception.
-    """
-
-    def __init__(
-        self, chain: Chain, failures: Failures, injector: Injector, *, max_values: int, tracebacks: bool
-    ) -> None:
-        self._chain = chain
-        self._failures = failures
-        self._injector = injector
-        self._max_values = max_values
-        self._tracebacks = tracebacks
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._around = surroundings
         self.methods: list[tuple[_core.Method, Any]] = []
         """For the core: each method with its handler, ``None`` if it is only called on objects."""
         self.handlers: list[tuple[MethodPlan, Any]] = []
@@ -51,8 +56,8 @@ class MethodTable:
     def add(self, served: Served, *, measured: bool = True) -> None:
         """Adds the methods of a service in msgpack."""
         for method in served.plan.methods:
-            handler = self._injector.around(method, handler_of(served, method))
-            handler = intercept_handler(self._chain, method, handler)
+            handler = self._around.injector.around(method, handler_of(served, method))
+            handler = intercept_handler(self._around.chain, method, handler)
             counted = (method.full_name, method.kind) if measured else None
             self._add(method, handler, served.plan.errors, counted)
 
@@ -60,7 +65,7 @@ class MethodTable:
         """Adds the methods of a service whose objects are passed."""
         for method in plan.methods:
             self.numbers[plan.name, method.name] = len(self.methods)
-            self.methods.append((_core.Method(method, max_values=self._max_values), None))
+            self.methods.append((_core.Method(method, max_values=self._around.max_values), None))
             self.handlers.append((method, None))
             self.measured.append((method.full_name, method.kind))
 
@@ -83,7 +88,7 @@ class MethodTable:
     def _add(
         self, plan: MethodPlan, handler: Any, errors: tuple[type[Exception], ...], counted: tuple[str, str] | None
     ) -> None:
-        describer = self._failures.describer(plan, errors, self._tracebacks)
-        self.methods.append((_core.Method(plan, max_values=self._max_values, describe_error=describer), handler))
+        describer = self._around.describer(plan, errors)
+        self.methods.append((_core.Method(plan, max_values=self._around.max_values, describe_error=describer), handler))
         self.handlers.append((plan, handler))
         self.measured.append(counted)

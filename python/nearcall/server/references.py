@@ -8,16 +8,15 @@ from functools import partial
 from typing import Any
 
 from .. import _core
-from ..call.failures import Failures
-from ..call.interceptors import Chain, intercept_method
+from ..call.interceptors import intercept_method
 from ..client.callables import make_callable
 from ..errors import Unimplemented
 from ..references.catalogue import Catalogue
 from ..references.passage import ConnectionPassage
 from ..service.agreement import Agreed, refused
 from ..service.implementing import ImplementedMethod
-from ..service.injecting import Injector
 from ..service.plan import MethodPlan, ServicePlan
+from .methods import Surroundings
 
 __all__ = ["ServerCatalogue"]
 
@@ -27,11 +26,7 @@ class ServerCatalogue(Catalogue):
 
     Args:
         numbers: The numbers of methods, by the names of service and method.
-        max_values: Values that a received message may hold.
-        chain: Functions around every call.
-        failures: Reports exceptions of handlers.
-        injector: Fills in the dependencies of methods.
-        tracebacks: Whether clients see the traceback of an exception.
+        surroundings: What is around every handler.
         need_loop: Starts the server's event loop, before an object is passed whose methods need it. A weak reference,
             because the server keeps the core, and the core keeps this catalogue.
     """
@@ -39,20 +34,13 @@ class ServerCatalogue(Catalogue):
     def __init__(
         self,
         numbers: Mapping[tuple[str, str], int],
-        max_values: int,
-        chain: Chain,
-        failures: Failures,
-        injector: Injector,
-        *,
-        tracebacks: bool,
+        surroundings: Surroundings,
         need_loop: weakref.ReferenceType[Callable[[], object]],
     ) -> None:
-        super().__init__(_callable_of_object, max_values)
+        super().__init__(_callable_of_object, surroundings.max_values)
         self._numbers = numbers
-        self._chain = chain
-        self._failures = failures
-        self.injector = injector
-        self._tracebacks = tracebacks
+        self._around = surroundings
+        self.injector = surroundings.injector
         self._need_loop = need_loop
 
     def passage(self, _references: _core.References) -> ConnectionPassage:
@@ -71,17 +59,17 @@ class ServerCatalogue(Catalogue):
     def implemented(self, plan: ServicePlan) -> Iterable[ImplementedMethod]:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
         for method in plan.methods:
-            if method.handler_is_async or self._chain.across is not None:
+            if method.handler_is_async or self._around.chain.across is not None:
                 need_loop = self._need_loop()
                 if need_loop is not None:
                     need_loop()
             number = self._numbers.get((plan.name, method.name))
             if number is not None:
-                yield ImplementedMethod(number, method, partial(intercept_method, self._chain, method))
+                yield ImplementedMethod(number, method, partial(intercept_method, self._around.chain, method))
 
     def describer(self, method: MethodPlan, service: ServicePlan) -> Any:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
-        return self._failures.describer(method, service.errors, self._tracebacks)
+        return self._around.describer(method, service.errors)
 
 
 def _callable_of_object(target: _core.Calls, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:

@@ -21,7 +21,6 @@ from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, is
 from ..client.greenlets import need_threads
 from ..codec.table import CodecName
 from ..codec.values import ValueCodec
-from ..errors import InvalidArgument
 from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds, check_whole, with_option
 from ..options.common import (
@@ -38,17 +37,14 @@ from ..options.nats import NATS
 from ..options.origins import check_origins
 from ..options.tls import TLS
 from ..service.depends import Provider
-from ..service.describing import described_as_text
 from ..service.injecting import Injector, check_overrides
-from ..service.plan import ServicePlan
-from ..service.references import services_passed
-from .entries import check_codecs, codecs_for, coded_entries, own_entries
-from .fallback import Fallback, fallback_of
-from .health import HEALTH, ServerHealth
-from .instances import Served, look_at
+from .fallback import Fallback
+from .health import ServerHealth
 from .latch import Latch
+from .limits import DEFAULT_MAX_CONCURRENCY, DEFAULT_MAX_PENDING, DEFAULT_MAX_STREAMS, check_age, check_memory
 from .listening import listen, make_listeners
-from .methods import MethodTable
+from .methods import Surroundings
+from .offered import Offered, introspection_beside, look_at_all
 from .references import ServerCatalogue
 from .sessions import Hook, Sessions
 from .watching import Watched
@@ -62,26 +58,6 @@ if TYPE_CHECKING:
     from .lifespan import Lifespan, LifespanFunction
 
 __all__ = ["Server"]
-
-"""What workers ask each other for ``nearcall top``."""
-DEFAULT_MAX_CONCURRENCY = 256
-"""Handlers that may run at once in threads, unless the user says otherwise."""
-DEFAULT_MAX_PENDING = 65_536
-"""Calls that may be under way or waiting at once, unless the user says otherwise."""
-DEFAULT_MAX_STREAMS = 1_000
-"""Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
-DEFAULT_MAX_MEMORY = 1 << 30
-"""Bytes that a server keeps for its clients, unless the user says otherwise, or four messages of the greatest size need
-more.
-"""
-
-_BESIDE = 1 << 20
-"""Bytes that a message may have besides its payload."""
-_LARGEST = 2**63 - 1
-
-
-_YOUNGEST = 0.1
-"""Seconds that a connection lasts at least: clients must get to call over it."""
 
 
 class Server:
@@ -209,8 +185,7 @@ class Server:
         overrides: Mapping[Provider, Provider] | None = None,
     ) -> None:
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
-        served = _look_at_all((item for item in services_and_urls if not isinstance(item, str)), fallback)
-        plans = [each.plan for each in served]
+        served = look_at_all((item for item in services_and_urls if not isinstance(item, str)), fallback)
         if loop_factory is not None and not callable(cast(object, loop_factory)):
             raise with_option(
                 TypeError(f"loop_factory must be a function that makes an event loop, not {loop_factory!r}"),
@@ -219,42 +194,22 @@ class Server:
         self._crossings, chain = _around(interceptors)
         self.colleagues: Colleagues | None = None
         """The other workers, in a worker of :func:`serve`; not for users."""
-        own = _introspection(plans, chain, weakref.WeakMethod(self._others)) if introspection else None
+        watched = introspection_beside(served, chain, weakref.WeakMethod(self._others)) if introspection else None
         self._failures = Failures(check_error_handlers(error_handlers or {}))
         self._lifespan = _lifespan_of(lifespan)
         value = None if self._lifespan is None else self._lifespan.value
         injector = Injector(check_overrides(overrides), lifespan, value)
         self._sessions = Sessions(on_connect, on_disconnect, self._failures)
         values = check_whole("max_values", max_values)
-        passed = services_passed(plans)
-        table = MethodTable(chain, self._failures, injector, max_values=values, tracebacks=tracebacks)
-        for each in served:
-            table.add(each)
-        for plan in passed:
-            table.add_passed(plan)
-        if own is not None:
-            table.add(own, measured=False)
-        self._handlers = table.handlers
-        self._states = _core.Health(["", *(plan.name for plan in plans)])
-        self._health = ServerHealth(self._states.set)
-        unknown = [] if fallback is None else [fallback_of(self._asked, fallback)]
-        for codec in check_codecs(self._asked, codecs):
-            table.add_codec(codec.name, coded_entries(served, self._handlers, codec, by_path=False))
-        for name, codec in codecs_for(self._asked).items():
-            entries = coded_entries(served, self._handlers, codec)
-            if name == "proto":
-                besides = _besides(plans, self._states, reflection=reflection)
-                entries += own_entries([*besides, *unknown], chain)
-            table.add_entries(name, entries)
-        self._catalogue = catalogue = ServerCatalogue(
-            table.numbers,
-            values,
-            chain,
-            self._failures,
-            injector,
-            tracebacks=tracebacks,
-            need_loop=weakref.WeakMethod(self._start_loop),
+        surroundings = Surroundings(chain, self._failures, injector, values, tracebacks)
+        offered = Offered(
+            served, watched, self._asked, surroundings, codecs=codecs, fallback=fallback, reflection=reflection
         )
+        table = offered.table
+        self._handlers = table.handlers
+        self._states = offered.states
+        self._health = ServerHealth(self._states.set)
+        self._catalogue = ServerCatalogue(table.numbers, surroundings, weakref.WeakMethod(self._start_loop))
         self._listeners = make_listeners(
             self._asked,
             allow_plaintext=allow_plaintext,
@@ -268,7 +223,7 @@ class Server:
         self._make_core = partial(
             _core.Server,
             table.methods,
-            described_as_text(plans, None if own is None else own.plan, passed, table.codecs),
+            offered.description,
             measured=table.measured,
             spin=check_spin(spin),
             ring_size=DEFAULT_RING_SIZE,
@@ -278,14 +233,14 @@ class Server:
             max_concurrency=check_whole("max_concurrency", max_concurrency),
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
-            max_memory=_check_memory(max_memory, max_message_size),
+            max_memory=check_memory(max_memory, max_message_size),
             max_references=check_whole("max_references", max_references),
-            make_passage=catalogue.passage,
+            make_passage=self._catalogue.passage,
             on_release=self._sessions.released,
             **self._sessions.for_core(),
             paths=table.paths,
             origins=check_origins(allow_origins, self._asked),
-            max_connection_age=_check_age(max_connection_age),
+            max_connection_age=check_age(max_connection_age),
             max_connection_age_grace=check_seconds("max_connection_age_grace", max_connection_age_grace),
         )
         self._core: _core.Server | None = None
@@ -574,55 +529,12 @@ class Server:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
 
 
-def _look_at_all(items: Iterable[object], fallback: object) -> list[Served]:
-    """What there is to serve.
-
-    Raises:
-        TypeError: nothing, or two under one name, or something that cannot be served.
-    """
-    served = [look_at(item) for item in items]
-    if not served and fallback is None:
-        raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
-    names = [each.plan.name for each in served]
-    for name in names:
-        if names.count(name) > 1:
-            raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
-    return served
-
-
 def _answer(colleagues: Colleagues, core: _core.Server) -> None:
     """From now on the other workers can ask what this server does."""
     from ..introspection import CONNECTIONS, STATISTICS
 
     colleagues.answers[STATISTICS] = Watched(core).read
     colleagues.answers[CONNECTIONS] = lambda after: core.connections(int(after))
-
-
-def _introspection(
-    plans: Sequence[ServicePlan], chain: Chain, others: Callable[[], Callable[[str, float], Iterable[bytes]] | None]
-) -> Served:
-    """The server's own service beside these."""
-    from ..introspection import NAME, introspection_of
-
-    if any(plan.name == NAME for plan in plans):
-        raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
-    in_loop = all(method.handler_is_async for plan in plans for method in plan.methods)
-    return look_at(introspection_of(others, intercepted=bool(chain.interceptors), in_loop=in_loop))
-
-
-def _besides(plans: Sequence[ServicePlan], states: _core.Health, *, reflection: bool) -> list[Served]:
-    """The server's own services at URLs of gRPC, beside these."""
-    besides = list[object]()
-    if all(plan.name != HEALTH for plan in plans):
-        from ..health import health_of
-
-        besides.append(health_of(states))
-    if reflection:
-        from ..reflection import reflection_of
-
-        in_loop = any(method.handler_is_async for plan in plans for method in plan.methods)
-        besides += reflection_of(plans, [HEALTH] * len(besides), in_loop=in_loop)
-    return list(map(look_at, besides))
 
 
 def _lifespan_of(function: LifespanFunction | None) -> Lifespan | None:
@@ -655,32 +567,3 @@ def _stop_all() -> None:
     # Worker threads must not run while the interpreter is taken down.
     for server in list(_open):
         server.stop(grace=0)
-
-
-def _check_age(age: float | None) -> float | None:
-    if age is None:
-        return None
-    seconds = check_seconds("max_connection_age", age, otherwise="None")
-    if seconds < _YOUNGEST:
-        raise with_option(
-            InvalidArgument(f"max_connection_age must be at least {_YOUNGEST} seconds, not {age!r}"),
-            "max_connection_age",
-        )
-    return seconds
-
-
-def _check_memory(max_memory: int | None, max_message_size: int) -> int:
-    if max_memory is None:
-        return min(max(DEFAULT_MAX_MEMORY, 4 * max_message_size), _LARGEST)
-    # As `Options::of_one_call` in crates/transport/src/options/mod.rs, which lets one client have as much.
-    least = 2 * (max_message_size + _BESIDE)
-    if check_whole("max_memory", max_memory, "bytes") < least:
-        raise with_option(
-            InvalidArgument(
-                f"max_memory={max_memory} has no room for the longest message in and the longest out: with "
-                f"max_message_size={max_message_size} they take {least} bytes; raise max_memory, or lower "
-                "max_message_size"
-            ),
-            "max_memory",
-        )
-    return max_memory
