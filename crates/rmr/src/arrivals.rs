@@ -14,7 +14,7 @@ use crate::buffer::Buffer;
 use crate::calls::Calls;
 
 /// Bytes that may wait. When there are more, senders wait.
-const MOST: usize = 64 << 20;
+const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// The messages that wait.
 pub(crate) struct Arrivals {
@@ -128,7 +128,7 @@ impl Sink for Taker {
             return true;
         }
         let mut state = self.0.state.lock();
-        if state.bytes >= MOST || state.closed {
+        if state.bytes >= MAX_WAITING_BYTES || state.closed {
             state.refused = true;
             return false;
         }

@@ -30,7 +30,7 @@ const COOKIE: c_int = 0x4942;
 /// The flag of a message whose sender waits for a reply, in the order of this processor.
 const CALL: u32 = 4;
 /// Bytes of the longest trace data that is made room for, and of the longest payload.
-const MOST: usize = 1 << 30;
+const MAX_ROOM: usize = 1 << 30;
 
 /// `rmr_mbuf_t`.
 #[repr(C)]
@@ -79,7 +79,7 @@ unsafe impl Send for Buffer {}
 impl Buffer {
     /// A message without a payload, but with room for one. `None` if that would be too long.
     pub(crate) fn new(payload: usize, trace: usize, source: &Source) -> Option<Box<Self>> {
-        if payload > MOST || trace > MOST {
+        if payload > MAX_ROOM || trace > MAX_ROOM {
             return None;
         }
         let parts = [HEADER, trace, DATA_1];
@@ -264,7 +264,7 @@ impl Buffer {
     /// Makes other room, for trace data of `trace` bytes and a payload. Everything else is kept, as much as fits.
     /// `false` if that would be too long.
     pub(crate) fn resize(&mut self, trace: usize, payload: usize) -> bool {
-        if trace > MOST || payload > MOST {
+        if trace > MAX_ROOM || payload > MAX_ROOM {
             return false;
         }
         let old = self.payload_begins();

@@ -12,7 +12,7 @@ use crate::sending::{return_to_sender, send_over};
 use crate::settings::{Tables, port_of, seed, stash, tables, tell};
 
 /// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Provides a context with tables until it is closed. For a thread of its own.
 pub(crate) fn provide(context: &Arc<Context>) {
@@ -20,7 +20,7 @@ pub(crate) fn provide(context: &Arc<Context>) {
     let mut file = File { path: seed(), seen: None };
     file.load(context);
     let Tables::Manager { port, asked } = tables else {
-        while context.sleep(LOOK) {
+        while context.sleep(LOOK_INTERVAL) {
             file.load(context);
         }
         return;
@@ -73,7 +73,7 @@ fn serve_manager(context: &Context, control: &Arc<Context>, asked: Option<&(Stri
             next = Instant::now() + *every;
             ask(context, control, place);
         }
-        let Some(mut message) = control.arrivals.take(Some(LOOK)) else { continue };
+        let Some(mut message) = control.arrivals.take(Some(LOOK_INTERVAL)) else { continue };
         if message.mbuf.mtype != kinds::TABLE {
             continue;
         }

@@ -22,7 +22,7 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::way::{Ready, Standing, Way};
 
 /// How often a server that is not there is looked for, at most.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a sender sleeps before it is asked whether to go on.
 const SLICE: Duration = Duration::from_millis(50);
 /// How many messages of the queue are sent before others may use it again.
@@ -30,7 +30,7 @@ const AT_ONCE: usize = 64;
 /// How long a receiver of replies may take nothing while some wait, before it gets no more.
 const REPLIES_STUCK: Duration = Duration::from_secs(5);
 /// What a message in the queue costs beside its bytes.
-const EACH: usize = 64;
+const MESSAGE_COST: usize = 64;
 
 /// What becomes of a message for which the queue has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +150,7 @@ struct State {
 impl Waiting {
     /// What it takes of the queue's bytes.
     fn len(&self) -> usize {
-        self.bytes.len() + size_of_val(&*self.group) + EACH
+        self.bytes.len() + size_of_val(&*self.group) + MESSAGE_COST
     }
 }
 
@@ -355,9 +355,9 @@ impl Endpoint {
                 }
             }
         }
-        state.bytes += len + EACH;
+        state.bytes += len + MESSAGE_COST;
         if let Some(brief) = &self.brief {
-            brief.add_bytes(len + EACH);
+            brief.add_bytes(len + MESSAGE_COST);
         }
         let wakes = state.queue.is_empty() && state.sending == 0;
         let group = message.group.iter().map(|member| Arc::downgrade(member)).collect();
@@ -387,8 +387,8 @@ impl Endpoint {
 
     /// Whether a message has room. One always has: else a long one would never be sent.
     fn fits(&self, state: &State, len: usize) -> bool {
-        let own = state.queue.is_empty() && state.sending == 0 || state.bytes + len + EACH <= self.most;
-        own && self.brief.as_ref().is_none_or(|brief| brief.fits(len + EACH))
+        let own = state.queue.is_empty() && state.sending == 0 || state.bytes + len + MESSAGE_COST <= self.most;
+        own && self.brief.as_ref().is_none_or(|brief| brief.fits(len + MESSAGE_COST))
     }
 
     /// Makes the connection, and sends what waits, until the endpoint is closed. For a thread of its own.
@@ -423,14 +423,14 @@ impl Endpoint {
                     state.failure = failure;
                     if state.failure.is_some() {
                         state = self.hand_on(state);
-                        let pause = if state.closing { SLICE } else { LOOK };
+                        let pause = if state.closing { SLICE } else { LOOK_INTERVAL };
                         self.changed.wait_for(&mut state, pause);
                     }
                 }
                 _ if state.queue.is_empty() => state = self.rest(state, &mut event, last.as_ref(), end),
                 Standing::Stranger => {
                     state.failure = Some(self.no_node());
-                    self.changed.wait_for(&mut state, LOOK);
+                    self.changed.wait_for(&mut state, LOOK_INTERVAL);
                 }
                 Standing::Ready(ready) => state = self.send_first(state, &ready),
             }
@@ -481,7 +481,7 @@ impl Endpoint {
         }
         let Some(event) = event else {
             // There are no descriptors left: it looks once in a while.
-            self.changed.wait_for(&mut state, LOOK);
+            self.changed.wait_for(&mut state, LOOK_INTERVAL);
             let _ = connection.stands();
             return state;
         };
@@ -493,7 +493,7 @@ impl Endpoint {
         // It can fail only if it is not readable.
         let _ = rustix::io::read(event, &mut [0; 8]);
         if listened.is_err() {
-            self.changed.wait_for(&mut state, LOOK);
+            self.changed.wait_for(&mut state, LOOK_INTERVAL);
         }
         state
     }
@@ -592,7 +592,7 @@ impl Endpoint {
 
     /// Connects, for a moment. Returns why it could not.
     fn connect(&self) -> Option<Failure> {
-        let until = Instant::now() + LOOK;
+        let until = Instant::now() + LOOK_INTERVAL;
         let mut go_on = || !self.state.lock().closing;
         let connected = self.way.connect(until, &mut go_on);
         connected.err().or_else(|| matches!(self.way.standing(), Standing::Stranger).then(|| self.no_node()))

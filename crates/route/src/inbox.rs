@@ -21,7 +21,7 @@ use crate::message::{BadMessage, Head};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What a message costs beside its payload.
-const EACH: usize = 512;
+const MESSAGE_COST: usize = 512;
 
 /// The messages that have arrived and that nobody has taken.
 pub struct Inbox {
@@ -276,7 +276,7 @@ impl NativeHandler for Inbox {
 
 /// Bytes that a message counts for.
 fn cost(arrived: &Arrived) -> usize {
-    arrived.call.len() + EACH
+    arrived.call.len() + MESSAGE_COST
 }
 
 fn ring(event: &OwnedFd) {

@@ -12,11 +12,11 @@ use crate::endpoint::Endpoint;
 use crate::sync::AtomicUsize;
 
 /// The most of them.
-const MOST: usize = 256;
+const MAX_RECEIVERS: usize = 256;
 /// The most that have no connection. A sender that takes replies is there, so that is a matter of moments.
 const MOST_UNCONNECTED: usize = 16;
 /// The most whose threads have not ended. Those that are closed may still send for a moment, or resolve a name.
-const MOST_ALIVE: usize = MOST + 64;
+const MOST_ALIVE: usize = MAX_RECEIVERS + 64;
 /// How long an endpoint that makes room for another one may still send what waits.
 const LEFT_TIME: Duration = Duration::from_millis(500);
 /// What waits in all of them together is at most so many times what may wait in one.
@@ -84,7 +84,7 @@ impl Replies {
             oldest.map(|(endpoint, _)| Arc::clone(endpoint))
         };
         let unreached = oldest(&used, MOST_UNCONNECTED, |endpoint| !endpoint.is_connected());
-        let idle = if unreached.is_none() { oldest(&used, MOST, |_| true) } else { None };
+        let idle = if unreached.is_none() { oldest(&used, MAX_RECEIVERS, |_| true) } else { None };
         for gone in unreached.iter().chain(&idle) {
             used.endpoints.remove(gone.name());
         }

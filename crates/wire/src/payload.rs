@@ -3,7 +3,7 @@
 use crate::malformed::Malformed;
 
 /// Most buffers one message may carry.
-const MOST: usize = 65_536;
+const MAX_BUFFERS: usize = 65_536;
 
 /// The lengths of a payload's buffers. Everything in front of the buffers is the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl PartsTable {
         const SHORT: Malformed = Malformed("the table of a frame's buffers is longer than the frame");
         let (count, rest) = bytes.split_first_chunk::<4>().ok_or(SHORT)?;
         let count = u32::from_le_bytes(*count) as usize;
-        if count > MOST {
+        if count > MAX_BUFFERS {
             return Err(Malformed("a frame has more than 65536 buffers"));
         }
         let (table, after) = rest.split_at_checked(count * 8).ok_or(SHORT)?;

@@ -22,7 +22,7 @@ const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const ENVELOPE: u8 = 3;
 
 /// The most foreign details that are kept.
-const MOST: usize = 1000;
+const MAX_DETAILS: usize = 1000;
 
 /// Encodes the status of a failure; `None` if code and message say everything.
 #[must_use]
@@ -108,7 +108,7 @@ pub fn decode(bytes: &[u8]) -> Result<Failure, Malformed> {
                 let (kind, value) = (field(any, 1)?, field(any, 2)?);
                 if kind == DETAILS.as_bytes() {
                     failure.details = field(value, 1)?.to_vec();
-                } else if others.len() < MOST {
+                } else if others.len() < MAX_DETAILS {
                     others.push((kind, value));
                 }
             }

@@ -59,7 +59,7 @@ use shared::Shared;
 use threads::leadership::lead::Trend;
 
 /// How often a stopping server lets the receiving thread look whether the clients know of the stop.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Receives requests from any number of connections, over any number of URLs.
 pub struct Server {
@@ -142,7 +142,7 @@ impl Server {
         self.shared.mailbox.wake();
         let begun = Instant::now();
         let end = begun + grace;
-        let mut look = begun + LOOK;
+        let mut look = begun + LOOK_INTERVAL;
         let mut finished = self.has_finished();
         while !finished && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
@@ -151,7 +151,7 @@ impl Server {
                 // A client that sends nothing does not wake the receiving thread, which must end its wait for that
                 // client.
                 self.shared.mailbox.wake();
-                look += LOOK;
+                look += LOOK_INTERVAL;
             }
         }
         // Relaxed: a call that comes at this very moment is lost with its connection. Notified before the workers

@@ -3,7 +3,7 @@
 use super::table::{STATIC, Table};
 
 /// The largest table that this side uses, whatever the peer offers.
-const MOST: usize = 4096;
+const MAX_TABLE_SIZE: usize = 4096;
 
 /// The writing side of one connection's header compression.
 ///
@@ -29,14 +29,14 @@ pub enum Keep {
 
 impl Default for Encoder {
     fn default() -> Self {
-        Self { table: Table::new(MOST), announce: None }
+        Self { table: Table::new(MAX_TABLE_SIZE), announce: None }
     }
 }
 
 impl Encoder {
     /// The peer's `SETTINGS_HEADER_TABLE_SIZE`.
     pub fn set_limit(&mut self, limit: usize) {
-        let limit = limit.min(MOST);
+        let limit = limit.min(MAX_TABLE_SIZE);
         let smallest = self.announce.map_or(self.table.limit(), |(smallest, _)| smallest);
         if limit != self.table.limit() {
             self.announce = Some((smallest.min(limit), limit));
@@ -66,7 +66,7 @@ impl Encoder {
             }
         }
         // A large field would evict all others.
-        let keep = if keep == Keep::Yes && name.len() + value.len() > MOST / 8 { Keep::No } else { keep };
+        let keep = if keep == Keep::Yes && name.len() + value.len() > MAX_TABLE_SIZE / 8 { Keep::No } else { keep };
         let (first, bits) = match keep {
             Keep::Yes => (0x40, 6),
             Keep::No => (0x00, 4),

@@ -3,9 +3,9 @@
 use crate::frame::{HEAD, LONGEST};
 
 /// The first size of the buffer, so that a quiet connection takes little memory.
-const AT_FIRST: usize = 4096;
+const FIRST_BUFFER: usize = 4096;
 /// The largest size, for a busy connection: four of the longest frames.
-const MOST: usize = 4 * (HEAD + LONGEST);
+const MAX_BUFFER: usize = 4 * (HEAD + LONGEST);
 /// After so many reads that fill less than a quarter of it, the buffer shrinks again.
 const SMALL_READS: u32 = 256;
 
@@ -43,8 +43,8 @@ impl Input {
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-            if self.small_reads > SMALL_READS && self.buffer.len() > AT_FIRST {
-                self.buffer = vec![0; AT_FIRST];
+            if self.small_reads > SMALL_READS && self.buffer.len() > FIRST_BUFFER {
+                self.buffer = vec![0; FIRST_BUFFER];
                 self.small_reads = 0;
             }
         }
@@ -53,7 +53,7 @@ impl Input {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.buffer.len() {
-            let len = (self.buffer.len() * 2).clamp(AT_FIRST, MOST.max(self.end + AT_FIRST));
+            let len = (self.buffer.len() * 2).clamp(FIRST_BUFFER, MAX_BUFFER.max(self.end + FIRST_BUFFER));
             self.buffer.resize(len, 0);
         }
         &mut self.buffer[self.end..]
@@ -65,8 +65,8 @@ impl Input {
         let is_small = self.end < self.buffer.len() / 4;
         self.small_reads = if is_small { self.small_reads + 1 } else { 0 };
         // The buffer is full, so the next read may be larger.
-        if self.end == self.buffer.len() && self.buffer.len() < MOST {
-            self.buffer.resize((self.buffer.len() * 2).min(MOST), 0);
+        if self.end == self.buffer.len() && self.buffer.len() < MAX_BUFFER {
+            self.buffer.resize((self.buffer.len() * 2).min(MAX_BUFFER), 0);
         }
     }
 

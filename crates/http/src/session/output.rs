@@ -7,9 +7,9 @@ use crate::frame;
 /// pings do not wait behind megabytes.
 pub(crate) const HIGH: usize = 256 << 10;
 /// The most bytes of replies to a peer's frames that may wait to be read by the peer.
-const MOST_REPLIES: usize = 256 << 10;
+const MAX_REPLY_BYTES: usize = 256 << 10;
 /// The most memory that is kept when everything is written.
-const KEPT: usize = 64 << 10;
+const KEPT_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Output {
@@ -40,10 +40,10 @@ impl Output {
         if self.written == self.buffer.len() {
             self.buffer.clear();
             (self.written, self.replies) = (0, 0);
-            if self.buffer.capacity() > KEPT && !more {
+            if self.buffer.capacity() > KEPT_BYTES && !more {
                 self.buffer = Vec::new();
             }
-        } else if self.written > KEPT && self.written > self.buffer.len() / 2 {
+        } else if self.written > KEPT_BYTES && self.written > self.buffer.len() / 2 {
             self.buffer.drain(..self.written);
             self.written = 0;
         }
@@ -55,7 +55,7 @@ impl Output {
     /// The peer causes more and more replies and reads none.
     pub(crate) fn reply(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), Broken> {
         self.replies += frame::HEAD + payload.len();
-        if self.replies > MOST_REPLIES {
+        if self.replies > MAX_REPLY_BYTES {
             return Err(Broken::new(Code::ENHANCE_YOUR_CALM, "the peer asks for replies and does not read them"));
         }
         frame::put(&mut self.buffer, kind, flags, stream, payload);

@@ -192,7 +192,8 @@ impl Caller {
         if response.status() != 200 {
             self.failed = Some((response.status(), kind == "application/json"));
             // A longer body is no error of Connect, and only its beginning is shown.
-            let reads = Reads { most: ends::MOST + 1, ..Reads::new(Body::Whole, declared("content-encoding")) };
+            let reads =
+                Reads { most: ends::MAX_END_BYTES + 1, ..Reads::new(Body::Whole, declared("content-encoding")) };
             return Ok(Opened { metadata, reads: Some(reads) });
         }
         let expected = self.content_type();

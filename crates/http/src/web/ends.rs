@@ -13,7 +13,7 @@ use crate::names::is_own;
 use super::connect;
 
 /// The longest error, and the longest end of a stream, that is read, in bytes. JSON takes many times that in memory.
-pub(super) const MOST: usize = 1 << 20;
+pub(super) const MAX_END_BYTES: usize = 1 << 20;
 /// Characters that are shown of a body that is not an error of Connect, but may say what is wrong.
 const MOST_SHOWN: usize = 200;
 /// The most details that are kept of an error.
@@ -58,7 +58,7 @@ fn unless_null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D
 
 /// How a call ended that failed with this HTTP status and this body.
 pub(super) fn of_failure(status: u16, is_json: bool, body: &[u8], metadata: Option<Metadata>) -> Ending {
-    let read = (is_json && body.len() <= MOST).then(|| serde_json::from_slice::<Error>(body).ok()).flatten();
+    let read = (is_json && body.len() <= MAX_END_BYTES).then(|| serde_json::from_slice::<Error>(body).ok()).flatten();
     let mut failure = read.unwrap_or_default();
     let known = connect::code(&failure.code);
     let code = known.unwrap_or(code_of_http(status));
@@ -80,8 +80,8 @@ pub(super) fn of_failure(status: u16, is_json: bool, body: &[u8], metadata: Opti
 pub(super) fn of_stream(json: &[u8]) -> Ending {
     let failed =
         |message: String| Ending::Status { code: Failure::INTERNAL, message, details: Vec::new(), metadata: None };
-    if json.len() > MOST {
-        return failed(format!("what ends the stream has {} bytes, the limit is {MOST}", json.len()));
+    if json.len() > MAX_END_BYTES {
+        return failed(format!("what ends the stream has {} bytes, the limit is {MAX_END_BYTES}", json.len()));
     }
     // `serde_json` would take a list for the fields in order.
     let read = json.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice::<End>(json));
@@ -188,7 +188,7 @@ mod tests {
         }
         let (code, message, ..) = parts(of_failure(503, false, b"no \x1b[1mroom\n", None));
         assert_eq!((code, &*message), (14, "the server answers with HTTP status 503: no  [1mroom"));
-        let huge = format!("{{\"code\":\"aborted\",\"message\":\"{}\"}}", "x".repeat(MOST));
+        let huge = format!("{{\"code\":\"aborted\",\"message\":\"{}\"}}", "x".repeat(MAX_END_BYTES));
         let (code, message) = failed(500, &huge);
         assert!(code == 2 && message.len() < 300, "{message}");
         let deep = format!("{{\"code\":\"aborted\",\"x\":{}", "[".repeat(100_000));
@@ -242,6 +242,6 @@ mod tests {
         }
         let many = format!("{{\"metadata\":{{\"x\":[{}\"\"]}}}}", "\"\",".repeat(Metadata::MOST_PAIRS));
         assert_eq!(end(&many).0, Failure::INTERNAL);
-        assert_eq!(end(&" ".repeat(MOST + 1)).0, Failure::INTERNAL);
+        assert_eq!(end(&" ".repeat(MAX_END_BYTES + 1)).0, Failure::INTERNAL);
     }
 }

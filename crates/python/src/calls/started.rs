@@ -33,7 +33,7 @@ pub(crate) fn set_watch_of_started(py: Python<'_>, watch: Py<PyAny>) {
 }
 
 /// How long a thread that waits for several calls sleeps, if another thread waits for one of these calls as well.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A call that was sent. It is given up when nothing refers to this object any more before the call's end.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -362,7 +362,7 @@ pub(crate) fn wait_for_started(
             handler_loop::check(py, || "nearcall.wait".to_owned())?;
         }
         // A thread that waits for one of the calls does not wake this thread at its end: look now and then.
-        let look = calls.iter().any(|call| call.get().is_awaited()).then(|| Instant::now() + LOOK);
+        let look = calls.iter().any(|call| call.get().is_awaited()).then(|| Instant::now() + LOOK_INTERVAL);
         let until = calls.iter().filter_map(|call| call.get().until).chain(limit).chain(look).min();
         let pending: Vec<_> = calls.iter().filter_map(|call| call.get().pending()).collect();
         // Whatever ends the wait, the calls are looked at again.

@@ -46,7 +46,7 @@ struct State {
 }
 
 /// How long a sender goes on before it looks again whether its call has ended.
-const LOOK: Duration = Duration::from_millis(1);
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Stream {
     pub(crate) fn new(
@@ -242,7 +242,7 @@ impl Stream {
         let now = Instant::now();
         {
             let mut state = self.state.lock();
-            if state.looked.is_some_and(|looked| now < looked + LOOK) {
+            if state.looked.is_some_and(|looked| now < looked + LOOK_INTERVAL) {
                 return true;
             }
             state.looked = Some(now);

@@ -23,7 +23,7 @@ const CHUNK: usize = 64 * 1024;
 /// So often one connection is read before others have their turn.
 const TURN: usize = 16;
 /// How often what is slow is looked at, and a listener that found no descriptor tries again.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Bytes a second below which a message counts as stalled, once its first time is over.
 const SLOWEST: u64 = 64 * 1024;
 
@@ -190,7 +190,7 @@ impl Exchange {
     pub fn work(&self) {
         let mut sockets = Sockets::new(self);
         while !self.is_closed() {
-            let happened = self.poller.sleep(sockets.has_slow().then_some(LOOK));
+            let happened = self.poller.sleep(sockets.has_slow().then_some(LOOK_INTERVAL));
             sockets.take_in();
             for each in happened {
                 sockets.serve(each);
@@ -319,7 +319,7 @@ impl<'a> Sockets<'a> {
                 // No descriptor is left: its clients wait until there is one.
                 Err(_) => {
                     self.exchange.poller.leave(listener);
-                    self.resting = Some(Instant::now() + LOOK);
+                    self.resting = Some(Instant::now() + LOOK_INTERVAL);
                     return;
                 }
             }
@@ -393,7 +393,7 @@ impl<'a> Sockets<'a> {
                 let _ = self.exchange.poller.watch(listener, number, Interest::READ);
             }
         }
-        if now < self.looked + LOOK.min(self.exchange.limits.stall) {
+        if now < self.looked + LOOK_INTERVAL.min(self.exchange.limits.stall) {
             return;
         }
         self.looked = now;

@@ -120,7 +120,7 @@ impl Outlet {
         }
         rest.sent = 0;
         rest.bytes.clear();
-        rest.bytes.shrink_to(KEPT);
+        rest.bytes.shrink_to(KEPT_BYTES);
         Ok(true)
     }
 
@@ -160,4 +160,4 @@ impl Outlet {
 }
 
 /// Bytes of memory that an outlet keeps.
-const KEPT: usize = 64 * 1024;
+const KEPT_BYTES: usize = 64 * 1024;

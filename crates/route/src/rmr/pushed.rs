@@ -13,7 +13,7 @@ pub mod kinds {
 }
 
 /// Bytes of a table that comes in pieces.
-const MOST: usize = 64 << 20;
+const MAX_TABLE_BYTES: usize = 64 << 20;
 
 /// The pieces of a table that have come.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Pushed {
                 self.text.clear();
                 self.spoilt = false;
             }
-            self.spoilt |= self.text.len() + piece.len() > MOST;
+            self.spoilt |= self.text.len() + piece.len() > MAX_TABLE_BYTES;
             // Records outside of a section say nothing.
             if self.spoilt || self.text.is_empty() && mark.is_empty() {
                 continue;

@@ -24,7 +24,7 @@ impl Reader {
         if self.at == self.bytes.len() {
             self.bytes.clear();
             // A connection that once had a long message keeps no memory for the next one.
-            self.bytes.shrink_to(KEPT);
+            self.bytes.shrink_to(KEPT_BYTES);
         } else if self.at > 0 {
             self.bytes.drain(..self.at);
         }
@@ -58,7 +58,7 @@ impl Reader {
 }
 
 /// Bytes of memory that a connection keeps.
-const KEPT: usize = 128 * 1024;
+const KEPT_BYTES: usize = 128 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -29,10 +29,10 @@ impl std::error::Error for TableError {}
 
 /// Something of a table's text, for an error: in quotes, on one line, and not much of it.
 pub(super) fn shown(text: &str) -> String {
-    const MOST: usize = 60;
+    const MAX_CHARACTERS: usize = 60;
     let mut quoted = String::from("`");
     for (number, letter) in text.chars().enumerate() {
-        if number == MOST {
+        if number == MAX_CHARACTERS {
             quoted.push('…');
             break;
         }

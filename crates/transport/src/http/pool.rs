@@ -30,13 +30,13 @@ use crate::signal::Signal;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The most connections of a pool.
-const MOST: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// An idle connection is closed after this time, the next time a call uses another one.
 const IDLE: Duration = Duration::from_secs(30);
 /// The pause after a failed dial. Waiting calls may get one of the other connections meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a thread that does not receive sleeps before it looks for a free connection.
-const LOOK: Duration = Duration::from_millis(2);
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Makes one more connection to the same server.
 pub(crate) type Connect = Box<dyn Fn() -> Result<Arc<dyn Link>, ConnectError> + Send + Sync>;
@@ -126,7 +126,7 @@ impl PoolState {
     }
 
     fn may_grow(&self) -> bool {
-        self.members.len() + self.dialling < MOST && self.not_before.is_none_or(|at| Instant::now() >= at)
+        self.members.len() + self.dialling < MAX_CONNECTIONS && self.not_before.is_none_or(|at| Instant::now() >= at)
     }
 }
 
@@ -206,7 +206,7 @@ impl Pool {
         Ok(None)
     }
 
-    /// Starts dials for waiting threads and calls, one for each, up to [`MOST`] connections.
+    /// Starts dials for waiting threads and calls, one for each, up to [`MAX_CONNECTIONS`] connections.
     fn grow(&self, state: &mut PoolState) {
         while state.dialling < state.threads + state.waiting.len() && state.may_grow() && !self.is_closed() {
             let this = self.this.clone();
@@ -455,7 +455,7 @@ impl Wait for Pool {
         if receiving && !self.arm() {
             return Ok(());
         }
-        let until = Instant::now() + if receiving && self.queued() == 0 { timeout } else { timeout.min(LOOK) };
+        let until = Instant::now() + if receiving && self.queued() == 0 { timeout } else { timeout.min(LOOK_INTERVAL) };
         let events = if receiving { PollFlags::IN } else { PollFlags::empty() };
         match sys::wait_for(self.bell.fd(), events, Some(until)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),

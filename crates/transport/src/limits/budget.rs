@@ -11,10 +11,10 @@ use crate::sync::{AtomicUsize, Ordering};
 
 /// Bytes that each connection may use however full the budget is, so that no peer can shut the others out. With so many
 /// connections that this would come to another whole budget, each may use its share of the budget, but at least
-/// [`LEAST`].
+/// [`SMALL_CALL`].
 pub(crate) const ALWAYS: usize = 1 << 20;
 /// As much as any call without long messages needs.
-const LEAST: usize = 64 << 10;
+const SMALL_CALL: usize = 64 << 10;
 
 /// The most mappings of peers' memory that messages may keep, over all connections: half of what Linux allows a process
 /// by default (`vm.max_map_count`), because beyond that limit mappings fail for every thread. One connection may have a
@@ -105,7 +105,7 @@ impl Budget {
     fn always(&self) -> usize {
         // Relaxed: a bound on memory that need not be exact.
         let accounts = self.accounts.load(Ordering::Relaxed).max(1);
-        (self.limit / accounts).clamp(LEAST, ALWAYS)
+        (self.limit / accounts).clamp(SMALL_CALL, ALWAYS)
     }
 }
 
@@ -403,7 +403,7 @@ mod tests {
         drop(Account::of(&budget, 1 << 20));
         assert!(budget.await_room(), "the others' parts have grown");
         let more: Vec<_> = (0..4096).map(|_| Account::of(&budget, 1 << 20)).collect();
-        assert!(more.iter().all(|one| one.room() == LEAST), "a call that is not long");
+        assert!(more.iter().all(|one| one.room() == SMALL_CALL), "a call that is not long");
         drop((full, kept));
         assert_eq!(more[0].room(), 16 << 20);
     }

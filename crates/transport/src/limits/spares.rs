@@ -12,7 +12,7 @@ use smallvec::{Array, SmallVec};
 /// Shorter pieces are kept by the allocator itself.
 const SHORTEST: usize = 64 << 10;
 /// The most bytes that this process keeps.
-const MOST: usize = 4 << 20;
+const MAX_SPARE_BYTES: usize = 4 << 20;
 
 static SPARES: Spares = Spares(Mutex::new(Vec::new()));
 
@@ -31,8 +31,8 @@ pub(crate) fn reserve(len: usize) -> Result<Vec<u8>, TryReserveError> {
 #[inline]
 pub(crate) fn give_back<A: Array<Item = u8>>(bytes: &mut SmallVec<A>) {
     match bytes.capacity() {
-        SHORTEST..=MOST => SPARES.give_back(std::mem::take(bytes).into_vec()),
-        len if len > MOST => freeing::free(std::mem::take(bytes).into_vec(), len),
+        SHORTEST..=MAX_SPARE_BYTES => SPARES.give_back(std::mem::take(bytes).into_vec()),
+        len if len > MAX_SPARE_BYTES => freeing::free(std::mem::take(bytes).into_vec(), len),
         _ => {}
     }
 }
@@ -54,7 +54,7 @@ impl Spares {
         bytes.clear();
         let Some(mut spares) = self.0.try_lock() else { return };
         let mut kept: usize = bytes.capacity() + spares.iter().map(Vec::capacity).sum::<usize>();
-        while kept > MOST {
+        while kept > MAX_SPARE_BYTES {
             kept -= spares.remove(0).capacity();
         }
         spares.push(bytes);
@@ -99,9 +99,9 @@ mod tests {
             for bytes in all {
                 spares.give_back(bytes);
             }
-            assert!(spares.0.lock().iter().map(Vec::capacity).sum::<usize>() <= MOST);
+            assert!(spares.0.lock().iter().map(Vec::capacity).sum::<usize>() <= MAX_SPARE_BYTES);
         }
-        spares.give_back(Vec::with_capacity(MOST));
+        spares.give_back(Vec::with_capacity(MAX_SPARE_BYTES));
         assert_eq!(spares.0.lock().len(), 1, "the oldest make room");
     }
 }

@@ -16,7 +16,7 @@ use super::places::Registration;
 const STEPS: usize = 8;
 const PAGE: usize = 4096;
 /// Bytes that one pool keeps for further uses. Beyond that, memory that has waited longest goes first.
-const KEPT: usize = 64 << 20;
+const KEPT_BYTES: usize = 64 << 20;
 
 /// Memory that can be shown to peers. It is used many times, once at a time.
 #[derive(Debug)]
@@ -217,7 +217,7 @@ impl BufferPool {
         let mut kept = kept.lock();
         kept.push(memory);
         let mut bytes: usize = kept.iter().map(|memory| memory.len()).sum();
-        while bytes > KEPT {
+        while bytes > KEPT_BYTES {
             let oldest = kept.remove(0);
             bytes -= oldest.len();
             surplus.push(oldest);

@@ -30,21 +30,21 @@ const LAST: u8 = 1;
 /// The most bytes of that text.
 const LONGEST_TEXT: usize = 512;
 
-/// What may be under way to a side, and so be kept there: data, and [`EACH`] for every message.
+/// What may be under way to a side, and so be kept there: data, and [`MESSAGE_COST`] for every message.
 const WINDOW: u64 = 1 << 20;
 /// What a message with data takes beside it.
-const EACH: u64 = 256;
+const MESSAGE_COST: u64 = 256;
 /// Less room than this is not worth a message.
-const LEAST: u64 = 4 << 10;
+const MIN_ROOM: u64 = 4 << 10;
 /// The most data of a message, if the NATS server takes so much.
-const MOST: usize = 256 << 10;
+const MAX_DATA: usize = 256 << 10;
 /// The least that a NATS server has to take.
 const LEAST_PAYLOAD: usize = 1 << 10;
 
 /// A side that has sent nothing for so long says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
 /// A side says so soon what it has taken, if it sends nothing else.
-const SOON: Duration = Duration::from_millis(20);
+const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
 /// A side that was not heard for so long is gone.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long the last message may take to leave.
@@ -53,7 +53,7 @@ const PARTING: Duration = Duration::from_secs(1);
 thread_local! {
     /// Where what a socket has is looked at. One for all connections: with one each, a thousand clients that have only said
     /// hello would keep a quarter of a gigabyte here.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MOST + 1]);
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_DATA + 1]);
 }
 
 /// One connection.
@@ -153,7 +153,7 @@ impl Pipe {
             held: 0,
             heard_at: now,
             sent_at: now,
-            most: MOST.min(most - HEAD),
+            most: MAX_DATA.min(most - HEAD),
         })
     }
 
@@ -199,8 +199,8 @@ impl Pipe {
                 self.consume(self.held);
                 self.held = 0;
             }
-            let room = WINDOW.saturating_sub(self.sent - self.acknowledged + EACH);
-            let may_send = room >= LEAST && !self.ended;
+            let room = WINDOW.saturating_sub(self.sent - self.acknowledged + MESSAGE_COST);
+            let may_send = room >= MIN_ROOM && !self.ended;
             if may_send && self.is_ending && !self.forward(room).await? {
                 return Err(End::Here);
             }
@@ -211,7 +211,7 @@ impl Pipe {
                 },
                 _ = self.socket.readable(), if may_send => { self.forward(room).await?; }
                 _ = self.socket.writable(), if !self.waiting.is_empty() => self.deliver()?,
-                () = sleep_until(self.taken_at + SOON), if self.taken > self.told => self.publish(0, &[]).await?,
+                () = sleep_until(self.taken_at + ACKNOWLEDGE_AFTER), if self.taken > self.told => self.publish(0, &[]).await?,
                 _ = beats.tick() => self.beat().await?,
                 _ = self.ending.changed(), if !self.is_ending => { self.is_ending = true; }
             }
@@ -239,7 +239,7 @@ impl Pipe {
         if self.ended || data.is_empty() {
             return Ok(());
         }
-        self.come += data.len() as u64 + EACH;
+        self.come += data.len() as u64 + MESSAGE_COST;
         if self.come - self.taken > WINDOW {
             return Err(End::Broken("more was sent than may be under way"));
         }
@@ -284,7 +284,7 @@ impl Pipe {
         if self.taken == self.told {
             self.taken_at = Instant::now();
         }
-        self.taken += len as u64 + EACH;
+        self.taken += len as u64 + MESSAGE_COST;
     }
 
     /// Sends what the socket has, at most `room` bytes. Whether it had any.
@@ -298,7 +298,7 @@ impl Pipe {
         })?;
         let Some((got, message)) = taken else { return Ok(false) };
         let sent = self.send(message).await;
-        self.sent += (got - self.held) as u64 + EACH;
+        self.sent += (got - self.held) as u64 + MESSAGE_COST;
         self.consume(got - 1);
         self.held = 1;
         sent.map(|()| true)

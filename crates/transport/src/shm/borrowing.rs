@@ -17,7 +17,7 @@ use crate::memory::{Debt, Lease, Window};
 
 /// Bytes of buffers that stay mapped for one connection, in addition to two of the longest messages. Of other buffers,
 /// only the part that a message needs is mapped, for that message.
-const KEPT: u64 = 32 << 20;
+const KEPT_BYTES: u64 = 32 << 20;
 const PAGE: u64 = 4096;
 
 /// A buffer that the peer has shown.
@@ -96,7 +96,7 @@ impl Borrowed {
             Some(window) if window.shows(offset, len) => window,
             before => {
                 let fd = known.fd.as_ref().expect("a window of all of it shows everything");
-                let most = limit.saturating_mul(2).saturating_add(KEPT);
+                let most = limit.saturating_mul(2).saturating_add(KEPT_BYTES);
                 let whole = usize::try_from(known.size).ok().filter(|_| self.kept_bytes + known.size <= most);
                 let kept = whole.and_then(|whole| Some((whole, KeptBytes::of(&self.account, whole)?)));
                 let window = if let Some((whole, kept)) = kept {

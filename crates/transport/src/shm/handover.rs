@@ -96,7 +96,9 @@ impl Handover {
         let mut at = 0;
         for piece in payload {
             let count = plan.references.len();
-            let may = piece.len() >= SHORTEST && count < reference::MOST && reference::encoded_len(count + 1) <= room;
+            let may = piece.len() >= SHORTEST
+                && count < reference::MAX_REFERENCES
+                && reference::encoded_len(count + 1) <= room;
             if !(may && self.hand_over(piece, at, &mut plan, socket)?) {
                 plan.rest.push(piece);
                 plan.rest_len += piece.len();

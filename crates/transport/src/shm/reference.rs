@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 /// The most references that one message may have. Further parts are copied.
-pub(super) const MOST: usize = 32;
+pub(super) const MAX_REFERENCES: usize = 32;
 /// Bytes of one reference.
 const LEN: usize = 29;
 
@@ -43,7 +43,7 @@ pub(super) const fn encoded_len(count: usize) -> usize {
 }
 
 pub(super) fn encode(references: &[Reference]) -> SmallVec<[u8; 64]> {
-    debug_assert!(references.len() <= MOST);
+    debug_assert!(references.len() <= MAX_REFERENCES);
     let mut out = SmallVec::new();
     out.push(references.len() as u8);
     for Reference { at, whose, number, offset, len } in references {
@@ -61,7 +61,7 @@ pub(super) fn encode(references: &[Reference]) -> SmallVec<[u8; 64]> {
 pub(super) fn decode(bytes: &[u8]) -> Result<(References, usize), &'static str> {
     const SHORT: &str = "a note ends inside its references";
     let (&count, mut left) = bytes.split_first().ok_or(SHORT)?;
-    if usize::from(count) > MOST {
+    if usize::from(count) > MAX_REFERENCES {
         return Err("a message has more references than it may");
     }
     let mut references = References::new();
@@ -125,7 +125,7 @@ mod tests {
         }
         bytes[9] = 3;
         assert!(decode(&bytes).is_err(), "nobody's");
-        bytes[0] = MOST as u8 + 1;
+        bytes[0] = MAX_REFERENCES as u8 + 1;
         assert!(decode(&bytes).is_err(), "too many");
     }
 }

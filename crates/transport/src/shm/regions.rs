@@ -17,7 +17,7 @@ use crate::memory::{Lease, Pages, Pin, REGION_HEAD, RegionMemory};
 
 /// Bytes of memory that stay mapped for the next long payloads, per direction. A region beyond that serves one message
 /// only.
-const KEPT: usize = 32 << 20;
+const KEPT_BYTES: usize = 32 << 20;
 const PAGE: usize = 4096;
 /// A region is filled before its sender has the turn if the payload has so many bytes: others wait for the turn, and the thread
 /// that receives may be among them.
@@ -218,7 +218,7 @@ impl SentRegions {
             return false;
         }
         let bytes: usize = self.under_way.iter().map(|(_, bytes)| bytes).sum();
-        self.under_way.len() >= MOST_UNDER_WAY || (bytes > 0 && bytes + len > KEPT)
+        self.under_way.len() >= MOST_UNDER_WAY || (bytes > 0 && bytes + len > KEPT_BYTES)
     }
 
     /// The smallest region that fits and is free: a short message must not occupy the only long region.
@@ -248,7 +248,7 @@ impl SentRegions {
         let beside = (len.next_power_of_two() + REGION_HEAD).next_multiple_of(PAGE);
         let mut size = need.next_power_of_two().min(beside).max(SMALLEST);
         // A server has many clients, and each may have asked for one long answer only: so all regions count together.
-        let may_keep = self.kept_bytes + size <= KEPT;
+        let may_keep = self.kept_bytes + size <= KEPT_BYTES;
         let again = may_keep.then(|| KeptBytes::of(&self.account, size)).flatten();
         if again.is_none() {
             // The size need not suit later messages.
@@ -435,7 +435,7 @@ impl Mapped {
         let size = usize::try_from(announced.size).unwrap_or(usize::MAX);
         // A peer may keep as much as this library keeps, and one message more. Anything beyond is an attack on this
         // side's memory.
-        let most = limit.max(SMALLEST as u64).saturating_mul(2).saturating_add(KEPT as u64 + 4096);
+        let most = limit.max(SMALLEST as u64).saturating_mul(2).saturating_add(KEPT_BYTES as u64 + 4096);
         if size <= REGION_HEAD || self.bytes.saturating_add(announced.size) > most {
             return Err(LinkError::Broken("the peer sent more shared memory than it may".into()));
         }

@@ -10,7 +10,7 @@ use rustls::client::{
 use rustls::pki_types::ServerName;
 
 /// As many as rustls keeps by itself.
-const MOST: usize = 256;
+const MAX_SESSIONS: usize = 256;
 
 /// Each process has its own. `rustls` keeps them behind a lock of the standard library, and a forked child inherits that
 /// as its parent's threads have left it: if one of them held it, the child would wait for ever. And a ticket is to be
@@ -25,7 +25,7 @@ pub(super) fn resumption() -> Resumption {
 
 impl Sessions {
     fn new() -> Self {
-        Self(PerProcess::new(|| ClientSessionMemoryCache::new(MOST)))
+        Self(PerProcess::new(|| ClientSessionMemoryCache::new(MAX_SESSIONS)))
     }
 }
 

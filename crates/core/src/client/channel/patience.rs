@@ -8,7 +8,7 @@ use nearcall_wire::Failure;
 /// server.
 pub const REPLACEMENT_WAIT: Duration = Duration::from_secs(1);
 /// Less time than this is not worth one more attempt.
-const LEAST: Duration = Duration::from_millis(5);
+const MIN_ATTEMPT: Duration = Duration::from_millis(5);
 /// How often a waiting caller is asked whether to go on.
 pub(in crate::client) const SLICE: Duration = Duration::from_millis(50);
 
@@ -42,7 +42,7 @@ impl Patience {
     }
 
     pub(in crate::client) fn has_ended(self) -> bool {
-        self.left().is_some_and(|left| left <= LEAST)
+        self.left().is_some_and(|left| left <= MIN_ATTEMPT)
     }
 
     /// When to try again: at `at`, or sooner if little time is left.

@@ -14,7 +14,7 @@ use crate::client::table::CallId;
 
 /// How long a thread that waits for several connections sleeps if another thread receives on one of them: then it
 /// cannot sleep at all connections at once.
-const LOOK: Duration = Duration::from_millis(2);
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The awaited calls of one connection.
 struct Group<'a> {
@@ -90,7 +90,8 @@ fn sleep(groups: &[Group<'_>], slice: Duration) -> bool {
         let Some(lead) = group.connection.try_lead() else {
             // Another thread, or a server, receives on this connection.
             drop(leads);
-            return group.wait(Some(Instant::now() + slice.min(LOOK)), &mut || false) == Err(NoEvent::Interrupted);
+            return group.wait(Some(Instant::now() + slice.min(LOOK_INTERVAL)), &mut || false)
+                == Err(NoEvent::Interrupted);
         };
         leads.push(lead);
     }
@@ -123,7 +124,7 @@ fn sleep(groups: &[Group<'_>], slice: Duration) -> bool {
         // Sleep for a moment instead: there is no other way to sleep at all links.
         Err(_) => {
             drop(leads);
-            std::thread::sleep(slice.min(LOOK));
+            std::thread::sleep(slice.min(LOOK_INTERVAL));
             false
         }
     }

@@ -8,7 +8,7 @@ use crate::flow::cost;
 
 /// The most bytes that are kept of one call. Less than what a stream may send before the server grants more, so that
 /// all of it can be sent again without waiting.
-const MOST: i64 = 256 << 10;
+const MAX_KEPT_BYTES: i64 = 256 << 10;
 
 /// The arguments of a call with streams, its items, and whether there are more to come.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Replay {
     /// Whether an item may be kept, too.
     #[must_use]
     pub fn fits(&self, item: Body<'_>) -> bool {
-        !matches!(item, Body::Parts(..)) && self.cost + cost(item.len()) <= MOST
+        !matches!(item, Body::Parts(..)) && self.cost + cost(item.len()) <= MAX_KEPT_BYTES
     }
 
     /// Keeps an item that is about to be sent. `false` if it does not [fit](Replay::fits): then stop keeping this call.
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_however_it_is_cut_and_fits_into_a_window() {
-        const { assert!(MOST < WINDOW) };
-        assert!(Replay::new(Body::Whole(&vec![0; MOST as usize])).is_none());
+        const { assert!(MAX_KEPT_BYTES < WINDOW) };
+        assert!(Replay::new(Body::Whole(&vec![0; MAX_KEPT_BYTES as usize])).is_none());
         for len in [0, 1, 1000, 100_000] {
             let mut kept = Replay::new(Body::Whole(b"")).expect("nothing");
             let bytes = vec![0; len];
-            let items = (0..MOST).take_while(|_| kept.item(&item(&bytes))).count();
-            assert!(items as i64 * cost(len) <= MOST, "{items} of {len}");
+            let items = (0..MAX_KEPT_BYTES).take_while(|_| kept.item(&item(&bytes))).count();
+            assert!(items as i64 * cost(len) <= MAX_KEPT_BYTES, "{items} of {len}");
             assert_eq!(kinds(&kept).len(), items);
             assert!(items > 0, "some are kept");
         }

@@ -8,7 +8,7 @@ use nearcall_transport::{Account, Charge, Incoming};
 /// The charge follows what the items take in steps of so many bytes: a stream whose handler keeps up is not charged.
 const STEP: usize = 4096;
 /// Memory for this many items is kept while none waits.
-const KEPT: usize = 16;
+const KEPT_ITEMS: usize = 16;
 
 /// Items that wait, and what they take. A link does not charge a short frame, and a stream may have 32,768 of them.
 #[derive(Debug, Default)]
@@ -33,8 +33,8 @@ impl WaitingItems {
     pub(super) fn pop(&mut self, account: impl FnOnce() -> Arc<Account>) -> Option<Incoming> {
         let item = self.items.pop_front()?;
         self.beside -= item.uncharged();
-        if self.items.capacity() > KEPT && self.items.len() < self.items.capacity() / 4 {
-            self.items.shrink_to((2 * self.items.len()).max(KEPT));
+        if self.items.capacity() > KEPT_ITEMS && self.items.len() < self.items.capacity() / 4 {
+            self.items.shrink_to((2 * self.items.len()).max(KEPT_ITEMS));
         }
         self.settle(account);
         Some(item)

@@ -102,7 +102,7 @@ const FULL: usize = 1 << 20;
 
 /// About how long an item that was kept back waits if no other follows. If others follow, a link also sends the items that
 /// it has kept for this time.
-const SOON: Duration = Duration::from_micros(100);
+const HOLD_BACK: Duration = Duration::from_micros(100);
 
 /// How many calls are remembered that were cancelled, for handlers that may ask, and how many that have ended and may still
 /// give references. Older ones are forgotten; references given in their items count until the connection ends.
@@ -486,7 +486,7 @@ impl ServerConnection {
         let sent = self.link.send(CallKey { number: call, side: self.side }, frame, Room::Together);
         // AcqRel: see `release_kept`.
         if sent == Ok(Sent::KeptBack) && !self.keeps.swap(true, Ordering::AcqRel) {
-            self.shared.mailbox.tell_at(Instant::now() + SOON, self.token(), News::KeptBack);
+            self.shared.mailbox.tell_at(Instant::now() + HOLD_BACK, self.token(), News::KeptBack);
         }
         self.sent(sent)
     }

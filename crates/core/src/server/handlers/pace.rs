@@ -13,7 +13,7 @@ pub(in crate::server) const RUNS_PER_TIMED: u32 = 64;
 /// A handler that sleeps for so long is slow: the next requests can be received meanwhile.
 const LONG_SLEEP: Duration = Duration::from_micros(250);
 /// Numbers of methods are told apart up to here at least. Objects of a client's own have numbers of their server's.
-const LEAST: usize = 64;
+const MIN_METHODS: usize = 64;
 
 /// What is known of the handlers of a method. Each that is timed moves this by one step, as one alone may have been slow by
 /// chance: it may have waited for the interpreter, or for the processor.
@@ -42,7 +42,7 @@ pub(in crate::server) struct Paces(Box<[AtomicU8]>);
 
 impl Paces {
     pub(super) fn new(methods: usize) -> Self {
-        Self((0..methods.max(LEAST)).map(|_| AtomicU8::new(Pace::Unknown as u8)).collect())
+        Self((0..methods.max(MIN_METHODS)).map(|_| AtomicU8::new(Pace::Unknown as u8)).collect())
     }
 
     #[inline]
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!([false, true, false].map(&mut after), [Pace::Quick, Pace::InDoubt, Pace::Quick]);
         assert_eq!([true, true, true].map(&mut after), [Pace::InDoubt, Pace::Slow, Pace::Slow]);
         assert_eq!([false, false, false].map(&mut after), [Pace::InDoubt, Pace::Quick, Pace::Quick]);
-        assert_eq!((paces.of(0), paces.of(1 + LEAST as u16)), (Pace::Unknown, Pace::Quick));
+        assert_eq!((paces.of(0), paces.of(1 + MIN_METHODS as u16)), (Pace::Unknown, Pace::Quick));
     }
 
     #[test]

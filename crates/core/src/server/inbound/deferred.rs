@@ -15,7 +15,7 @@ pub(in crate::server) struct Deferred<R> {
 }
 
 /// How many requests of one client may wait. Then the server reads no more from the client.
-const MOST: usize = 256;
+const MAX_WAITING: usize = 256;
 
 impl<R> Default for Deferred<R> {
     fn default() -> Self {
@@ -32,7 +32,7 @@ impl<R> Deferred<R> {
 
     /// Whether as many requests wait as may.
     pub(in crate::server) fn is_full(&self) -> bool {
-        !self.is_empty() && self.requests.lock().len() >= MOST
+        !self.is_empty() && self.requests.lock().len() >= MAX_WAITING
     }
 
     /// Lets a request wait. Gives it back if it may begin now: if no other waits and the client `reads`.

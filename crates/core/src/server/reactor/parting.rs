@@ -15,7 +15,7 @@ use crate::server::shared::mailbox::News;
 use crate::vary::vary;
 
 /// How often a connection whose client was sent a goodbye is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Ages differ by up to a tenth, so that connections that were made together do not end together (gRPC's proposal A9).
 const JITTER: f64 = 0.1;
@@ -79,7 +79,7 @@ impl Reactor {
             self.drop_client(client, &LinkError::Closed);
             return;
         }
-        self.shared.mailbox.tell_at(until.min(now + LOOK), client.connection.token(), News::Due);
+        self.shared.mailbox.tell_at(until.min(now + LOOK_INTERVAL), client.connection.token(), News::Due);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::server::reactor::routing::StallReason;
 
 /// How long the receiving thread sleeps at first while stalled clients wait for the server's own handlers. A thread
 /// that finishes a one-way call does not wake it. A thread that frees memory does.
-const LOOK: Duration = Duration::from_millis(1);
+const FIRST_SLEEP: Duration = Duration::from_millis(1);
 /// After so many looks in vain, the sleep is twice as long. So a client that has waited long waits a little longer.
 const IN_VAIN: u32 = 4;
 /// The sleep is doubled at most so often.
@@ -64,7 +64,7 @@ impl Stalled {
 
     /// How long to sleep until the next look at the clients that wait for handlers.
     pub(super) fn next_look(&mut self) -> Duration {
-        let look = LOOK * (1 << (self.looks / IN_VAIN).min(LONGER));
+        let look = FIRST_SLEEP * (1 << (self.looks / IN_VAIN).min(LONGER));
         self.looks = self.looks.saturating_add(1);
         look
     }

@@ -20,10 +20,10 @@ use crate::options::Options;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The most messages, and bytes of them, that the NATS server has not acknowledged.
-const MOST: usize = 1024;
-const MOST_BYTES: usize = 1 << 20;
+const MAX_UNACKNOWLEDGED: usize = 1024;
+const MAX_UNACKNOWLEDGED_BYTES: usize = 1 << 20;
 /// What a message costs beside its bytes.
-const EACH: usize = 256;
+const MESSAGE_COST: usize = 256;
 /// How long a sender sleeps before it is asked whether to go on.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -129,10 +129,13 @@ impl Sender {
             if len > longest {
                 return Err(Unsent::TooLong(longest));
             }
-            if state.waiting.is_empty() || state.waiting.len() < MOST && state.bytes + len + EACH <= MOST_BYTES {
+            if state.waiting.is_empty()
+                || state.waiting.len() < MAX_UNACKNOWLEDGED
+                    && state.bytes + len + MESSAGE_COST <= MAX_UNACKNOWLEDGED_BYTES
+            {
                 let number = state.next;
                 state.next += 1;
-                state.bytes += len + EACH;
+                state.bytes += len + MESSAGE_COST;
                 state.waiting.push_back((number, pieces.concat()));
                 drop(state);
                 self.0.news.notify_one();
@@ -200,7 +203,7 @@ impl Shared {
                 Ok((broker, context, _)) => {
                     pause = PAUSE;
                     // What stands beside a message's bytes is counted by the server, too.
-                    self.stand(Some(broker.client.server_info().max_payload.saturating_sub(EACH)), None);
+                    self.stand(Some(broker.client.server_info().max_payload.saturating_sub(MESSAGE_COST)), None);
                     tokio::select! {
                         failure = self.forward(&context, salt) => failure,
                         () = broker.lost() => self.place.unavailable(&"the connection to the NATS server was lost"),
@@ -261,7 +264,7 @@ impl Shared {
     fn forget_first(&self) {
         let mut state = self.state.lock();
         let gone = state.waiting.pop_front();
-        state.bytes -= gone.map_or(0, |(_, bytes)| bytes.len() + EACH);
+        state.bytes -= gone.map_or(0, |(_, bytes)| bytes.len() + MESSAGE_COST);
         drop(state);
         self.changed.notify_all();
     }

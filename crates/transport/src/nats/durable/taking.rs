@@ -20,7 +20,7 @@ use crate::nats::thread::Thread;
 use crate::options::Options;
 
 /// So many messages may be with this process, and not handled yet.
-const MOST: u32 = 64;
+const MAX_TAKEN: u32 = 64;
 /// How long the NATS server waits for word of a message before it gives it to another member of the group.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it gets word.
@@ -84,7 +84,7 @@ pub fn take(place: Durable, options: &Options, group: &str, sink: Sink) -> Resul
         options: options.clone(),
         group: name_of(group),
         sink,
-        room: Arc::new(Semaphore::new(MOST as usize)),
+        room: Arc::new(Semaphore::new(MAX_TAKEN as usize)),
         end: Arc::clone(&end),
     };
     thread.runtime.spawn(async move { taker.keep(tell).await });
@@ -153,7 +153,7 @@ impl Taker {
         };
         let consumer = stream.get_or_create_consumer(&self.group, config).await.map_err(|error| failed(&error))?;
         // What is on its way counts as not handled, too.
-        let messages = consumer.stream().max_messages_per_batch(MOST as usize / 2).messages().await;
+        let messages = consumer.stream().max_messages_per_batch(MAX_TAKEN as usize / 2).messages().await;
         Ok((broker, messages.map_err(|error| failed(&error))?))
     }
 
@@ -179,7 +179,7 @@ impl Taker {
             _ = message.ack_with(AckKind::Nak(None)).await;
         }
         drop(messages);
-        _ = timeout(FAREWELL, self.room.acquire_many(MOST)).await;
+        _ = timeout(FAREWELL, self.room.acquire_many(MAX_TAKEN)).await;
         broker.flush(PATIENCE).await;
     }
 }

@@ -13,7 +13,7 @@ use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use lead::Lead;
-use parked::{KEPT, Parked};
+use parked::{KEPT_WORKERS, Parked};
 
 /// How long a handler may run, or an event loop be at other work, before another worker receives in its stead.
 pub(in crate::server) const PATIENCE: Duration = Duration::from_millis(1);
@@ -145,7 +145,7 @@ impl Leadership {
 
     /// Whether a worker that parks would lack another one beside it.
     pub(in crate::server) fn lacks_second(&self) -> bool {
-        self.ready() + 1 < KEPT
+        self.ready() + 1 < KEPT_WORKERS
     }
 
     /// A thread is to be started that will be a worker, if there are not more than `most`. Whether it may be.
@@ -220,14 +220,14 @@ impl Leadership {
                     parked.is_watched = false;
                     takes
                 }
-                position if position < KEPT => {
+                position if position < KEPT_WORKERS => {
                     own.wait(&mut parked);
                     false
                 }
                 _ => {
                     own.wait_for(&mut parked, STAY);
                     // Nobody has called it, and none that came before has gone.
-                    is_called = parked.position(&own).is_none_or(|position| position < KEPT);
+                    is_called = parked.position(&own).is_none_or(|position| position < KEPT_WORKERS);
                     !is_called
                 }
             };

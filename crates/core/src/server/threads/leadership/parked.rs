@@ -6,7 +6,7 @@ use nearcall_platform::lock::Condvar;
 
 /// So many stay for as long as the server: who takes the lead from a slow handler may get a slow one, too. Others end
 /// after a while.
-pub(super) const KEPT: usize = 2;
+pub(super) const KEPT_WORKERS: usize = 2;
 
 /// The workers that sleep. Each does so on its own, and who came last is called first: so those end that are really too
 /// many.
