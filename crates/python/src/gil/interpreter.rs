@@ -158,11 +158,21 @@ impl Turns {
 
 /// Releases the interpreter, if this thread holds it, while the thread waits in the core.
 pub(crate) fn detached(wait: &mut (dyn FnMut(bool) + Send)) {
-    // SAFETY: asks only about this thread's state.
-    let attached = unsafe { ffi::PyGILState_Check() } == 1;
-    if attached {
+    if is_attached() {
         Python::attach(|py| detach(py, || wait(true)));
     } else {
         wait(false);
+    }
+}
+
+/// Whether this thread holds the interpreter. `PyGILState_Check` says so of every thread once the interpreter has ended, and
+/// a thread that then asked for it would end the process.
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one reason holds for all of them")]
+fn is_attached() -> bool {
+    // SAFETY: both may be called at any time, by any thread. The pointers are only compared.
+    unsafe {
+        let current = ffi::compat::PyThreadState_GetUnchecked();
+        // Before 3.12 it is the state of the thread that holds the interpreter, which may be another one.
+        !current.is_null() && current == ffi::PyGILState_GetThisThreadState()
     }
 }
