@@ -57,7 +57,7 @@ def _speaks_dlpack(cls: Any) -> bool:
     is_tensor = (cls.__module__, cls.__name__.rpartition(".")[2]) == ("jax", "Array") or (
         hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__")
     )
-    return is_tensor and not any(base.__module__.partition(".")[0] == "numpy" for base in cls.__mro__)
+    return is_tensor and not any(str(base.__module__).partition(".")[0] == "numpy" for base in cls.__mro__)
 
 
 def _is_model(cls: Any) -> bool:
