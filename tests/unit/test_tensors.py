@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import nearcall
+from nearcall.cli.annotations import Annotations
 from nearcall.errors import InvalidArgument
 from nearcall.types import tensors
 
@@ -287,7 +288,10 @@ def test_tensors_that_never_change_are_read_where_they_lie(tmp_path: Path, monke
     fake.numpy.from_dlpack = lambda lent: ArrayImpl(writable(lent))
     monkeypatch.setitem(sys.modules, "jax", fake)
     monkeypatch.setitem(sys.modules, "jax.numpy", fake.numpy)
+    fake.Array = Array
     Array.__module__ = "jax"
+    Array.__name__ = Array.__qualname__ = "jaxlib._jax.Array"  # as it is there
+    assert Annotations(str, for_loop=False).name(Array) == "jax.Array"
 
     def where(self: Any, array: Any) -> tuple[bool, float]:
         assert type(array) is ArrayImpl
