@@ -48,6 +48,14 @@ def test_what_does_not_do_says_why() -> None:
     assert why(Needs(fan_out=True), "grpcio-tcp") == ["sends to one"]
     assert why(Needs(fan_out=True, keeps=True), "pyzmq-pubsub") == ["keeps no messages for who is not there"]
     assert why(Needs(keeps=True), "nats") == []
+    assert why(Needs(keeps=True), "nearcall-route-nats") == []
+    [reason] = why(Needs(keeps=True), "nearcall-route-tcp")
+    assert reason.startswith("keeps no messages for who is not there at this URL, but by a NATS server with JetStream")
+    assert why(Needs(keeps=True), "nearcall-nats") == ["keeps no messages for who is not there"]
+    assert why(Needs(languages=("c",)), "nearcall-route-rmr") == []
+    assert why(Needs(languages=("c",)), "nearcall-route-nats") == ["is not for c at this URL"]
+    assert why(Needs(languages=("any",)), "http-uvicorn") == []
+    assert why(Needs(languages=("any",)), "rpyc") == ["is not for other languages"]
     assert why(Needs(system="macos"), "nearcall-tcp") == ["does not run on macos"]
     assert why(Needs(at_once=8), "multiprocessing") == ["takes one call at a time on a connection"]
     assert why(Needs(security="encrypted"), "xmlrpc") == [], "not on one machine"
@@ -105,7 +113,7 @@ def test_the_cell_that_comes_closest_is_shown_and_the_fastest_comes_first(tmp_pa
 
 
 def test_where_nearcall_is_not_the_answer_is_said() -> None:
-    needs = Needs(fan_out=True, keeps=True)
+    needs = Needs(fan_out=True, keeps=True, languages=("go",))
     choice = choose(needs, list(ENTRANTS.values()), [])
     assert [candidate.facts.name for candidate in choice.candidates] == ["NATS"]
     remarks = list(show.remarks(choice, needs))
@@ -113,10 +121,21 @@ def test_where_nearcall_is_not_the_answer_is_said() -> None:
     assert remarks[-1] == "No stored run has such work: nearcall-lab run one-way measures it."
 
 
+def test_messages_that_are_kept_are_a_broker_s_with_or_without_nearcall() -> None:
+    needs = Needs(fan_out=True, keeps=True)
+    choice = choose(needs, list(ENTRANTS.values()), [])
+    assert {candidate.entrant.mechanism.name for candidate in choice.candidates} == {"nats", "nearcall-route-nats"}
+    remarks = list(show.remarks(choice, needs))
+    assert any(remark.startswith("nearcall.route keeps messages by a NATS server with JetStream") for remark in remarks)
+    assert not any("nearcall is not the answer" in remark for remark in remarks)
+
+
 def test_an_adapter_of_somebody_else_s_has_no_facts() -> None:
     other = Entrant(ENTRANTS["rpyc"].mechanism, "their_package.rpyc")
     assert facts_of(other) is None
-    assert choose(Needs(), [other], []).unknown == ["RPyC"]
+    choice = choose(Needs(), [other], [])
+    assert choice.unknown == ["RPyC"]
+    assert show.left_out(choice) == [("come from elsewhere, and the lab has no facts of them", "RPyC")]
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,5 +146,13 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "nearcall grpc" in said
     assert main(["choose", "--system", "windows", "--keeps", "--streaming"]) == 1
     assert "Nothing that the lab knows does all of this" in capsys.readouterr().out
+    assert main(["choose", "--other-host", "--languages", "any"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "  is not for other languages:" in shown, "a reason, and below it those that it concerns"
+    assert "RPyC, TCP · RPyC, TCP, tuned" in shown[shown.index("  is not for other languages:") + 1]
+    assert main(["choose", "--languages", "go,Klingon"]) == 2
+    said = capsys.readouterr().err
+    assert "the lab knows nothing of 'Klingon', but of c, c#, c++, go, java," in said
+    assert "'any' is another one that has an HTTP client" in said
     assert main(["choose", "--size", "much"]) == 2
     assert "--size: size is" in capsys.readouterr().err

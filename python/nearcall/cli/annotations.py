@@ -98,9 +98,12 @@ class Annotations:
         places = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
         public = [place for place in places if not any(part.startswith("_") for part in place.split("."))]
         for place in [module] if module in public else [*reversed(public), module]:
-            if module != "__main__" and _reached(place, name) is found:
-                self.modules.add(place)
-                return f"{place}.{name}"
+            for known in dict.fromkeys(
+                [name, name.rpartition(".")[2]]
+            ):  # some compiled classes have a module in theirs
+                if module != "__main__" and _reached(place, known) is found:
+                    self.modules.add(place)
+                    return f"{place}.{known}"
         raise CannotBeWritten(
             f"no module can import '{name or found!r}': define it in a module other than __main__, in no function, "
             "under its own name"

@@ -80,7 +80,8 @@ def conversion_to(declared: str, cls: Any) -> str | None:
 
 def _found(cls: Any) -> tuple[str, str] | None:
     for base in getattr(cls, "__mro__", ()):
-        module, name = getattr(base, "__module__", "").lstrip("_"), base.__name__
+        # Some classes in compiled modules have these in their names.
+        module, name = getattr(base, "__module__", "").lstrip("_"), base.__name__.rpartition(".")[2]
         found = _REMEDIES.get(f"{module}.{name}") or _REMEDIES.get(f"{module.partition('.')[0]}.{name}")
         if found is not None:
             return found

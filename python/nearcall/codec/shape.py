@@ -86,7 +86,8 @@ class _Filler:
             _set(shape, "type", self._filled_in(shape.type, hint))
             return shape
         hint = unwrap(hint)
-        if get_origin(hint) in UNION_ORIGINS and not isinstance(shape, shapes.UnionType):
+        kind: Any = type(cast(object, shape))
+        if get_origin(hint) in UNION_ORIGINS and kind is not shapes.UnionType:
             # Of `X | UnsetType` it describes X alone.
             hint = unwrap(_member(shape, list(get_args(hint))))
         if isinstance(shape, shapes.CustomType):
@@ -95,7 +96,6 @@ class _Filler:
             return shape
         self._seen[id(shape)] = shape
         args = [each for each in get_args(hint) if each is not Ellipsis]
-        kind: Any = type(cast(object, shape))
         if kind is shapes.UnionType:
             members = [self._filled_in(each, _member(each, args)) for each in shape.types]
             _set(shape, "types", tuple(members))

@@ -12,3 +12,6 @@ class Beside:
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
+
+    def __repr__(self) -> str:
+        return f"<{self.view.nbytes} bytes>"

@@ -193,7 +193,8 @@ def short_repr(value: Any) -> str:
 
 def _plain_name(annotation: Any) -> str:
     name = getattr(annotation, "__name__", None) or getattr(annotation, "_name", None)
-    return str(name) if name else repr(annotation).replace("typing.", "")
+    # Some classes in compiled modules have these in their names.
+    return str(name).rpartition(".")[2] if name else repr(annotation).replace("typing.", "")
 
 
 def _is_ndarray(cls: Any) -> bool:

@@ -1,6 +1,6 @@
-"""Classes of Python's library, of numpy and of pydantic that travel as another type without being registered.
+"""Classes of Python's library, numpy, pydantic and tensors that travel as another type without being registered.
 
-They are known by name: nothing is imported.
+They are known by name, or by their methods: nothing is imported.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ def standard_type(cls: Any) -> CarriedType | None:
             from .tables import TABLES
 
             found = TABLES[name](cls)
+        elif _speaks_dlpack(cls):
+            from .tensors import tensor_type
+
+            found = tensor_type(cls)
         elif _is_model(cls):
             from .models import model_type
 
@@ -45,6 +49,15 @@ def standard_type(cls: Any) -> CarriedType | None:
         if found is not None:
             _made[cls] = found
     return found
+
+
+def _speaks_dlpack(cls: Any) -> bool:
+    """Whether objects of a class are tensors, and no arrays of numpy, which travel by themselves."""
+    # That of jax is abstract, its methods are those of another class, and its name is longer in some versions.
+    is_tensor = (cls.__module__, cls.__name__.rpartition(".")[2]) == ("jax", "Array") or (
+        hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__")
+    )
+    return is_tensor and not any(str(base.__module__).partition(".")[0] == "numpy" for base in cls.__mro__)
 
 
 def _is_model(cls: Any) -> bool:

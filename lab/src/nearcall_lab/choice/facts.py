@@ -12,6 +12,8 @@ from nearcall_lab.registry import Entrant
 
 ANY = "*"
 """In `Facts.languages`: whatever has an HTTP client, or can open a socket."""
+ANY_LANGUAGE = "any"
+"""A language of which nothing else is known."""
 
 
 class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,10 +30,19 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fan_out: str = ""
     keeps: bool = False
     keeps_by: str = ""
+    keeps_in: tuple[str, ...] = ()
+    variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def speaks(self, language: str) -> bool:
-        """Whether the other side can be written in this language, with what is there."""
+    def speaks(self, language: str, variant: str = "") -> bool:
+        """Whether the other side can be written in this language with what is there, for a variant of the adapter."""
+        only = dict(self.variants).get(language)
+        if only is not None and variant and variant not in only:
+            return False
         return language in self.languages or ANY in self.languages
+
+    def keeps_with(self, variant: str) -> bool:
+        """Whether messages wait for who is not there, with a variant of the adapter."""
+        return self.keeps and (not self.keeps_in or variant in self.keeps_in)
 
 
 @cache
@@ -41,6 +52,11 @@ def all_facts() -> dict[str, Facts]:
     tables = msgspec.toml.decode(text, type=dict[str, dict[str, object]])
     own = {name: msgspec.convert(table, Facts) for name, table in tables.items() if "same_as" not in table}
     return own | {name: own[str(table["same_as"])] for name, table in tables.items() if "same_as" in table}
+
+
+def known_languages() -> list[str]:
+    """The languages that facts name, in order, without `ANY_LANGUAGE`."""
+    return sorted({name for facts in all_facts().values() for name in facts.languages} - {ANY})
 
 
 def facts_of(entrant: Entrant) -> Facts | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from nearcall_lab.choice.facts import Facts
+from nearcall_lab.choice.facts import ANY_LANGUAGE, Facts
 from nearcall_lab.contract import Mechanism, Operation, Style
 
 Security = Literal["none", "encrypted", "strangers"]
@@ -28,7 +28,7 @@ class Needs:
 
     other_host: bool = False
     languages: tuple[str, ...] = ()
-    """Of the other side, besides Python."""
+    """Of the other side, besides Python; `ANY_LANGUAGE` for one that the facts do not name."""
     system: str = ""
     size: int = 1_000
     """Payload of a message, bytes."""
@@ -67,10 +67,12 @@ def _against(needs: Needs, mechanism: Mechanism, facts: Facts) -> Iterator[str]:
     # A transport that stays on the machine is spoken by the library alone, whatever it speaks elsewhere.
     local = mechanism.transport in ("shared memory", "UDS", "pipe") and facts.name == "nearcall"
     for language in needs.languages:
-        if not facts.speaks(language):
-            yield f"is not for {language}"
+        shown = "other languages" if language == ANY_LANGUAGE else language
+        if not facts.speaks(language, mechanism.variant):
+            at_this = " at this URL" if facts.speaks(language) else ""
+            yield f"is not for {shown}{at_this}"
         elif local and language != "python":
-            yield f"is for Python only at this URL; for {language} it has grpc:// and http://"
+            yield f"is for Python only at this URL; for {shown} it has grpc:// and http://"
     if needs.system and needs.system not in facts.systems:
         yield f"does not run on {needs.system}"
     if needs.streaming and "count" not in mechanism.operations:
@@ -81,8 +83,9 @@ def _against(needs: Needs, mechanism: Mechanism, facts: Facts) -> Iterator[str]:
         yield "sends to one"
     if needs.at_once > 1 and not mechanism.concurrent_calls:
         yield "takes one call at a time on a connection"
-    if needs.keeps and not facts.keeps:
-        yield "keeps no messages for who is not there"
+    if needs.keeps and not facts.keeps_with(mechanism.variant):
+        elsewhere = f" at this URL, but by {facts.keeps_by}" if facts.keeps else ""
+        yield f"keeps no messages for who is not there{elsewhere}"
     if needs.security != "none" and not facts.security and (needs.other_host or needs.security == "strangers"):
         yield "has no encryption of its own"
     if needs.security == "strangers" and facts.trust:

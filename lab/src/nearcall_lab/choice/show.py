@@ -40,6 +40,8 @@ def remarks(choice: Choice, needs: Needs) -> Iterator[str]:
     """What each candidate's library is for and is not, and what is to be said of nearcall."""
     for facts in dict.fromkeys(candidate.facts for candidate in choice.candidates):
         yield f"{facts.name}: good for {facts.good}. Wrong for {facts.wrong}."
+        if needs.keeps:
+            yield f"{facts.name} keeps messages by {facts.keeps_by}: the numbers are of messages that are not kept."
     yield from _of_nearcall(choice)
     if not choice.candidates:
         yield "Nothing that the lab knows does all of this: ask for less, or use two mechanisms."
@@ -66,11 +68,18 @@ def _scenario(needs: Needs) -> str:
 
 
 def left_out(choice: Choice) -> list[tuple[str, str]]:
-    """Each reason with the mechanisms that it concerns."""
+    """Each reason, and the mechanisms that it concerns."""
     found: dict[str, list[str]] = {}
     for label, reasons in choice.left_out.items():
         found.setdefault("; ".join(reasons), []).append(label)
-    return [(", ".join(labels), reason) for reason, labels in found.items()]
+    if choice.unknown:
+        found["come from elsewhere, and the lab has no facts of them"] = choice.unknown
+    return [(reason, in_line(labels)) for reason, labels in found.items()]
+
+
+def in_line(labels: Iterable[str]) -> str:
+    """Names that may have commas in them, in one line."""
+    return " · ".join(labels)
 
 
 def page() -> str:

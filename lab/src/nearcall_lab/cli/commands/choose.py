@@ -31,7 +31,9 @@ exit status: 0 there are candidates; 1 there is none.
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--other-host", action="store_true", help="the two sides are on different machines")
-    parser.add_argument("--languages", type=names, default=[], metavar="NAME,…", help="of the other side: go, java, …")
+    parser.add_argument(
+        "--languages", type=names, default=[], metavar="NAME,…", help="of the other side: go, java, … or any"
+    )
     parser.add_argument("--system", choices=("linux", "macos", "windows"), default="", help="that it has to run on")
     parser.add_argument("--size", default="1 KB", help="of a message: bytes, or '10 KB' (default: 1 KB)")
     parser.add_argument("--payload", choices=get_args(Payload), default="bytes", help="NumPy arrays, or data frames")
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         print(show.page(), end="")
         return 0
     given = {key: value for key, value in vars(args).items() if key in Needs.__dataclass_fields__}
-    needs = Needs(**{**given, "size": _size(args.size), "languages": tuple(name.lower() for name in args.languages)})
+    needs = Needs(**{**given, "size": _size(args.size), "languages": _languages(args.languages)})
     runs = [read(path) for path in args.runs or recorded_runs()]
     choice = choose(needs, discover(), runs)
 
@@ -74,18 +76,30 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 say(f"  {line}")
     if more := [candidate.entrant.mechanism.label for candidate in choice.candidates if candidate.number is None]:
         console.print("[bold]Candidates that no stored run has measured[/]")
-        say(f"  {', '.join(more)}")
+        say(f"  {show.in_line(more)}")
     console.print("[bold]Left out[/]")
-    for labels, reason in show.left_out(choice):
-        say(f"  {labels}: {reason}")
-    if choice.unknown:
-        say(f"  {', '.join(choice.unknown)}: the lab has no facts of adapters that do not come with it")
+    for reason, labels in show.left_out(choice):
+        say(f"  {reason}:")
+        say(f"    {labels}")
     console.print("[bold]Remember[/]")
     for remark in show.remarks(choice, needs):
         say(f"  {remark}")
     if flags := sorted({flag for recorded in runs for flag in recorded.info.environment.flags()}):
         say(f"  the machine of these runs: {'; '.join(flags)}")
     return 0 if choice.candidates else 1
+
+
+def _languages(given: list[str]) -> tuple[str, ...]:
+    from nearcall_lab.choice.facts import ANY_LANGUAGE, known_languages
+
+    known = [*known_languages(), ANY_LANGUAGE]
+    for name in given:
+        if name.lower() not in known:
+            raise UserError(
+                f"--languages: the lab knows nothing of {name!r}, but of {', '.join(known[:-1])}; "
+                f"'{ANY_LANGUAGE}' is another one that has an HTTP client, or can open a socket"
+            )
+    return tuple(name.lower() for name in given)
 
 
 def _size(text: str) -> int:
