@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use crate::errors::LinkError;
 use crate::frame::incoming::{self, INLINE, Incoming};
 use crate::frame::outgoing::{CallKey, Outgoing};
+use crate::limits::arrived::{self, Arrived};
 use crate::limits::budget::{Account, Charge};
 use crate::limits::spares;
 use crate::link::end::LinkEnd;
@@ -26,9 +27,6 @@ use crate::link::{Flushed, HEAD_ROOM, Link, PART, Properties, Room, Sent, Wait};
 use crate::options::Options;
 use crate::peer::Peer;
 use crate::signal::Signal;
-
-/// The most that one read takes. Longer frames are read straight into memory of their own.
-const BUFFER: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) struct StreamLink<W> {
@@ -47,11 +45,10 @@ struct Writer<W>(Arc<W>);
 
 #[derive(Debug)]
 struct StreamReceiver {
-    buffer: Vec<u8>,
-    /// Bytes of `buffer` that hold data: `start..end`.
-    start: usize,
-    end: usize,
-    /// A frame too long for the buffer.
+    arrived: Arrived,
+    /// What half a frame takes while nothing more of it arrives.
+    half: Charge,
+    /// A frame too long for a buffer: it is read straight into memory of its own.
     long: Option<LongFrame>,
     /// Longest message that this side accepts.
     limit: u64,
@@ -90,9 +87,8 @@ impl<W: Wire> StreamLink<W> {
             properties: Properties::new(peer),
             silence: Silence::begin(),
             receiver: Mutex::new(StreamReceiver {
-                buffer: Vec::new(),
-                start: 0,
-                end: 0,
+                arrived: Arrived::default(),
+                half: account.charge_anyway(0),
                 long: None,
                 limit: options.max_message,
                 account,
@@ -161,8 +157,7 @@ impl StreamReceiver {
         if self.long.is_some() {
             return Ok(());
         }
-        let data = &self.buffer[self.start..self.end];
-        let Some((prefix, rest)) = data.split_first_chunk::<PREFIX>() else {
+        let Some((prefix, rest)) = self.arrived.bytes().split_first_chunk::<PREFIX>() else {
             return Ok(());
         };
         let len = u32::from_le_bytes(*prefix) as usize;
@@ -171,26 +166,35 @@ impl StreamReceiver {
             return Err(LinkError::Broken(format!("the peer announces a frame of {len} bytes, the limit is {limit}")));
         }
         if let Some(frame) = rest.get(..len).filter(|frame| frame.len() <= INLINE) {
-            self.start += PREFIX + len;
-            return Incoming::decode_in(slot, len, |bytes| bytes.copy_from_slice(frame));
+            let decoded = Incoming::decode_in(slot, len, |bytes| bytes.copy_from_slice(frame));
+            self.consume(PREFIX + len);
+            return decoded;
         }
         if rest.len() >= len {
             let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
-            self.start += PREFIX + len;
+            self.consume(PREFIX + len);
             *slot = Some(Incoming::decode(bytes, charge.map(incoming::Long::charged))?);
             return Ok(());
         }
-        if PREFIX + len > BUFFER {
+        if PREFIX + len > arrived::LEN {
             let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;
             let Ok(mut bytes) = spares::reserve(len) else {
                 return Err(LinkError::Exhausted(format!("no memory for a message of {len} bytes")));
             };
             bytes.extend_from_slice(rest);
             self.long = Some(LongFrame { bytes, len, charge });
-            self.start = self.end;
+            self.arrived.consume(self.arrived.bytes().len());
         }
         Ok(())
+    }
+
+    /// A frame was taken. What is left is half a one, perhaps, and nobody looks for the rest before it comes.
+    fn consume(&mut self, len: usize) {
+        self.arrived.consume(len);
+        if self.read_out && !self.arrived.is_empty() && !self.has_frame() {
+            self.rest();
+        }
     }
 
     /// Reads what has arrived into the long frame or the buffer. `false` if nothing has. Never reads without room: that
@@ -203,21 +207,19 @@ impl StreamReceiver {
             }
             wire.append(&mut long.bytes, left.min(PART), wait)?
         } else {
-            if self.buffer.is_empty() {
-                self.buffer.resize(BUFFER, 0);
-            }
-            if self.start == self.end {
-                (self.start, self.end) = (0, 0);
-            } else if self.end == BUFFER {
-                self.buffer.copy_within(self.start..self.end, 0);
-                (self.start, self.end) = (0, self.end - self.start);
-            }
-            if self.end == BUFFER {
+            let space = self.arrived.space();
+            let room = space.len();
+            if room == 0 {
                 return Ok(true);
             }
-            let got = wire.read(&mut self.buffer[self.end..], wait)?;
-            self.end += got.unwrap_or(0);
-            self.read_out = self.end < BUFFER && !wire.holds();
+            let got = wire.read(space, wait)?;
+            let len = got.unwrap_or(0);
+            self.arrived.add(len);
+            if len > 0 {
+                // A whole frame is charged for itself.
+                self.charge_half(0);
+            }
+            self.read_out = len < room && !wire.holds();
             got
         };
         match got {
@@ -227,16 +229,28 @@ impl StreamReceiver {
         }
     }
 
+    /// Nothing more is there: keeps no more than half a frame needs.
+    fn rest(&mut self) {
+        let kept = self.arrived.rest();
+        self.charge_half(kept);
+    }
+
+    /// Even if that is too much: it is no more than every connection may keep, and nobody could wait for less.
+    fn charge_half(&mut self, bytes: usize) {
+        if bytes != self.half.bytes() {
+            self.half.set(bytes);
+        }
+    }
+
     /// Whether `take` can do something.
     fn has_frame(&self) -> bool {
         if let Some(long) = &self.long {
             return long.left() == 0;
         }
-        let data = &self.buffer[self.start..self.end];
-        data.split_first_chunk::<PREFIX>().is_some_and(|(prefix, rest)| {
+        self.arrived.bytes().split_first_chunk::<PREFIX>().is_some_and(|(prefix, rest)| {
             let len = u32::from_le_bytes(*prefix) as usize;
             // A frame that is too long for the buffer has to be taken out of it.
-            rest.len() >= len || PREFIX + len > BUFFER
+            rest.len() >= len || PREFIX + len > arrived::LEN
         })
     }
 
@@ -275,6 +289,8 @@ impl<W: Wire> Wait for StreamLink<W> {
         let ready = receiver.spin(&*self.wire, limit).unwrap_or(true);
         if ready {
             receiver.budget.learn(clock::monotonic_ns() - begun);
+        } else {
+            receiver.rest();
         }
         ready
     }
@@ -351,6 +367,7 @@ impl<W: Wire> Link for StreamLink<W> {
             }
             if !receiver.fill(&*self.wire, false)? {
                 receiver.corked = false;
+                receiver.rest();
                 return Ok(());
             }
             if receiver.long.as_ref().is_some_and(|long| long.left() > 0) {
@@ -377,9 +394,11 @@ impl<W: Wire> Link for StreamLink<W> {
                 }
             };
         }
-        if arrived {
-            receiver.budget.learn(clock::monotonic_ns() - begun);
+        if !arrived {
+            receiver.rest();
+            return Ok(());
         }
+        receiver.budget.learn(clock::monotonic_ns() - begun);
         receiver.take(slot)
     }
 

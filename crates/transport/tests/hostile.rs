@@ -387,6 +387,32 @@ fn a_server_that_accepts_nobody_is_not_waited_for_longer_than_asked() {
     std::fs::remove_file(path).expect("ours");
 }
 
+#[test]
+fn half_a_frame_counts_as_what_it_takes_until_the_rest_comes() {
+    let listener = Listener::bind(&fresh("unix"), &Options::default()).expect("bind");
+    let mut socket = dial(listener.url());
+    socket.write_all(&hello_message(&hello(0))).expect("sent");
+    let link = accept(&listener, &Options::default()).expect("welcome");
+    // Few bytes get memory of their own; with many the buffer stays that they were read into.
+    for (len, half, kept) in [(2_000, 3, 3), (2_000, 1_500, 1_500), (60_000, 40_000, 64 << 10)] {
+        let body = pattern(len, len);
+        let frame = [&((len + item_head().len()) as u32).to_le_bytes(), &item_head()[..], &body].concat();
+        for before in [&[][..], &frame] {
+            socket.write_all(&[before, &frame[..half]].concat()).expect("sent");
+            if !before.is_empty() {
+                assert_eq!(receive(&*link).expect("a frame"), body);
+            }
+            until("it counts", || {
+                assert!(try_receive(&*link).expect("open").is_none());
+                link.kept() == kept
+            });
+            socket.write_all(&frame[half..]).expect("sent");
+            assert_eq!(receive(&*link).expect("a frame"), body);
+            assert_eq!(link.kept(), 0);
+        }
+    }
+}
+
 /// Bytes on a stream give frames or an error, but never a panic, and few bytes never take much memory.
 #[test]
 fn a_frame_announced_and_not_sent_costs_nothing() {

@@ -1,4 +1,5 @@
 //! What a peer can make us keep, counted in bytes.
 
+pub(crate) mod arrived;
 pub(crate) mod budget;
 pub(crate) mod spares;

@@ -2,10 +2,8 @@
 //!
 //! The handshake is a state machine that advances whenever the socket is ready. Nothing here waits unless asked to.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, BufRead as _, IoSlice, Write as _};
-use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,18 +18,10 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use super::credentials::names_in;
 use super::trouble::explain;
 use crate::errors::LinkError;
+use crate::limits::arrived::Arrived;
 use crate::link::LONGEST_SLEEP;
 use crate::link::wire::Wire;
 use crate::peer::Peer;
-
-/// Encrypted bytes taken from the socket at once.
-const BUFFER: usize = 64 << 10;
-
-thread_local! {
-    /// A buffer for the next connection of this thread that receives something: idle connections, perhaps thousands,
-    /// keep none.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
 
 /// A socket with TLS on top, for either side.
 pub(crate) struct TlsWire {
@@ -42,10 +32,8 @@ pub(crate) struct TlsWire {
 
 struct WireState {
     session: rustls::Connection,
-    /// Bytes from the socket that are not decrypted yet: `at..end`. Without memory while the socket is empty.
-    arrived: Vec<u8>,
-    at: usize,
-    end: usize,
+    /// Bytes from the socket that are not decrypted yet.
+    arrived: Arrived,
     /// The first byte that arrived.
     first: Option<u8>,
     /// Why the connection cannot go on, for the user.
@@ -80,7 +68,7 @@ impl TlsWire {
     }
 
     fn new(socket: OwnedFd, session: rustls::Connection) -> Self {
-        let state = WireState { session, arrived: Vec::new(), at: 0, end: 0, first: None, trouble: None };
+        let state = WireState { session, arrived: Arrived::default(), first: None, trouble: None };
         Self { socket, state: InnerMutex::new(state) }
     }
 
@@ -169,27 +157,20 @@ impl WireState {
 
     /// Reads encrypted bytes from the socket and decrypts them. `false` if there are none.
     fn pull_some(&mut self, socket: &OwnedFd) -> Result<bool, LinkError> {
-        if self.at == self.end {
-            if self.arrived.is_empty() {
-                self.arrived = SPARE.try_with(Cell::take).unwrap_or_default();
-                self.arrived.resize(BUFFER, 0);
-            }
-            (self.at, self.end) = (0, 0);
-            match rustix::net::recv(socket, &mut self.arrived[..], RecvFlags::DONTWAIT) {
+        if self.arrived.is_empty() {
+            match rustix::net::recv(socket, self.arrived.space(), RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(LinkError::Closed),
-                Ok((_, got)) => self.end = got,
+                Ok((_, got)) => self.arrived.add(got),
                 Err(rustix::io::Errno::AGAIN) => {
-                    let buffer = mem::take(&mut self.arrived);
-                    // A thread that is ending has no such buffer any more.
-                    let _ = SPARE.try_with(|spare| spare.set(buffer));
+                    self.arrived.rest();
                     return Ok(false);
                 }
                 Err(error) => return Err(error.into()),
             }
-            self.first.get_or_insert(self.arrived[0]);
+            self.first.get_or_insert(self.arrived.bytes()[0]);
         }
-        let mut rest = &self.arrived[self.at..self.end];
-        self.at += self.session.read_tls(&mut rest)?;
+        let taken = self.session.read_tls(&mut self.arrived.bytes())?;
+        self.arrived.consume(taken);
         if let Err(error) = self.session.process_new_packets() {
             let why = explain(&error, matches!(self.session, rustls::Connection::Client(_)), self.first);
             self.trouble = Some(why.clone());
@@ -257,7 +238,7 @@ impl Wire for TlsWire {
 
     fn holds(&self) -> bool {
         let mut state = self.state.lock();
-        state.at < state.end || matches!(state.session.reader().fill_buf(), Ok([_, ..]))
+        !state.arrived.is_empty() || matches!(state.session.reader().fill_buf(), Ok([_, ..]))
     }
 
     fn say_goodbye(&self) {
