@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_fills_a_good_part_of_a_buffer_is_not_moved() {
         let mut arrived = Arrived::default();
-        read(&mut arrived, &[7; LEN / 4 + 1]);
+        read(&mut arrived, &vec![7; LEN / 4 + 1]);
         let place = arrived.bytes().as_ptr();
         assert_eq!((arrived.rest(), arrived.bytes().as_ptr()), (LEN, place));
     }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_full_buffer_makes_room_by_moving_what_is_left() {
         let mut arrived = Arrived::default();
-        read(&mut arrived, &[1; LEN]);
+        read(&mut arrived, &vec![1; LEN]);
         assert!(arrived.space().is_empty(), "nothing was taken");
         arrived.consume(LEN - 3);
         assert_eq!(arrived.space().len(), LEN - 3);
@@ -144,8 +144,12 @@ mod tests {
     #[test]
     fn a_thread_keeps_as_many_buffers_as_one_read_needs() {
         let mut all: Vec<Arrived> = (0..5).map(|_| Arrived::default()).collect();
-        all.iter_mut().for_each(|arrived| read(arrived, b"x"));
-        all.iter_mut().for_each(|arrived| arrived.consume(1));
+        for arrived in &mut all {
+            read(arrived, b"x");
+        }
+        for arrived in &mut all {
+            arrived.consume(1);
+        }
         assert_eq!(BUFFERS.with(|buffers| buffers.borrow().len()), SPARES);
     }
 }
