@@ -25,7 +25,7 @@ class CarriedType:
     Arguments and errors are those of :func:`nearcall.register_type`.
     """
 
-    __slots__ = ("cls", "give", "is_named", "kinds", "make", "name", "parameters", "to")
+    __slots__ = ("cls", "give", "is_named", "kinds", "make", "name", "parameters", "shows_sent", "to")
 
     def __init__(
         self,
@@ -56,6 +56,8 @@ class CarriedType:
         self.parameters: tuple[Any, ...] = getattr(target, "__parameters__", ())
         self.is_named = True
         """Whether the description of a service names it: both sides must know the class."""
+        self.shows_sent = True
+        """Whether errors show values of the type that travels: not of one that users do not know."""
         self.kinds: tuple[type, ...] = (target,)
         """The exact classes of its values."""
 

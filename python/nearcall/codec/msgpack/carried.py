@@ -14,6 +14,7 @@ from ...types.carried import CarriedShape
 from ...types.hints import describe_value, type_name
 from ..carrying import object_maker
 from ..decoders import make_decoder
+from ..refused import RefusedError, users_error
 from ..shape import walk
 
 __all__ = ["NO_READERS", "Hook", "Readers", "read_by", "readers"]
@@ -87,7 +88,7 @@ def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[An
         except msgspec.ValidationError as problem:
             # msgspec puts the place in the message behind what this says.
             text = re.sub(_PLACE, lambda found: f", at {found['where']} of it", str(problem))
-            raise ValueError(f"what {name} travels as: {text[:1].lower()}{text[1:]}") from None
+            raise RefusedError(f"what {name} travels as: {text[:1].lower()}{text[1:]}") from users_error(problem)
         return make(carried)
 
     return read
