@@ -20,6 +20,7 @@ from ..hostile.colliding import ints, packed_map
 from .loopback import Loopback
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Money:
@@ -201,6 +202,10 @@ def test_a_client_without_the_class_passes_what_travels() -> None:
             lambda: shop.order({"price": "1 ct", "box": [["2 ct"]]}),
             "at .box: what Box travels as: expected array of length 2",
         ),
+        (
+            lambda: shop.order({"price": "1 ct", "box": ({3}, 1)}),
+            "at .box: what Box travels as: expected str, as which",
+        ),
         (lambda: shop.tag([b"\xff"]), "at [0]: no Tag can be made of b'\\xff': 'utf-8' codec can't decode"),
     ):
         with pytest.raises(InvalidArgument) as caught:
@@ -363,15 +368,50 @@ def test_both_sides_declare_them_alike() -> None:
 
 
 def test_what_cannot_be_registered() -> None:
+    gold = nearcall.CarriedType(Gold, to=str)
+
+    async def later(text: str) -> Gold:
+        return Gold(text)
+
     for make, message in (
         (lambda: nearcall.register_type(Order, to=str), "Order travels by itself"),
         (lambda: nearcall.register_type(cast(Any, "Order"), to=str), "Order is not a class"),
         (lambda: nearcall.register_type(Gold, to=str | None), "Gold: give=... is missing"),
         (lambda: nearcall.register_type(Gold, to=str, make=cast(Any, 3)), "Gold: make takes a function, not 3"),
-        (lambda: nearcall.service(types=[cast(Any, Gold)])(Shop), "types takes a list of nearcall.CarriedType"),
+        (lambda: nearcall.register_type(Box[int], to=str), r"Box\[int\]: register Box, whatever its type arguments"),
+        (lambda: nearcall.register_type(Gold, to="str", give=str), "Gold: to takes a type, such as str or .*not 'str'"),
+        (lambda: nearcall.register_type(Gold, to=str, name=cast(Any, 3)), "Gold: name takes a str, not 3"),
+        (lambda: nearcall.register_type(Gold, to=str, make=cast(Any, later)), "Gold: make .* and this is 'async def'"),
+        (
+            lambda: nearcall.register_type(Gold, to=list[T], give=list),
+            r"Gold travels as list\[T\], and its class has no type variable T: .* declare class Gold\(Generic\[T\]\)",
+        ),
+        (
+            lambda: nearcall.service(types=[nearcall.CarriedType(Box, to=dict[T, U], give=dict)])(Shop),
+            r"Box travels as .* no type variable U: .* declare class Box\(Generic\[T, U\]\)",
+        ),
+        (
+            lambda: nearcall.service(types=[cast(Any, Gold)])(Shop),
+            r"types takes a list of nearcall.CarriedType, and .*Gold'> is none: write nearcall.CarriedType\(Gold, to=",
+        ),
+        (lambda: nearcall.service(types=cast(Any, gold))(Shop), r"write types=\[nearcall.CarriedType\(Gold, str\)\]"),
+        (lambda: nearcall.service(types=cast(Any, iter([gold])))(Shop), "types takes a list of .*, not list_iterator"),
+        (lambda: nearcall.service(types=cast(Any, None))(Shop), "types takes a list of nearcall.CarriedType, not None"),
+        (
+            lambda: nearcall.service(errors=cast(Any, iter([KeyError])))(Shop),
+            "errors takes a list of exception classes",
+        ),
+        (
+            lambda: nearcall.service(types=[gold, nearcall.CarriedType(Gold, to=int, give=int)])(Shop),
+            r"types says twice as what Gold travels: nearcall.CarriedType\(Gold, str\) and",
+        ),
+        (
+            lambda: nearcall.service(types=[gold, nearcall.CarriedType(Tag, to=str, name="Gold")])(Shop),
+            "types has two classes that both sides would call Gold: give .* another name=",
+        ),
     ):
         with pytest.raises(TypeError, match=message):
-            make()
+            cast(Any, make)()
 
     class Passed:
         pass

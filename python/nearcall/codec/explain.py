@@ -189,7 +189,7 @@ def explain_no_stream(method: str, result: object, *, in_loop: bool = False) -> 
 def caused(failure: RpcError, error: BaseException) -> RpcError:
     """The failure; what code of the user's raised is its cause, if that led to the error of an encoder or decoder."""
     if failure is not error:
-        failure.__cause__ = error.__cause__ if isinstance(error, MisfitError) else users_error(error)
+        failure.__cause__ = users_error(error)
     return failure
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from ..errors import RpcError
 from ..types.shown import shown
+from .senders import MisfitError
 
 __all__ = ["RefusedError", "refusing", "told", "users_error"]
 
@@ -50,8 +49,8 @@ def refusing(check: Callable[..., object], whose: str) -> Callable[..., None]:
 
 
 def users_error(error: BaseException) -> BaseException | None:
-    """What code of the user's raised, if that led to an error of a decoder."""
+    """What code of the user's raised, if that led to an error of an encoder or decoder."""
     found: BaseException | None = error
-    while isinstance(found, msgspec.ValidationError):
+    while found is not None and not isinstance(found, (MisfitError, RefusedError)):
         found = found.__cause__
-    return found.__cause__ if isinstance(found, RefusedError) else None
+    return None if found is None else found.__cause__

@@ -27,6 +27,8 @@ NO_READERS: Final[Readers] = {}
 
 _UNCHANGED: Final = frozenset({str, bytes, int, bool})
 """Types that a decoder without types makes as well."""
+_BUFFERS: Final = (bytes, bytearray, memoryview)
+"""Types whose values arrive as such: no text stands for one."""
 _PLACE: Final = re.compile(r" - at `?\$?(?P<where>.*?)`?$")
 
 
@@ -78,7 +80,7 @@ def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[An
     make_decoder(to)  # so that msgspec knows the type before several threads convert to it
 
     def converter(type_: Any) -> Callable[[Any], Any]:
-        return partial(msgspec.convert, type=type_, dec_hook=hook)
+        return partial(msgspec.convert, type=type_, dec_hook=hook, builtin_types=_BUFFERS)
 
     convert = accepted_first(to, converter)
 
