@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 import nearcall
+from nearcall import route
 from nearcall.testing import serving
 
 
@@ -216,3 +217,41 @@ def test_a_client_that_was_closed_says_what_to_do(key: str) -> None:
         for call in (numbers.one, lambda: list(numbers.all())):
             with pytest.raises(nearcall.Cancelled, match=r"was closed on this side: connect again$"):
                 call()
+
+
+@nearcall.service
+class Echoing:
+    def echo(self, items: Iterator[int]) -> Iterator[int]:
+        return items
+
+    def count(self, to: int) -> Iterator[int]:
+        return iter(range(to))
+
+
+@pytest.mark.parametrize("interceptors", [[], [lambda call, proceed: proceed(call)]])
+def test_the_other_kind_of_with(key: str, interceptors: list[Any]) -> None:
+    """What is for threads is used with ``with``, what is for event loops with ``async with``; the error says so."""
+
+    async def in_loop(url: str) -> None:
+        async with nearcall.aio.connect(url, Echoing, interceptors=interceptors) as client:
+            for replies in (client.count(3), client.echo(iter([1]))):
+                stream: Any = replies
+                with pytest.raises(TypeError, match=r"is for an event loop: write 'async with', and 'async for'$"), stream:
+                    pass
+                await stream.aclose()
+        node: Any = route.aio.Node(f"inproc://{key}-node")
+        with pytest.raises(TypeError, match=r"^this node is for an event loop: write 'async with nearcall.route.aio"), node:
+            pass
+        node = route.Node(f"inproc://{key}-node")
+        with pytest.raises(TypeError, match=r"^this node is for threads: write 'with nearcall.route.Node"):
+            async with node:
+                pass
+        with nearcall.connect(url, Echoing) as in_thread:
+            stream = in_thread.echo(iter([1]))
+            with pytest.raises(TypeError, match=r"^this stream is for threads: write 'with' and 'for', or take"):
+                async with stream:
+                    pass
+            stream.close()
+
+    with nearcall.Server(Echoing(), f"inproc://{key}") as server:
+        asyncio.run(in_loop(server.urls[0]))

@@ -278,6 +278,16 @@ class Node(NodeBase):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            raise TypeError(
+                "this node is for threads: write 'with nearcall.route.Node(...)', or "
+                "'async with nearcall.route.aio.Node(...)' in an event loop"
+            )
+
+        __aexit__ = __aenter__
+
 
 class Direct:
     """A way straight to one node, whatever the table says: what :meth:`Node.direct` returns."""
