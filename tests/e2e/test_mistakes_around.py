@@ -255,3 +255,59 @@ def test_the_other_kind_of_with(key: str, interceptors: list[Any]) -> None:
 
     with nearcall.Server(Echoing(), f"inproc://{key}") as server:
         asyncio.run(in_loop(server.urls[0]))
+
+
+@nearcall.service(errors=[KeyError])
+class Failing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        raise nearcall.Aborted("the exit fails")
+
+    def fail(self, how: str) -> list[int]:
+        if how == "declared":
+            raise KeyError(how)
+        if how == "text":
+            return [how]  # type: ignore[list-item]
+        raise nearcall.NotFound(how)
+
+
+def test_what_was_handled_is_the_context_of_a_call_s_error(new_url: str) -> None:
+    """As with any ``raise`` in Python: an error of a call at the end of a block hides no error of the block."""
+
+    async def in_loop(url: str) -> None:
+        async with nearcall.aio.connect(url, Failing) as failing:
+            for how, kind in kinds.items():
+                try:
+                    raise original
+                except ValueError:
+                    with pytest.raises(kind) as caught:
+                        await failing.fail(how)
+                assert caught.value.__context__ is original
+            with pytest.raises(nearcall.Aborted, match="the exit fails") as ended:
+                async with failing:
+                    raise original
+            assert ended.value.__context__ is original
+
+    original = ValueError("the first of the two")
+    kinds: dict[str, type[Exception]] = {
+        "other": nearcall.NotFound,
+        "declared": KeyError,
+        "text": nearcall.Internal,
+    }
+    with nearcall.Server(Failing(), new_url) as server:
+        with nearcall.connect(server.urls[0], Failing) as failing:
+            for how, kind in kinds.items():
+                with pytest.raises(kind) as caught:
+                    failing.fail(how)
+                assert caught.value.__context__ is None
+                try:
+                    raise original
+                except ValueError:
+                    with pytest.raises(kind) as caught:
+                        failing.fail(how)
+                assert caught.value.__context__ is original
+            with pytest.raises(nearcall.Aborted, match="the exit fails") as ended, failing:
+                raise original
+        assert ended.value.__context__ is original
+        asyncio.run(in_loop(server.urls[0]))

@@ -14,6 +14,7 @@ from ..types.hints import describe_value
 from ..types.shown import shown
 from .culprit import LONGEST_KEY, find_culprit, kind_of_text
 from .msgpack.functions import encode_parts
+from .raised import with_context
 from .refused import users_error
 from .senders import MisfitError, Sender
 
@@ -190,6 +191,7 @@ def caused(failure: RpcError, error: BaseException) -> RpcError:
     """The failure; what code of the user's raised is its cause, if that led to the error of an encoder or decoder."""
     if failure is not error:
         failure.__cause__ = users_error(error)
+        with_context(failure)
     return failure
 
 
