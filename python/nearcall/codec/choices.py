@@ -131,7 +131,9 @@ class _Rewriter:
                 raise ValueError(f"it has {len(given)} of {', '.join(names)}, not one")
             return given[0]
 
-        stand_in = self._add(_StandIn(bare, outer_type(bare, self._types), data, give=give, make=make))
+        carried = _StandIn(bare, outer_type(bare, self._types), data, give=give, make=make)
+        carried.form = " or ".join(f"{{'{name}': ...}}" for name in names)
+        stand_in = self._add(carried)
         return optional[stand_in] if none else stand_in
 
     def _class(self, annotation: Any, cls: Any) -> Any:

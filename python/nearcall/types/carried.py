@@ -28,7 +28,7 @@ class CarriedType:
     Arguments and errors are those of :func:`nearcall.register_type`.
     """
 
-    __slots__ = ("cls", "give", "is_named", "kinds", "make", "name", "parameters", "shows_sent", "to")
+    __slots__ = ("cls", "form", "give", "is_named", "kinds", "make", "name", "parameters", "shows_sent", "to")
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class CarriedType:
         """Whether the description of a service names it: both sides must know the class."""
         self.shows_sent = True
         """Whether errors show values of the type that travels: not of one that users do not know."""
+        self.form: str | None = None
+        """How a value of the type that travels is written in plain data, if errors shall say so."""
         self.kinds: tuple[type, ...] = (target,)
         """The exact classes of its values."""
 

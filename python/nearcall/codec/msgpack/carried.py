@@ -60,7 +60,7 @@ def read_by(found: Readers, otherwise: Hook) -> Hook:
 
 
 def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[Any], Any]:
-    make, to, name = object_maker(node), node.to, type_name(node.carried.cls)
+    make, to, name, form = object_maker(node), node.to, type_name(node.carried.cls), node.carried.form
     if to in _UNCHANGED:
 
         def read_plain(value: Any) -> Any:
@@ -89,6 +89,8 @@ def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[An
             carried = convert(value)
         except msgspec.ValidationError as problem:
             # msgspec puts the place in the message behind what this says.
+            if form is not None and not isinstance(value, dict):
+                raise RefusedError(f"expected {form}, as which {name} travels, got {describe_value(value)}") from None
             text = re.sub(_PLACE, lambda found: f", at {found['where']} of it", str(problem))
             raise RefusedError(f"what {name} travels as: {text[:1].lower()}{text[1:]}") from users_error(problem)
         return make(carried)
