@@ -119,10 +119,7 @@ def _restored(described: Any, message: str, details: Any, declared: Mapping[str,
                 args = (*args[:key], value, *args[key + 1 :])
             else:
                 attributes[key] = value
-        group = [
-            _made(code, text, content, None, declared)
-            for code, text, content in described.get("exceptions", ())
-        ]
+        group = [_made(code, text, content, None, declared) for code, text, content in described.get("exceptions", ())]
         error = empty_error(cls, (args[0], group) if group else args)
         error.args = args if not group else error.args
         # A peer must not replace methods.
