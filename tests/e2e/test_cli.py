@@ -314,6 +314,12 @@ class Item:
     notes: dict[str, bytes] = field(default_factory=dict)
 
 
+@dataclass
+class Drawing:
+    shapes: list[Size | Item]
+    source: Path | bytes
+
+
 @nearcall.service
 class Stock:
     def put(self, item: Item) -> int:
@@ -326,6 +332,9 @@ class Stock:
 
     def put_two(self, item: Item, place: int) -> int:
         return item.count
+
+    def draw(self, drawing: Drawing) -> int:
+        return len(drawing.shapes)
 
 
 def test_the_fields_of_the_only_argument_are_shown(key: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -354,6 +363,9 @@ def test_the_fields_of_the_only_argument_are_shown(key: str, capsys: pytest.Capt
             "nearcall: INVALID_ARGUMENT: less than nothing\n",
         )
         assert "write for example" not in call("put_two", "{}")[1]
+        shape = '{"drawing":{"shapes":[{"Size":{"width":0.0,"parts":[]}}],"source":{"Path":"..."}}}'
+        assert call("draw", "{}")[1].endswith(f"; write for example '{shape}'\n")
+        assert call("draw", shape) == (0, "1\n")
 
 
 @nearcall.service

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 import nearcall
+from nearcall import route
 from nearcall.testing import serving
 
 
@@ -216,3 +217,97 @@ def test_a_client_that_was_closed_says_what_to_do(key: str) -> None:
         for call in (numbers.one, lambda: list(numbers.all())):
             with pytest.raises(nearcall.Cancelled, match=r"was closed on this side: connect again$"):
                 call()
+
+
+@nearcall.service
+class Echoing:
+    def echo(self, items: Iterator[int]) -> Iterator[int]:
+        return items
+
+    def count(self, to: int) -> Iterator[int]:
+        return iter(range(to))
+
+
+@pytest.mark.parametrize("interceptors", [[], [lambda call, proceed: proceed(call)]])
+def test_the_other_kind_of_with(key: str, interceptors: list[Any]) -> None:
+    """What is for threads is used with ``with``, what is for event loops with ``async with``; the error says so."""
+
+    async def in_loop(url: str) -> None:
+        async with nearcall.aio.connect(url, Echoing, interceptors=interceptors) as client:
+            for replies in (client.count(3), client.echo(iter([1]))):
+                stream: Any = replies
+                with pytest.raises(TypeError, match=r"is for an event loop: write 'async with', and 'asy"), stream:
+                    pass
+                await stream.aclose()
+        node: Any = route.aio.Node(f"inproc://{key}-node")
+        with pytest.raises(TypeError, match=r"^this node is for an event loop: write 'async with near"), node:
+            pass
+        node = route.Node(f"inproc://{key}-node")
+        with pytest.raises(TypeError, match=r"^this node is for threads: write 'with nearcall.route.Node"):
+            async with node:
+                pass
+        with nearcall.connect(url, Echoing) as in_thread:
+            stream = in_thread.echo(iter([1]))
+            with pytest.raises(TypeError, match=r"^this stream is for threads: write 'with' and 'for', or take"):
+                async with stream:
+                    pass
+            stream.close()
+
+    with nearcall.Server(Echoing(), f"inproc://{key}") as server:
+        asyncio.run(in_loop(server.urls[0]))
+
+
+@nearcall.service(errors=[KeyError])
+class Failing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        raise nearcall.Aborted("the exit fails")
+
+    def fail(self, how: str) -> list[int]:
+        if how == "declared":
+            raise KeyError(how)
+        if how == "text":
+            return [how]  # type: ignore[list-item]
+        raise nearcall.NotFound(how)
+
+
+def test_what_was_handled_is_the_context_of_a_call_s_error(new_url: str) -> None:
+    """As with any ``raise`` in Python: an error of a call at the end of a block hides no error of the block."""
+
+    async def in_loop(url: str) -> None:
+        async with nearcall.aio.connect(url, Failing) as failing:
+            for how, kind in kinds.items():
+                try:
+                    raise original
+                except ValueError:
+                    with pytest.raises(kind) as caught:
+                        await failing.fail(how)
+                assert caught.value.__context__ is original
+            with pytest.raises(nearcall.Aborted, match="the exit fails") as ended:
+                async with failing:
+                    raise original
+            assert ended.value.__context__ is original
+
+    original = ValueError("the first of the two")
+    kinds: dict[str, type[Exception]] = {
+        "other": nearcall.NotFound,
+        "declared": KeyError,
+        "text": nearcall.Internal,
+    }
+    with nearcall.Server(Failing(), new_url) as server:
+        with nearcall.connect(server.urls[0], Failing) as failing:
+            for how, kind in kinds.items():
+                with pytest.raises(kind) as caught:
+                    failing.fail(how)
+                assert caught.value.__context__ is None
+                try:
+                    raise original
+                except ValueError:
+                    with pytest.raises(kind) as caught:
+                        failing.fail(how)
+                assert caught.value.__context__ is original
+            with pytest.raises(nearcall.Aborted, match="the exit fails") as ended, failing:
+                raise original
+        assert ended.value.__context__ is original
+        asyncio.run(in_loop(server.urls[0]))

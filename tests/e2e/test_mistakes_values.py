@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import datetime
 import enum
+import fractions
 import functools
 import io
 import pathlib
@@ -343,8 +344,11 @@ def test_types_that_cannot_be_sent(cls: type, advice: str) -> None:
 
 def test_values_that_cannot_be_sent(values: Any) -> None:
     for value, advice in (
-        (pathlib.PurePosixPath("/tmp"), "pass str(path)"),
-        ([1j], "pass (number.real, number.imag)"),
+        (pathlib.PurePosixPath("/tmp"), "where Any is declared: declare PurePath, or pass str(path)"),
+        ({"a": pathlib.Path("/tmp")}, "where Any is declared: declare Path, or pass str(path)"),
+        ([1j], "declare complex, or pass (number.real, number.imag)"),
+        (fractions.Fraction(1, 2), "declare Fraction, or pass fraction.as_integer_ratio()"),
+        (io.BytesIO(), "BytesIO is not a type that can be sent: pass buffer.getvalue()"),
         (object(), "object is not a type that can be sent"),
     ):
         with pytest.raises(nearcall.InvalidArgument) as caught:

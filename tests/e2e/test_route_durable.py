@@ -16,7 +16,7 @@ import pytest
 import nearcall
 from nearcall import route
 
-from . import nats
+from . import nats, ports
 from .process import start_program
 
 pytestmark = pytest.mark.skipif(nats.PROGRAM is None, reason="there is no nats-server: make nats-server")
@@ -189,3 +189,17 @@ def test_what_cannot_be_kept_is_refused(store: nats.NatsServer, url: str, key: s
         route.Node(url, manager="shm://manager")
     with pytest.raises(nearcall.InvalidArgument, match="without wildcards"):
         sender(f"jetstream://127.0.0.1:{store.port}/a.*", key)
+
+
+def test_a_server_that_is_not_there_is_told_by_the_status(key: str) -> None:
+    """As at URLs of other schemes, a message is queued, and what prevents it is told."""
+    port = ports.own_port()
+    url = f"jetstream://127.0.0.1:{port}/images"
+    with route.Node(f"inproc://{key}") as node:
+        node.send(1, b"x", to=url)
+        until(lambda: [each.failure for each in node.status().endpoints] != [None], node.status)
+        [endpoint] = node.status().endpoints
+        assert endpoint.queued == 1
+        assert endpoint.failure is not None
+        assert endpoint.failure.startswith(f"cannot connect to {url}: no NATS server listens there; start it first")
+        node.close(0)

@@ -20,6 +20,7 @@ from ..hostile.colliding import ints, packed_map
 from .loopback import Loopback
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Money:
@@ -201,6 +202,10 @@ def test_a_client_without_the_class_passes_what_travels() -> None:
             lambda: shop.order({"price": "1 ct", "box": [["2 ct"]]}),
             "at .box: what Box travels as: expected array of length 2",
         ),
+        (
+            lambda: shop.order({"price": "1 ct", "box": ({3}, 1)}),
+            "at .box: what Box travels as: expected str, as which",
+        ),
         (lambda: shop.tag([b"\xff"]), "at [0]: no Tag can be made of b'\\xff': 'utf-8' codec can't decode"),
     ):
         with pytest.raises(InvalidArgument) as caught:
@@ -225,8 +230,118 @@ def test_a_function_that_keeps_no_promise() -> None:
 
     with pytest.raises(InvalidArgument, match="Odd travels as int, and its 'give' has made str of an object"):
         Loopback(Oddities(), Oddities).odd(Odd())
-    with pytest.raises(InvalidArgument, match=r"no Unfit can be made of 1: KeyError$"):
+    with pytest.raises(InvalidArgument, match=r"no Unfit can be made of 1: its 'make' raised KeyError: 1$"):
         Loopback(Oddities(), Oddities).unfit(Unfit())
+
+
+class Strict:
+    def __init__(self, problem: Exception, when: str) -> None:
+        self.problem, self.when = problem, when
+
+
+PROBLEMS: dict[str, Exception] = {
+    "KeyError: 'colour'": KeyError("colour"),
+    "OverflowError: too large": OverflowError("too large"),
+    "FileNotFoundError: [Errno 2] No such file": FileNotFoundError(2, "No such file"),
+    "AssertionError": AssertionError(),
+    "no colour": ValueError("no colour"),
+    "ValueError": ValueError(),
+}
+
+
+def _give_strict(strict: Strict) -> str:
+    if strict.when == "give":
+        raise strict.problem
+    return next(text for text, problem in PROBLEMS.items() if problem is strict.problem)
+
+
+def _make_strict(text: str) -> Strict:
+    raise PROBLEMS[text]
+
+
+@dataclass
+class Holder:
+    name: str
+    stricts: list[Strict]
+    perhaps: Strict | str = ""
+
+
+@nearcall.service(types=[nearcall.CarriedType(Strict, to=str, give=_give_strict, make=_make_strict)])
+class Stricts:
+    def one(self, strict: Strict) -> None: ...
+    def holder(self, holder: Holder) -> None: ...
+
+    def some(self, which: str) -> list[Strict]:
+        return [Strict(PROBLEMS[which], "make")]
+
+
+@pytest.fixture(scope="module")
+def stricts() -> Iterator[Any]:
+    with nearcall.Server(Stricts(), "inproc://stricts"), nearcall.connect("inproc://stricts", Stricts) as client:
+        yield client
+
+
+@pytest.mark.parametrize("text", PROBLEMS)
+def test_what_the_functions_raise_is_told_and_kept(stricts: Any, text: str) -> None:
+    problem = PROBLEMS[text]
+    is_plain = text == "no colour"
+    given = Strict(problem, "give")
+    why = text if is_plain else f"its 'give' raised {text}"
+    for call, where in (
+        (lambda: stricts.one(given), "one(): argument 'strict' cannot be sent"),
+        (lambda: stricts.holder(Holder("a", [given])), "holder(): argument 'holder' at .stricts[0]"),
+        (lambda: stricts.holder(Holder("a", [], given)), "holder(): argument 'holder' at .perhaps.Strict"),
+    ):
+        with pytest.raises(InvalidArgument) as caught:
+            cast(Any, call)()
+        assert caught.value.message == f"Stricts.{where}: Strict cannot be sent: {why}"
+        assert caught.value.__cause__ is problem
+    with pytest.raises(nearcall.Internal) as found:
+        stricts.some(text)
+    why = text if is_plain else f"its 'make' raised {text}"
+    assert found.value.message == (
+        f"Stricts.some(): the result must be list[Strict] at [0]: no Strict can be made of {text!r}: {why}"
+    )
+    assert found.value.__cause__ is problem
+
+
+@dataclass
+class Checked:
+    which: str = ""
+
+    def __post_init__(self) -> None:
+        if self.which:
+            raise PROBLEMS[self.which]
+
+
+@dataclass
+class Within:
+    checked: list[Checked | str]
+
+
+@nearcall.service
+class Checking:
+    def take(self, checked: list[Checked]) -> None: ...
+    def within(self, within: Within) -> None: ...
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@pytest.mark.parametrize("text", PROBLEMS)
+def test_what_a_class_raises_over_its_fields_is_told(codec: str, text: str) -> None:
+    checked = Checked()
+    checked.which = text
+    why = text if text == "no colour" else f"the check of Checked raised {text}"
+    url = "inproc://checking"
+    with (
+        nearcall.Server(Checking(), url, codecs=["json"]),
+        nearcall.connect(url, Checking, codec=cast(Any, codec)) as client,
+    ):
+        with pytest.raises(InvalidArgument) as caught:
+            client.take([Checked(), checked])
+        assert caught.value.message.endswith(f"[1]: {why}")
+        with pytest.raises(InvalidArgument) as caught:
+            client.within(Within(["a", checked]))
+        assert caught.value.message.endswith(f".checked[1]: {why}")
 
 
 def test_both_sides_declare_them_alike() -> None:
@@ -253,15 +368,50 @@ def test_both_sides_declare_them_alike() -> None:
 
 
 def test_what_cannot_be_registered() -> None:
+    gold = nearcall.CarriedType(Gold, to=str)
+
+    async def later(text: str) -> Gold:
+        return Gold(text)
+
     for make, message in (
         (lambda: nearcall.register_type(Order, to=str), "Order travels by itself"),
         (lambda: nearcall.register_type(cast(Any, "Order"), to=str), "Order is not a class"),
         (lambda: nearcall.register_type(Gold, to=str | None), "Gold: give=... is missing"),
         (lambda: nearcall.register_type(Gold, to=str, make=cast(Any, 3)), "Gold: make takes a function, not 3"),
-        (lambda: nearcall.service(types=[cast(Any, Gold)])(Shop), "types takes a list of nearcall.CarriedType"),
+        (lambda: nearcall.register_type(Box[int], to=str), r"Box\[int\]: register Box, whatever its type arguments"),
+        (lambda: nearcall.register_type(Gold, to="str", give=str), "Gold: to takes a type, such as str or .*not 'str'"),
+        (lambda: nearcall.register_type(Gold, to=str, name=cast(Any, 3)), "Gold: name takes a str, not 3"),
+        (lambda: nearcall.register_type(Gold, to=str, make=cast(Any, later)), "Gold: make .* and this is 'async def'"),
+        (
+            lambda: nearcall.register_type(Gold, to=list[T], give=list),
+            r"Gold travels as list\[T\], and its class has no type variable T: .* declare class Gold\(Generic\[T\]\)",
+        ),
+        (
+            lambda: nearcall.service(types=[nearcall.CarriedType(Box, to=dict[T, U], give=dict)])(Shop),
+            r"Box travels as .* no type variable U: .* declare class Box\(Generic\[T, U\]\)",
+        ),
+        (
+            lambda: nearcall.service(types=[cast(Any, Gold)])(Shop),
+            r"types takes a list of nearcall.CarriedType, and .*Gold'> is none: write nearcall.CarriedType\(Gold, to=",
+        ),
+        (lambda: nearcall.service(types=cast(Any, gold))(Shop), r"write types=\[nearcall.CarriedType\(Gold, str\)\]"),
+        (lambda: nearcall.service(types=cast(Any, iter([gold])))(Shop), "types takes a list of .*, not list_iterator"),
+        (lambda: nearcall.service(types=cast(Any, None))(Shop), "types takes a list of nearcall.CarriedType, not None"),
+        (
+            lambda: nearcall.service(errors=cast(Any, iter([KeyError])))(Shop),
+            "errors takes a list of exception classes",
+        ),
+        (
+            lambda: nearcall.service(types=[gold, nearcall.CarriedType(Gold, to=int, give=int)])(Shop),
+            r"types says twice as what Gold travels: nearcall.CarriedType\(Gold, str\) and",
+        ),
+        (
+            lambda: nearcall.service(types=[gold, nearcall.CarriedType(Tag, to=str, name="Gold")])(Shop),
+            "types has two classes that both sides would call Gold: give .* another name=",
+        ),
     ):
         with pytest.raises(TypeError, match=message):
-            make()
+            cast(Any, make)()
 
     class Passed:
         pass

@@ -165,10 +165,14 @@ def test_a_client_without_the_class_names_the_member() -> None:
     assert plain.text({"str": "a"}) == {"str": "a"}
     assert plain.node({"B": {"x": 1, "children": [{"A": {"x": 2}}]}}) == {"B": {"x": 1, "children": [{"A": {"x": 2}}]}}
     for sent, message in (
-        ("a", "what str | bytes travels as: expected object, got str"),
+        ("a", "expected {'str': ...} or {'bytes': ...}, as which str | bytes travels, got str"),
         ({}, "it has 0 of str, bytes, not one"),
         ({"str": "a", "bytes": b"b"}, "it has 2 of str, bytes, not one"),
         ({"str": 3}, "expected str, got int, at .str of it"),
+        (
+            {"bytes": "eA=="},
+            "expected bytes, got str, at .bytes of it",
+        ),  # no text stands for bytes, in base64 or otherwise
     ):
         with pytest.raises(InvalidArgument) as caught:
             plain.text(sent)

@@ -157,6 +157,13 @@ def test_columns_of_numbers_are_read_where_they_lie(tmp_path: Path, monkeypatch:
         assert client.mapped(table) == (True, 0)
 
 
+def with_attrs(attrs: dict[str, Any]) -> Any:
+    frame: Any = pd.DataFrame({"a": [1]})
+    frame.attrs = attrs
+    return frame
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
@@ -170,6 +177,16 @@ def test_columns_of_numbers_are_read_where_they_lie(tmp_path: Path, monkeypatch:
             "in column 'a', nan would arrive as",
         ),
         (pd.DataFrame({"a": pd.Series([(1, 2)], dtype=object)}), "in column 'a', (1, 2) would arrive as array"),
+        (pd.DataFrame({"a": [1], "b": [1 << 70]}), "column 'b' holds an int beyond 64 bits: convert it"),
+        (pd.DataFrame({"a": [1], 1: [2]}), "the names of its columns are of several types: rename them"),
+        (
+            pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([(1, "x"), ("a", "y")])),
+            "the names of its columns are of several types: rename them",
+        ),
+        (pd.DataFrame({"a": [1]}, index=pd.Index([5], name=3)), "the name 3 of its index is no str: rename it"),
+        (with_attrs({"who": object()}), "its attrs would be lost, since JSON cannot hold them: Object of type object"),
+        (with_attrs({"who": ("a",)}), "its attrs would be lost: clear them"),
+        (with_attrs({"who": "me"}), None),
     ],
 )
 def test_a_frame_that_would_arrive_as_another_one_is_refused(frame: Any, message: str | None) -> None:
@@ -246,6 +263,10 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "many batches": (lambda: sent_as(lengths=[0] * 100_000), "its columns are malformed"),
     "no schema": (lambda: sent_as(schema=b"\xff" * 100), "no Table can be made of"),
+    "no flatbuffer": (
+        lambda: sent_as(schema=b"\xff\xff\xff\xff\x10" + bytes(19)),
+        "pyarrow cannot read it: OSError: Invalid flatbuffers message",
+    ),
 }
 
 
@@ -255,6 +276,7 @@ def test_a_malformed_table_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Loopback(Frames()).table(make())
     assert message in str(caught.value)
+    assert "TableData" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,13 @@ class AsyncReplies:
     ) -> None:
         await self.aclose()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __enter__(self) -> Any:
+            raise TypeError("this stream is for an event loop: write 'async with', and 'async for'")
+
+        __exit__ = __enter__
+
 
 def _give_up(stream: _core.Stream, sender: asyncio.Task[None] | None) -> None:
     if sender is not None:

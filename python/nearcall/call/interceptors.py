@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from .._core import Subscription
 from ..codec.explain import explain_no_stream
@@ -422,6 +422,13 @@ class InterceptedReplies:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __enter__(self) -> Any:
+            raise TypeError("this stream is for an event loop: write 'async with', and 'async for'")
+
+        __exit__ = __enter__
 
 
 class _Added(metadata):

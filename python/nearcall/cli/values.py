@@ -120,6 +120,8 @@ def _example_of_fields(name: str, types: Mapping[str, Any], within: tuple[str, .
     fields: list[Any] = described.get("fields") or []
     # Those that must be there come first.
     shown = sorted(fields, key=lambda field: not field["required"])[:_MOST_FIELDS]
+    if not any(field["required"] or "default" in field for field in fields):
+        shown = shown[:1]  # each may be left out, and of the members of a union there is one
     tag: list[Any] = described.get("tag") or []
     found: dict[str, Any] = {tag[0]: tag[1]} if tag else {}
     return found | {field["name"]: example(field["type"], types, (*within, name)) for field in shown}

@@ -130,6 +130,13 @@ class BidiStream:
     ) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            raise TypeError("this stream is for threads: write 'with' and 'for', or take a client of nearcall.aio")
+
+        __aexit__ = __aenter__
+
 
 _senders: weakref.WeakKeyDictionary[threading.Thread, _core.Stream] = weakref.WeakKeyDictionary()
 

@@ -17,7 +17,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ..types.hints import describe_value
+from ..types.hints import describe_value, type_name
+from ..types.registered import carried_type
 from ..types.shown import shown
 from . import dtypes
 from .remedies import conversion
@@ -157,13 +158,29 @@ def _refusal(value: Any) -> str:
             plain = base.__name__
             return f"{name} would arrive as {plain} where Any is declared: declare {name}, or send {plain}(...)"
     kind = cast(Any, type(value))
-    if (instead := conversion(kind)) is not None:
+    instead, declared = conversion(kind), _declared(value)
+    if declared is not None:
+        return f"{name} cannot be sent where Any is declared: declare {declared}, or {instead or 'send plain data'}"
+    if instead is not None:
         return f"{name} is not a type that can be sent: {instead}"
     if kind.__module__ != "builtins":
         return (
             f"{name} is a class that the receiver does not know where Any is declared: declare it, or send plain data"
         )
     return f"{name} is not a type that can be sent"
+
+
+def _declared(value: Any) -> str | None:
+    """The class to declare for a value that travels as one of another type; ``None`` if it does not."""
+    found: str | None = None
+    for base in cast(Any, type(value)).__mro__:
+        try:
+            carried = carried_type(base)
+        except TypeError:  # what it needs is not installed
+            continue
+        if carried is not None and carried.fits(value):
+            found = type_name(base)  # the last one: a Path is a PosixPath, which nobody declares
+    return found
 
 
 def _datetime(value: datetime.datetime) -> tuple[str, Any]:

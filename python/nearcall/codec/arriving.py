@@ -21,6 +21,7 @@ from msgspec import inspect as shapes
 from ..types.hints import UNION_ORIGINS, field_hints, opened, short_repr, type_name
 from .construction import Construction, construction_of, empty_object, makes_plain_tuples
 from .inspection import runs_code
+from .refused import refusing
 
 __all__ = ["Twins", "become", "checker", "maker", "twins"]
 
@@ -137,7 +138,10 @@ def _is_laid_out_plainly(cls: type) -> bool:
 def checker(cls: Any, names: Sequence[str]) -> Callable[[Any], object] | None:
     """Makes a function that lets a class look at an object that a decoder has made; ``None`` if the class does not."""
     validate = construction_of(cls).validate
-    return validate and (lambda made: validate({name: getattr(made, name) for name in names}))
+    if validate is None:
+        return None
+    check = refusing(validate, f"the check of {type_name(cls)}")
+    return lambda made: check({name: getattr(made, name) for name in names})
 
 
 def maker(cls: Any, names: Sequence[str]) -> Callable[..., Any] | None:
@@ -198,7 +202,7 @@ def _hook(cls: type, how: Construction, names: Sequence[str], *, checking: bool)
 
 def _set_through(made: Any, name: str, sent: Any) -> None:
     """Gives a value to the descriptor that holds it, and makes sure that it holds that."""
-    setattr(made, name, sent)
+    refusing(setattr, f"the field '{name}' of {type_name(type(made))}")(made, name, sent)
     held = getattr(made, name)
     if held is not sent and not held == sent:
         raise ValueError(

@@ -11,12 +11,10 @@ from ..types.carried import CarriedShape
 from ..types.hints import describe_value, short_repr, type_name
 from ..types.shown import shown
 from .checks import outer_type
+from .refused import RefusedError, told
 from .senders import MisfitError, Sender, loss
 
 __all__ = ["CarriedSender", "giver", "object_maker"]
-
-_LONGEST_REASON = 300
-"""Characters of what a user's function says."""
 
 
 class CarriedSender(Sender):
@@ -60,8 +58,11 @@ def giver(shape: CarriedShape) -> Callable[[Any], Any]:
             carried = give(value)
         except MisfitError:
             raise
+        except MemoryError:
+            raise
         except Exception as problem:  # of any class: the user's function
-            raise MisfitError(f"{name} cannot be sent: {_told(problem)}") from None
+            why = told(problem, "its 'give'")
+            raise MisfitError(f"{name} cannot be sent: {why}") from problem
         if fits is not None and not fits(carried):
             raise MisfitError(f"{name} travels as {to}, and its 'give' has made {describe_value(carried)} of an object")
         return carried
@@ -72,21 +73,19 @@ def giver(shape: CarriedShape) -> Callable[[Any], Any]:
 def object_maker(shape: CarriedShape) -> Callable[[Any], Any]:
     """Makes a function from a value that arrived to the object; it raises :class:`ValueError` if there is none."""
     make, name, cls = shape.carried.make, type_name(shape.carried.cls), shape.bare
+    shows_sent = shape.carried.shows_sent
 
     def made(carried: Any) -> Any:
         try:
             value = make(carried)
+        except MemoryError:
+            raise
         except Exception as problem:  # of any class: a peer chose the value
-            raise ValueError(f"no {name} can be made of {shown(short_repr(carried))}: {_told(problem)}") from None
+            sent = shown(short_repr(carried)) if shows_sent else "what arrived"
+            why = told(problem, "its 'make'")
+            raise RefusedError(f"no {name} can be made of {sent}: {why}") from problem
         if not isinstance(value, cls):
             raise ValueError(f"the 'make' of {name} has made {describe_value(value)} of it")
         return value
 
     return made
-
-
-def _told(problem: Exception) -> str:
-    """What an exception says; of one that is no refusal only what it is."""
-    text = " ".join(str(problem).split())
-    is_refusal = isinstance(problem, (TypeError, ValueError)) and bool(text)
-    return shown(text, _LONGEST_REASON) if is_refusal else type(problem).__name__

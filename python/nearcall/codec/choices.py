@@ -25,6 +25,7 @@ from .arriving import maker
 from .checks import OuterType, outer_type
 from .construction import construction_of, empty_object
 from .inspection import UnsupportedTypeError
+from .refused import refusing
 from .senders import refuses_extra
 
 __all__ = ["told_apart"]
@@ -69,7 +70,7 @@ class _StandIn(CarriedType):
         name = type_name(written)
         super().__init__(_Stands(name, (), {"fits": staticmethod(fits)}), to, give=give, make=make)
         self.kinds = outer.accepts
-        self.is_named = False
+        self.is_named = self.shows_sent = False
         self.written = written
         self._fits = fits
 
@@ -130,7 +131,9 @@ class _Rewriter:
                 raise ValueError(f"it has {len(given)} of {', '.join(names)}, not one")
             return given[0]
 
-        stand_in = self._add(_StandIn(bare, outer_type(bare, self._types), data, give=give, make=make))
+        carried = _StandIn(bare, outer_type(bare, self._types), data, give=give, make=make)
+        carried.form = " or ".join(f"{{'{name}': ...}}" for name in names)
+        stand_in = self._add(carried)
         return optional[stand_in] if none else stand_in
 
     def _class(self, annotation: Any, cls: Any) -> Any:
@@ -211,11 +214,12 @@ def _remaker(cls: Any, names: list[str]) -> Callable[[Any], Any]:
     """Makes a function from the fields that arrived to the object, as it left."""
     how = construction_of(cls)
     make, is_struct = maker(cls, names), hasattr(cls, "__struct_fields__")
+    check = None if how.validate is None else refusing(how.validate, f"the check of {type_name(cls)}")
 
     def remake(sent: Any) -> Any:
         values = {name: getattr(sent, name) for name in names}
-        if how.validate is not None:
-            how.validate(copy.deepcopy(values))
+        if check is not None:
+            check(copy.deepcopy(values))
         if make is not None:
             return make(*values.values())
         if is_struct:

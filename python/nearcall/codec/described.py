@@ -126,7 +126,8 @@ class _Positions(Sender):
                 if part.check(item):
                     found = True
             except MisfitError as problem:
-                raise problem.within(f"[{index}]") from None
+                problem.within(f"[{index}]")
+                raise
         return found
 
     def rewrite(self, value: Any) -> Any:
@@ -160,7 +161,8 @@ class _Named(Sender):
                 if name in self.parts and self.parts[name].check(item):
                     found = True
             except MisfitError as problem:
-                raise problem.within(f".{name}") from None
+                problem.within(f".{name}")
+                raise
         return found
 
     def rewrite(self, value: Any) -> Any:

@@ -14,9 +14,12 @@ from ..types.hints import describe_value
 from ..types.shown import shown
 from .culprit import LONGEST_KEY, find_culprit, kind_of_text
 from .msgpack.functions import encode_parts
+from .raised import with_context
+from .refused import users_error
 from .senders import MisfitError, Sender
 
 __all__ = [
+    "caused",
     "explain_decode_error",
     "explain_encode_error",
     "explain_no_stream",
@@ -67,6 +70,17 @@ def explain_decode_error(
         buffers: The buffers beside it.
         decode: Decodes a message with those once more, if it may.
     """
+    return caused(_why_not_decoded(method, names, error, body, buffers, decode), error)
+
+
+def _why_not_decoded(
+    method: str,
+    names: Sequence[str],
+    error: BaseException,
+    body: bytes | None,
+    buffers: list[memoryview] | None,
+    decode: Again | None,
+) -> RpcError:
     if isinstance(error, RpcError):
         return error
     if isinstance(error, MemoryError):
@@ -114,7 +128,7 @@ def explain_encode_error(
         return ResourceExhausted(f"{method}(): there is no memory to encode the arguments")
     if isinstance(error, MisfitError) and error.argument is not None:
         why = reason(error) if error.path else f"cannot be sent: {reason(error)}"
-        return InvalidArgument(f"{method}(): argument '{error.argument}' {why}")
+        return caused(InvalidArgument(f"{method}(): argument '{error.argument}' {why}"), error)
     by_name = values if isinstance(values, dict) else dict(zip(names, values, strict=False))
     for name, value in by_name.items():
         if name not in data:
@@ -123,8 +137,8 @@ def explain_encode_error(
             sender = data[name]
             encode_parts(sender.rewrite(value) if sender is not None and sender.look(value) else value)
         except Exception as problem:
-            return InvalidArgument(f"{method}(): argument '{name}' cannot be sent: {reason(problem)}")
-    return InvalidArgument(f"{method}(): the arguments cannot be sent: {reason(error)}")
+            return caused(InvalidArgument(f"{method}(): argument '{name}' cannot be sent: {reason(problem)}"), problem)
+    return caused(InvalidArgument(f"{method}(): the arguments cannot be sent: {reason(error)}"), error)
 
 
 def explain_value_encode_error(what: str, failure: type[RpcError]) -> Callable[[BaseException], RpcError]:
@@ -135,7 +149,7 @@ def explain_value_encode_error(what: str, failure: type[RpcError]) -> Callable[[
             return error
         if isinstance(error, MemoryError):
             return ResourceExhausted(f"{what}: there is no memory to encode it")
-        return failure(f"{what} cannot be sent: {reason(error)}")
+        return caused(failure(f"{what} cannot be sent: {reason(error)}"), error)
 
     return explain
 
@@ -152,7 +166,7 @@ def explain_value_decode_error(
             return ResourceExhausted(f"{what}: there is no memory for it")
         message, path = _located(error, body, buffers, decode)
         where = f" at {path}" if path else ""
-        return failure(f"{what} must be {type_name}{where}: {message}")
+        return caused(failure(f"{what} must be {type_name}{where}: {message}"), error)
 
     return explain
 
@@ -171,6 +185,14 @@ def explain_no_stream(method: str, result: object, *, in_loop: bool = False) -> 
     if hasattr(result, "__aiter__"):
         return Internal(f"{problem}: annotate the method with AsyncIterator")
     return Internal(f"{problem}: yield the items, or return an iterable")
+
+
+def caused(failure: RpcError, error: BaseException) -> RpcError:
+    """The failure; what code of the user's raised is its cause, if that led to the error of an encoder or decoder."""
+    if failure is not error:
+        failure.__cause__ = users_error(error)
+        with_context(failure)
+    return failure
 
 
 def reason(error: BaseException) -> str:

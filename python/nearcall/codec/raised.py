@@ -9,17 +9,30 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from .construction import base_in_c, is_in_python, members_of
 
-__all__ = ["attributes_of", "empty_error", "exceptions_in", "set_attributes"]
+__all__ = ["attributes_of", "empty_error", "exceptions_in", "set_attributes", "with_context"]
 
 _IN_C: Final = frozenset({"filename", "filename2", "name", "path"})
 """What Python's own exceptions keep in C and leave out of ``args``. They may hold any object: Python checks it where it
 uses it. The rest comes from ``args``, and Python's constructors check it: some of it would harm the process.
 """
+
+E = TypeVar("E", bound=BaseException)
+_context: Final[Any] = vars(BaseException)["__context__"]
+
+
+def with_context(error: E) -> E:
+    """An exception that is raised next by the core; its context is what is being handled where it is raised.
+
+    Python's own ``raise`` sees to that, but not what raises in Rust.
+    """
+    _context.__set__(error, sys.exc_info()[1])  # no code of its class runs
+    return error
 
 
 def attributes_of(error: BaseException) -> dict[str, Any]:

@@ -52,10 +52,9 @@ class MisfitError(TypeError):
         self.argument: str | None = None
         """The argument that contains the value, if it is known."""
 
-    def within(self, path: str) -> MisfitError:
-        """The same error, with the path as seen from one level further out."""
+    def within(self, path: str) -> None:
+        """Puts the path of what the value is in before the value's own."""
         self.path = path + self.path
-        return self
 
     def __str__(self) -> str:
         message = super().__str__()
@@ -224,16 +223,15 @@ class ItemsSender(Sender):
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
-        rewrite = self.item.rewrite
-        try:
-            return tuple([rewrite(item) for item in value])
-        except MisfitError:
-            # Where it is, is looked for once more: only an error needs to know.
-            items: Any = value
-            names: Any = count() if isinstance(items, collections.abc.Sequence) else items
-            for name, item in zip(names, cast("list[Any]", items), strict=False):
-                _rewritten(self.item, item, "[{}]", shown(short_repr(name)))
-            raise
+        rewrite, made = self.item.rewrite, list[Any]()
+        for item in value:
+            try:
+                made.append(rewrite(item))
+            except MisfitError as problem:
+                is_in_order = isinstance(value, collections.abc.Sequence)
+                problem.within(f"[{len(made) if is_in_order else shown(short_repr(item))}]")
+                raise
+        return tuple(made)
 
 
 def _is_collection(value: Any) -> bool:
@@ -255,7 +253,8 @@ def _look_at_all(item: Sender, values: Iterable[Any], names: Iterable[Any] | Non
             if look(value):
                 found = True
     except MisfitError as problem:
-        raise problem.within(_place_of(item, values, names)) from None
+        problem.within(_place_of(item, values, names))
+        raise
     return found
 
 
@@ -266,7 +265,8 @@ def _rewritten(part: Sender, value: Any, place: str, name: object) -> Any:
     try:
         return part.rewrite(value)
     except MisfitError as problem:
-        raise problem.within(place.format(name)) from None
+        problem.within(place.format(name))
+        raise
 
 
 def _place_of(item: Sender, values: Iterable[Any], names: Iterable[Any] | None) -> str:
@@ -302,7 +302,8 @@ class TupleSender(_Exact):
                 if index < len(value) and item.check(value[index]):
                     found = True
             except MisfitError as problem:
-                raise problem.within(f"[{index}]") from None
+                problem.within(f"[{index}]")
+                raise
         return found
 
     def rewrite(self, value: Any) -> Any:
@@ -334,13 +335,14 @@ class DictSender(Sender):
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
-        try:
-            return {self.key.rewrite(key): self.item.rewrite(item) for key, item in value.items()}
-        except MisfitError:
-            for key, item in value.items():
-                for part, found in ((self.key, key), (self.item, item)):
-                    _rewritten(part, found, "[{}]", shown(short_repr(key)))
-            raise
+        made: dict[Any, Any] = {}
+        for key, item in value.items():
+            try:
+                made[self.key.rewrite(key)] = self.item.rewrite(item)
+            except MisfitError as problem:
+                problem.within(f"[{shown(short_repr(key))}]")
+                raise
+        return made
 
 
 class FieldsSender(_Exact):
@@ -392,7 +394,8 @@ class FieldsSender(_Exact):
                 if held is not msgspec.UNSET and part.check(held):
                     found = True
             except MisfitError as problem:
-                raise problem.within(f".{name}") from None
+                problem.within(f".{name}")
+                raise
         return found
 
     def rewrite(self, value: Any) -> Any:
@@ -450,7 +453,8 @@ class TypedDictSender(Sender):
                 if name in value and part.check(value[name]):
                     found = True
             except MisfitError as problem:
-                raise problem.within(f".{name}") from None
+                problem.within(f".{name}")
+                raise
         return found
 
     def rewrite(self, value: Any) -> Any:

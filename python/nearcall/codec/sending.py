@@ -115,7 +115,7 @@ def seen_argument(name: str, value: Any, what: Sender) -> Any:
     except TypeError as problem:
         misfit = problem if isinstance(problem, MisfitError) else MisfitError(str(problem))
         misfit.argument = name
-        raise misfit from None
+        raise misfit from problem.__cause__
 
 
 class _Builder:

@@ -19,7 +19,7 @@ from .anything import ENVELOPE, pack_plainly
 from .decoders import make_decoder
 from .hashed import ANYTHING
 from .msgpack.functions import decode_any, encode_parts, encode_plainly, parts_decoder
-from .raised import attributes_of, empty_error, exceptions_in, set_attributes
+from .raised import attributes_of, empty_error, exceptions_in, set_attributes, with_context
 
 __all__ = ["MakeError", "describe_error", "make_error"]
 
@@ -52,6 +52,16 @@ def make_error(
         trailing: The metadata that came with the status.
         declared: The application's exceptions that the client knows, by name.
     """
+    return with_context(_made(code, message, details, trailing, declared))
+
+
+def _made(
+    code: int,
+    message: str,
+    details: bytes,
+    trailing: MetadataPairs | None,
+    declared: Mapping[str, type[Exception]] | None,
+) -> Exception:
     value: Any = None
     envelope: dict[str, Any] = {}
     if details:
@@ -109,10 +119,7 @@ def _restored(described: Any, message: str, details: Any, declared: Mapping[str,
                 args = (*args[:key], value, *args[key + 1 :])
             else:
                 attributes[key] = value
-        group = [
-            make_error(code, text, content, declared=declared)
-            for code, text, content in described.get("exceptions", ())
-        ]
+        group = [_made(code, text, content, None, declared) for code, text, content in described.get("exceptions", ())]
         error = empty_error(cls, (args[0], group) if group else args)
         error.args = args if not group else error.args
         # A peer must not replace methods.

@@ -344,6 +344,16 @@ class Node(NodeBase):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __enter__(self) -> Any:
+            raise TypeError(
+                "this node is for an event loop: write 'async with nearcall.route.aio.Node(...)', or "
+                "'with nearcall.route.Node(...)' in a thread"
+            )
+
+        __exit__ = __enter__
+
     def _listen(self) -> asyncio.AbstractEventLoop:
         """The running event loop, in which the node is told of room and of replies."""
         running = asyncio.get_running_loop()

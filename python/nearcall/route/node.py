@@ -103,6 +103,9 @@ class Node(NodeBase):
     ) -> None:
         """Sends a message to whom the table says.
 
+        It returns when the message is queued, at ``jetstream://`` URLs too. If a receiver, or the NATS server on the
+        way, cannot be reached, :meth:`status` says why, as the ``failure`` of that endpoint.
+
         Args:
             type: The message's type; or an object whose class has one, and which is the payload.
             payload: Bytes, a buffer such as an array, or such an object.
@@ -277,6 +280,16 @@ class Node(NodeBase):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            raise TypeError(
+                "this node is for threads: write 'with nearcall.route.Node(...)', or "
+                "'async with nearcall.route.aio.Node(...)' in an event loop"
+            )
+
+        __aexit__ = __aenter__
 
 
 class Direct:

@@ -114,6 +114,8 @@ def service(
     scope = {} if caller.f_code.co_name == "<module>" else caller.f_locals
     if isinstance(cast(object, errors), type):
         raise TypeError(f"errors takes a list of exception classes: write errors=[{cast(type, errors).__name__}]")
+    if not isinstance(cast(object, errors), (list, tuple)):
+        raise TypeError(f"errors takes a list of exception classes, not {errors!r}")
     for error in cast("Sequence[object]", errors):
         if not (isinstance(error, type) and issubclass(error, Exception)):
             raise TypeError(f"errors: {error!r} is not an exception class")

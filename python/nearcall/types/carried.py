@@ -7,7 +7,8 @@ makes an object of the class of it. Both sides must know the class; what they te
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, get_args, get_origin
+from inspect import iscoroutinefunction
+from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect as shapes
@@ -17,6 +18,8 @@ from .hints import applied, type_name
 __all__ = ["NO_TYPES", "CarriedShape", "CarriedType", "CarriedTypes"]
 
 T = TypeVar("T")
+_NOT_TYPES = (str, bytes, bool, int, float, list, tuple, dict, set)
+"""Classes whose objects cannot be meant as types."""
 
 
 class CarriedType:
@@ -25,7 +28,7 @@ class CarriedType:
     Arguments and errors are those of :func:`nearcall.register_type`.
     """
 
-    __slots__ = ("cls", "give", "is_named", "kinds", "make", "name", "parameters", "to")
+    __slots__ = ("cls", "form", "give", "is_named", "kinds", "make", "name", "parameters", "shows_sent", "to")
 
     def __init__(
         self,
@@ -37,15 +40,23 @@ class CarriedType:
         name: str | None = None,
     ) -> None:
         target: Any = cls
+        if isinstance(bare := get_origin(target), type):
+            raise TypeError(f"{type_name(target)}: register {bare.__name__}, whatever its type arguments are")
         if not isinstance(target, type):
             raise TypeError(f"{type_name(target)} is not a class: objects of a class can be registered")
         if not isinstance(shapes.type_info(target), shapes.CustomType):
             raise TypeError(f"{type_name(target)} travels by itself, as it is: it cannot be registered")
         if give is None and not callable(to):
             raise TypeError(f"{type_name(target)}: give=... is missing, which makes {type_name(to)} of an object")
+        if isinstance(to, _NOT_TYPES):
+            raise TypeError(f"{type_name(target)}: to takes a type, such as str or list[int], not {to!r}")
         for what, function in (("give", give), ("make", make)):
             if function is not None and not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
                 raise TypeError(f"{type_name(target)}: {what} takes a function, not {function!r}")
+            if iscoroutinefunction(function):
+                raise TypeError(f"{type_name(target)}: {what} takes an ordinary function, and this is 'async def'")
+        if name is not None and not isinstance(cast(object, name), str):
+            raise TypeError(f"{type_name(target)}: name takes a str, not {name!r}")
         if name is not None and not (name and name.isprintable()):
             raise ValueError(f"{type_name(target)}: the name of a type is a text, not {name!r}")
         self.cls: Any = target
@@ -56,11 +67,32 @@ class CarriedType:
         self.parameters: tuple[Any, ...] = getattr(target, "__parameters__", ())
         self.is_named = True
         """Whether the description of a service names it: both sides must know the class."""
+        self.shows_sent = True
+        """Whether errors show values of the type that travels: not of one that users do not know."""
+        self.form: str | None = None
+        """How a value of the type that travels is written in plain data, if errors shall say so."""
         self.kinds: tuple[type, ...] = (target,)
         """The exact classes of its values."""
 
     def __repr__(self) -> str:
         return f"nearcall.CarriedType({type_name(self.cls)}, {type_name(self.to)})"
+
+    def check_variables(self) -> None:
+        """Makes sure that each type variable of the type that travels stands for one of the class's type arguments.
+
+        Raises:
+            TypeError: one does not.
+        """
+        to = self.to
+        is_bare = isinstance(to, type) and get_origin(to) is None
+        variables: tuple[Any, ...] = (to,) if isinstance(to, TypeVar) else getattr(to, "__parameters__", ())
+        for each in () if is_bare else variables:
+            if each not in self.parameters:
+                raise TypeError(
+                    f"{type_name(self.cls)} travels as {type_name(to)}, and its class has no type variable "
+                    f"{each.__name__}: write a type in its place, or declare class {self.cls.__name__}"
+                    f"(Generic[{', '.join(part.__name__ for part in (*self.parameters, each))}])"
+                )
 
     def fits(self, value: Any) -> bool:
         """Whether a value is of the class, and not of a subclass, which would arrive without what is its own."""

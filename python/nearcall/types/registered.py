@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .carried import NO_TYPES, CarriedType, CarriedTypes
+from .hints import describe_value, short_repr, type_name
 from .standard import standard_type
 
 __all__ = ["carried_type", "register_type", "types_by_class"]
@@ -42,22 +43,47 @@ def register_type(
         name: What both sides call the type; the name of the class if not given.
 
     Raises:
-        TypeError: ``cls`` is no class, a function cannot be called, or such objects travel by themselves.
+        TypeError: ``cls`` is no class, ``to`` no type or one with type variables that the class does not have, a
+            function cannot be called, or such objects travel by themselves.
         ValueError: the name is empty.
     """
-    _registered[cls] = CarriedType(cls, to, give=give, make=make, name=name)
+    carried = CarriedType(cls, to, give=give, make=make, name=name)
+    carried.check_variables()
+    _registered[cls] = carried
 
 
 def types_by_class(types: Sequence[CarriedType]) -> dict[type, CarriedType]:
     """The types of one service, by their classes.
 
     Raises:
-        TypeError: something among them is none.
+        TypeError: they are no list, something among them is none, or two are of one class or of one name.
     """
+    if isinstance(cast(object, types), (CarriedType, type)):
+        raise TypeError(f"types takes a list of nearcall.CarriedType: write types=[{_written(types)}]")
+    if not isinstance(cast(object, types), (list, tuple)):
+        raise TypeError(f"types takes a list of nearcall.CarriedType, not {describe_value(types)}")
+    found: dict[type, CarriedType] = {}
     for each in types:
         if not isinstance(each, CarriedType):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"types takes a list of nearcall.CarriedType, and {each!r} is none")
-    return {each.cls: each for each in types}
+            raise TypeError(
+                f"types takes a list of nearcall.CarriedType, and {short_repr(each)} is none: write {_written(each)}"
+            )
+        if each.cls in found:
+            raise TypeError(f"types says twice as what {type_name(each.cls)} travels: {found[each.cls]} and {each}")
+        if (other := next((known for known in found.values() if known.name == each.name), None)) is not None:
+            raise TypeError(
+                f"types has two classes that both sides would call {each.name}: give {other} or {each} another name=..."
+            )
+        each.check_variables()
+        found[each.cls] = each
+    return found
+
+
+def _written(given: object) -> str:
+    """How what was given for a type is written."""
+    if isinstance(given, CarriedType):
+        return repr(given)
+    return f"nearcall.CarriedType({type_name(given) if isinstance(given, type) else '...'}, to=...)"
 
 
 def carried_type(cls: Any, own: CarriedTypes = NO_TYPES) -> CarriedType | None:

@@ -6,6 +6,7 @@ They are known by name, or by their methods: nothing is imported.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -98,8 +99,8 @@ def _fraction(cls: Any) -> CarriedType:
     # Not by Fraction(text), for which "1e999999999" is one as well.
     def make(text: str) -> Any:
         parts = re.fullmatch(_FRACTION, text)
-        if parts is None:
-            raise ValueError("a fraction is written as two ints, such as 1/3")
+        if parts is None or int(parts[2]) == 0:
+            raise ValueError("a fraction is written as two ints, such as 1/3, the second of which is not 0")
         return cls(int(parts[1]), int(parts[2]))
 
     return CarriedType(cls, to=str, give=lambda value: f"{value.numerator}/{value.denominator}", make=make)
@@ -113,6 +114,8 @@ def _deque(cls: Any) -> CarriedType:
         items, longest = parts
         if longest is not None and len(items) > longest:
             raise ValueError(f"it has {len(items)} items, and its longest length is {longest}")
+        if longest is not None and longest > sys.maxsize:
+            raise ValueError(f"its longest length, {longest}, is more than memory can hold")
         return cls(items, longest)
 
     to: Any = tuple[list[V], int | None]  # type: ignore[valid-type]
@@ -147,6 +150,8 @@ def _default_dict(cls: Any) -> CarriedType:
 
     def make(parts: tuple[str | None, dict[Any, Any]]) -> Any:
         name, items = parts
+        if name is not None and name not in _FACTORIES:
+            raise ValueError(f"its factory '{name}' is none of {', '.join(_FACTORIES)}")
         return cls(None if name is None else _FACTORIES[name], items)
 
     to: Any = tuple[str | None, dict[K, V]]  # type: ignore[valid-type]
@@ -159,7 +164,13 @@ def _zone(cls: Any) -> CarriedType:
             raise TypeError("it has no name")
         return str(zone.key)
 
-    return CarriedType(cls, to=str, give=give)
+    def make(name: str) -> Any:
+        try:
+            return cls(name)
+        except (KeyError, OSError):  # there is none, or a directory of that name
+            raise ValueError("no time zone of this name is known here: pip install tzdata, or a newer one") from None
+
+    return CarriedType(cls, to=str, give=give, make=make)
 
 
 def _scalar(to: type) -> Callable[[Any], CarriedType]:
@@ -167,8 +178,8 @@ def _scalar(to: type) -> Callable[[Any], CarriedType]:
 
     def describe(cls: Any) -> CarriedType:
         def make(value: Any) -> Any:
-            made = cls(value)
-            if to(made) != value and value == value:  # noqa: PLR0124 - nan is not equal to itself
+            made = _rounded(cls, value)
+            if made is None or (to(made) != value and value == value):  # noqa: PLR0124 - nan is not equal to itself
                 raise ValueError(f"no {cls.__name__} equals it")
             return made
 
@@ -177,12 +188,22 @@ def _scalar(to: type) -> Callable[[Any], CarriedType]:
     return describe
 
 
+def _rounded(cls: Any, number: complex) -> Any:
+    """The scalar of numpy that is nearest to a number; ``None`` if there is none."""
+    numpy: Any = sys.modules["numpy"]  # imported, since there is the class
+    try:
+        with numpy.errstate(over="ignore"):  # of which it warns: callers compare
+            return cls(number)
+    except OverflowError:
+        return None
+
+
 def _complex_scalar(cls: Any) -> CarriedType:
     def give(value: Any) -> tuple[float, float]:
         return float(value.real), float(value.imag)
 
     def make(parts: tuple[float, float]) -> Any:
-        made = cls(complex(*parts))
+        made = _rounded(cls, complex(*parts))
         if any(now != then and then == then for now, then in zip(give(made), parts, strict=True)):  # noqa: PLR0124
             raise ValueError(f"no {cls.__name__} equals it: {describe_value(made)}")
         return made

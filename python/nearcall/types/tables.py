@@ -9,6 +9,7 @@ pyarrow is imported when the first table is sent or arrives.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -244,7 +245,29 @@ def _table(message: bytes, table: int, number: int) -> int:
 def _carried(cls: Any, give: Any, make: Any, name: str | None = None) -> CarriedType:
     if find_spec("pyarrow") is None:
         raise TypeError(_MISSING)
-    return CarriedType(cls, to=TableData, give=give, make=make, name=name)
+    found = CarriedType(
+        cls,
+        to=TableData,
+        give=_explaining(give, "pyarrow cannot write it"),
+        make=_explaining(make, "pyarrow cannot read it"),
+        name=name,
+    )
+    found.shows_sent = False
+    return found
+
+
+def _explaining(function: Callable[[Any], Any], what: str) -> Callable[[Any], Any]:
+    """The same function; what it raises says what is wrong with the value."""
+
+    def explaining(value: Any) -> Any:
+        try:
+            return function(value)
+        except (TypeError, ValueError, MemoryError):  # those of pyarrow among them
+            raise
+        except Exception as problem:  # of any class: pyarrow, pandas and polars have many of their own
+            raise ValueError(f"{what}: {type(problem).__name__}: {problem}") from problem
+
+    return explaining
 
 
 def _of_table(cls: Any) -> CarriedType:
@@ -267,10 +290,15 @@ def _of_batch(cls: Any) -> CarriedType:
 def _of_pandas(cls: Any) -> CarriedType:
     def give(frame: Any) -> TableData:
         pa = _arrow()
+        _check_labels(frame)
         try:
             table = pa.Table.from_pandas(frame)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as problem:
-            raise TypeError("; ".join(map(str, problem.args[::-1]))) from None
+        except pa.ArrowException as problem:
+            said = "; ".join(map(str, problem.args[::-1]))
+            raise TypeError(f"{said}: convert the column, as with astype()") from problem
+        except OverflowError as problem:
+            name = _first_column(pa, frame, OverflowError)
+            raise TypeError(f"column {name} holds an int beyond 64 bits: convert it, as with astype(str)") from problem
         _check_pandas(frame, table)
         return _of(table)
 
@@ -300,6 +328,34 @@ def _to_pandas(table: Any) -> Any:
             raise ValueError(f"a column of {field.type} could become far longer in pandas: send a pyarrow.Table")
     # Each column by itself: one block for all columns of a type would be a copy.
     return table.to_pandas(split_blocks=True)
+
+
+def _first_column(pa: Any, frame: Any, error: type[Exception]) -> str:
+    """The name of the first column for which pyarrow raises an error."""
+    for number in range(len(frame.columns)):
+        try:
+            pa.array(frame.iloc[:, number], from_pandas=True)
+        except error:
+            return short_repr(frame.columns[number])
+    return "of its index"
+
+
+def _check_labels(frame: Any) -> None:
+    """Makes sure that all around the columns can be written, before pyarrow warns of what it would leave out.
+
+    Raises:
+        TypeError: it cannot.
+    """
+    levels: list[Any] = getattr(frame.columns, "levels", [frame.columns])
+    if any("mixed" in level.inferred_type for level in levels):
+        raise TypeError("the names of its columns are of several types: rename them")
+    for name in frame.index.names:
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"the name {short_repr(name)} of its index is no str: rename it")
+    try:
+        json.dumps(frame.attrs)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise TypeError(f"its attrs would be lost, since JSON cannot hold them: {problem}") from problem
 
 
 def _check_pandas(frame: Any, table: Any) -> None:

@@ -34,7 +34,7 @@ pub(crate) fn check_endpoint(endpoint: &str) -> Result<(), String> {
         "shm" | "inproc" => name(rest),
         "unix" => path(rest),
         "tcp" | "tls" | "rmr" => check_place(rest),
-        "nats" | "nats+tls" | "jetstream" | "jetstream+tls" => subject(rest),
+        "nats" | "nats+tls" | "jetstream" | "jetstream+tls" => subject(scheme, rest),
         _ => Err(format!(
             "its scheme is none of {}{}",
             SCHEMES.map(|known| format!("`{known}://`")).join(", "),
@@ -141,13 +141,18 @@ fn path(text: &str) -> Result<(), String> {
     Err(format!("write `unix:///path/to/socket`, with a path of at most {LONGEST} bytes"))
 }
 
-fn subject(text: &str) -> Result<(), String> {
-    const FORM: &str =
-        "write `nats://server/subject` or `nats://server:port/subject`, with a subject without wildcards";
-    let (server, subject) = text.split_once('/').ok_or(FORM)?;
-    let server_is_good = is_word(server) || check_place(server).is_ok();
-    let token_is_good = |token: &str| !token.is_empty() && !token.contains(['*', '>', '/']);
-    if server_is_good && subject.split('.').all(token_is_good) { Ok(()) } else { Err(FORM.to_owned()) }
+fn subject(scheme: &str, text: &str) -> Result<(), String> {
+    let is_good = text.split_once('/').is_some_and(|(server, subject)| {
+        let server_is_good = is_word(server) || check_place(server).is_ok();
+        let token_is_good = |token: &str| !token.is_empty() && !token.contains(['*', '>', '/']);
+        server_is_good && subject.split('.').all(token_is_good)
+    });
+    if is_good {
+        return Ok(());
+    }
+    Err(format!(
+        "write `{scheme}://server/subject` or `{scheme}://server:port/subject`, with a subject without wildcards"
+    ))
 }
 
 #[cfg(test)]
@@ -209,6 +214,8 @@ mod tests {
             ("nats://server/", "nats://server/subject"),
             ("nats://server/a.*", "wildcards"),
             ("nats:///a", "nats://server/subject"),
+            ("jetstream://server", "`jetstream://server/subject`"),
+            ("jetstream+tls://server/a.>", "`jetstream+tls://server/subject`"),
             ("%meid", "`host:port`"),
         ] {
             let error = check_endpoint(endpoint).expect_err(endpoint);

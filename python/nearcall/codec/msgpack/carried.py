@@ -14,6 +14,7 @@ from ...types.carried import CarriedShape
 from ...types.hints import describe_value, type_name
 from ..carrying import object_maker
 from ..decoders import make_decoder
+from ..refused import RefusedError, users_error
 from ..shape import walk
 
 __all__ = ["NO_READERS", "Hook", "Readers", "read_by", "readers"]
@@ -26,6 +27,8 @@ NO_READERS: Final[Readers] = {}
 
 _UNCHANGED: Final = frozenset({str, bytes, int, bool})
 """Types that a decoder without types makes as well."""
+_BUFFERS: Final = (bytes, bytearray, memoryview)
+"""Types whose values arrive as such: no text stands for one."""
 _PLACE: Final = re.compile(r" - at `?\$?(?P<where>.*?)`?$")
 
 
@@ -57,7 +60,7 @@ def read_by(found: Readers, otherwise: Hook) -> Hook:
 
 
 def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[Any], Any]:
-    make, to, name = object_maker(node), node.to, type_name(node.carried.cls)
+    make, to, name, form = object_maker(node), node.to, type_name(node.carried.cls), node.carried.form
     if to in _UNCHANGED:
 
         def read_plain(value: Any) -> Any:
@@ -77,7 +80,7 @@ def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[An
     make_decoder(to)  # so that msgspec knows the type before several threads convert to it
 
     def converter(type_: Any) -> Callable[[Any], Any]:
-        return partial(msgspec.convert, type=type_, dec_hook=hook)
+        return partial(msgspec.convert, type=type_, dec_hook=hook, builtin_types=_BUFFERS)
 
     convert = accepted_first(to, converter)
 
@@ -86,8 +89,10 @@ def _reader(node: CarriedShape, accepted_first: Any, hook: Hook) -> Callable[[An
             carried = convert(value)
         except msgspec.ValidationError as problem:
             # msgspec puts the place in the message behind what this says.
+            if form is not None and not isinstance(value, dict):
+                raise RefusedError(f"expected {form}, as which {name} travels, got {describe_value(value)}") from None
             text = re.sub(_PLACE, lambda found: f", at {found['where']} of it", str(problem))
-            raise ValueError(f"what {name} travels as: {text[:1].lower()}{text[1:]}") from None
+            raise RefusedError(f"what {name} travels as: {text[:1].lower()}{text[1:]}") from users_error(problem)
         return make(carried)
 
     return read

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...errors import InvalidArgument, ResourceExhausted, RpcError
-from ..explain import reason
+from ..explain import caused, reason
 
 __all__ = ["ArgumentErrors", "CodingError", "value_error"]
 
@@ -52,10 +52,12 @@ class ArgumentErrors:
         return self._error(error, "cannot be decoded")
 
     def _error(self, error: BaseException, what: str) -> RpcError:
-        cls, method = InvalidArgument, self.method
         if not isinstance(error, CodingError):
-            return _other(error, cls, method, f"the arguments {what}", "the arguments")
-        message, path = ValueError.__str__(error), error.path
+            return _other(error, InvalidArgument, self.method, f"the arguments {what}", "the arguments")
+        return caused(self._misfit(ValueError.__str__(error), error.path, what), error)
+
+    def _misfit(self, message: str, path: str, what: str) -> RpcError:
+        cls, method = InvalidArgument, self.method
         if not path and message == MISSING:
             return cls(f"{method}: the first message of the stream holds the arguments, and this one has none")
         name, rest = self.parameter, f".{path}" if path else ""
@@ -84,4 +86,4 @@ def _other(error: BaseException, cls: type[RpcError], noun: str, what: str, subj
     colon = ":" if what.startswith("the ") else ""
     if isinstance(error, MemoryError):
         return ResourceExhausted(f"{noun}{colon} there is no memory for {subject}")
-    return cls(f"{noun}{colon} {what}: {reason(error)}")
+    return caused(cls(f"{noun}{colon} {what}: {reason(error)}"), error)
