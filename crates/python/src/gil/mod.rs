@@ -2,6 +2,7 @@
 
 pub(crate) mod callback;
 pub(crate) mod coroutine;
+pub(crate) mod entered;
 pub(crate) mod errors;
 pub(crate) mod greenlets;
 pub(crate) mod interpreter;

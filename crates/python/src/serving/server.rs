@@ -21,6 +21,7 @@ use crate::calls::calling::{Calling, Limits, Way};
 use crate::calls::deadline::Inherited;
 use crate::calls::when_full::WhenFull;
 use crate::gil::callback::Callback;
+use crate::gil::entered::Entered;
 use crate::gil::errors::{no_stream, raise};
 use crate::gil::interpreter::{Turns, attach, detach};
 use crate::gil::rest::{Others, rest};
@@ -474,6 +475,9 @@ impl Server {
     /// Runs a handler and sends what it returns.
     fn run(&self, py: Python<'_>, served: &Served, given: Option<&Given>, request: &mut Request) -> PyResult<Ran> {
         let method = served.method.get();
+        // The thread serves other clients next: what a handler or an interceptor puts into a context variable, such as whom
+        // it has recognized, must not be found there. Coroutine handlers have a context each as well.
+        let _context = Entered::copy(py)?;
         let _inherited = Inherited::enter(py, request.deadline)?;
         let result = self.call_handler(py, served, given, request)?;
         let _current = Current::enter(request, method);
