@@ -10,7 +10,7 @@ use super::threads::leadership::Leadership;
 use super::threads::leadership::lead::Lead;
 use crate::descriptors::{Alarm, EventDescriptor, Poller, set_readable};
 use crate::models::check;
-use crate::sync::let_time_fly;
+use crate::sync::{let_time_fly, thread_number};
 
 /// What only the receiving thread may touch.
 #[derive(Default)]
@@ -59,6 +59,25 @@ fn one_receives_at_a_time() {
             })
             .collect();
         reactor.work(reactor.lead.steal(reactor.lead.look()));
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+}
+
+/// The same if a thread that waits for frames takes the lead from the handler of its call.
+#[test]
+fn one_receives_at_a_time_beside_a_handler() {
+    check(Some(3), || {
+        let reactor = Reactor::new();
+        let handler = thread_number();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let reactor = Arc::clone(&reactor);
+                thread::spawn(move || reactor.work(reactor.lead.take_from(handler)))
+            })
+            .collect();
+        reactor.work(reactor.lead.try_take());
         for thread in threads {
             thread.join().expect("no panic");
         }
@@ -291,6 +310,27 @@ fn a_lead_that_is_left_is_taken() {
         }
         has_it.pass();
         thread.join().expect("no panic");
+    });
+}
+
+/// A thread takes the lead from the handler of its call. A parked worker has the lead after that, whether the watcher
+/// looks meanwhile or not.
+#[test]
+fn a_lead_that_is_left_beside_a_handler_is_taken() {
+    check(Some(2), || {
+        let leadership = taken();
+        let (thread, has_it) = parked(&leadership);
+        let handler = thread_number();
+        leadership.busy();
+        let beside = Arc::clone(&leadership);
+        let beside = thread::spawn(move || {
+            if beside.lead_beside(handler) {
+                beside.release();
+            }
+        });
+        has_it.pass();
+        thread.join().expect("no panic");
+        beside.join().expect("no panic");
     });
 }
 

@@ -17,6 +17,7 @@ use crate::server::call::waiting_items::WaitingItems;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::values::ValuesCharge;
 use crate::server::shared::statistics::Measured;
+use crate::sync::{AtomicU32, Ordering, thread_number};
 
 /// An item that comes at most so many nanoseconds after the last one of its stream is taken for one of many, which go
 /// out together.
@@ -39,6 +40,8 @@ pub struct ServerCall {
     values: ValuesCharge,
     /// Sends the call's items once the handler is through.
     keeper: OnceLock<Weak<dyn CallObserver>>,
+    /// The number of the worker's thread that runs the handler; 0 if none does.
+    handler_thread: AtomicU32,
 }
 
 /// Told when something has come for a call: the client has given it up, there is room for more items, or the server
@@ -136,7 +139,19 @@ impl ServerCall {
             changes: 0,
         };
         let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
-        Self { connection, id, state, changed, observer, measured, routing, values: ValuesCharge::default(), keeper }
+        let (values, handler_thread) = (ValuesCharge::default(), AtomicU32::new(0));
+        Self { connection, id, state, changed, observer, measured, routing, values, keeper, handler_thread }
+    }
+
+    /// The calling thread, a worker, runs the handler.
+    pub(in crate::server) fn handle_here(&self) {
+        // Relaxed, and below: whoever gets the call from the handler has it after this. Others would only not be told.
+        self.handler_thread.store(thread_number(), Ordering::Relaxed);
+    }
+
+    /// The number of the thread that runs the handler, if a worker does, or 0.
+    pub(in crate::server) fn handler_thread(&self) -> u32 {
+        self.handler_thread.load(Ordering::Relaxed)
     }
 
     /// The client's number of the call.

@@ -1,5 +1,7 @@
 //! What the reactor hands out for a client that stops reading and reads again, and to a thread that waits for a reply.
 
+use std::time::Instant;
+
 use nearcall_platform::fault::contained;
 use nearcall_platform::lock::{Mutex, held_here, set_around_sleep};
 use nearcall_ring::SpinPolicy;
@@ -11,7 +13,9 @@ use crate::chosen_link::{Chosen, Faulty, MUCH};
 use crate::client::Awaited;
 use crate::exports::{MethodRouting, OnRelease};
 use crate::server::connection::SOCKET;
-use crate::server::{HandlerKind, NativeHandler, ServedMethods, Server, SessionHooks, WorkLimits, Worker};
+use crate::server::{
+    HandlerKind, NativeHandler, NextItem, ServedMethods, Server, ServerCall, SessionHooks, WorkLimits, Worker,
+};
 
 const TOKEN: u64 = 1 << 32;
 
@@ -649,12 +653,39 @@ fn a_worker_leaves_the_lead_before_a_handler_that_will_be_slow() {
     assert!((0..3).all(|_| run(true)), "nobody is parked");
 }
 
+/// The handler of a call may wait for a thread that takes the call's items, and no other thread receives here.
+#[test]
+fn who_takes_items_beside_the_handler_receives_and_leaves_the_lead_with_the_last_one() {
+    let scene = Scene::quiet();
+    let (server, connection) = (&scene.server, Arc::clone(&scene.client.connection));
+    let leadership = &server.shared.leadership;
+    let new = |id| Arc::new(ServerCall::new(Arc::clone(&connection), id, None, None, MethodRouting::default()));
+    let (own, others) = (new(3), new(5));
+    own.handle_here();
+    scene.client.calls.lock().insert(&own);
+    assert!(leadership.try_take() && leadership.busy().is_some());
+    scene.link.frames.lock().extend([Kind::Item, Kind::End].map(|kind| Incoming::new(FrameHead::new(kind, 3), &[])));
+    scene.has_news();
+    let elsewhere = |call: &ServerCall, until| {
+        let next = || server.next_item(call, Some(until));
+        std::thread::scope(|scope| scope.spawn(|| [next(), next()]).join()).expect("no panic")
+    };
+    let late = elsewhere(&others, Instant::now());
+    assert!(matches!(late, [NextItem::Late, NextItem::Late]), "another handler keeps it: {late:?}");
+    assert!(leadership.is_mine());
+    // Long enough on any machine: without the lead it would wait to the end.
+    let items = elsewhere(&own, Instant::now() + Duration::from_secs(60));
+    assert!(matches!(items, [NextItem::Item(_), NextItem::End]), "{items:?}");
+    assert!(!leadership.back(), "the handler has lost it");
+    assert!(leadership.try_take(), "the other thread is through with it");
+}
+
 /// How many locks its thread held when it was told of news.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<usize>>);
 
 impl crate::server::CallObserver for Told {
-    fn changed(&self, _: &Arc<crate::server::ServerCall>) {
+    fn changed(&self, _: &Arc<ServerCall>) {
         let held = held_here();
         self.0.lock().push(held);
     }
@@ -667,7 +698,7 @@ fn calls_are_told_of_room_without_a_lock() {
     let connection = Arc::clone(&scene.client.connection);
     assert!(!connection.has_room_or_tells());
     let observer = Some(Arc::clone(&told) as _);
-    let call = crate::server::ServerCall::new(connection, 3, observer, None, MethodRouting::default());
+    let call = ServerCall::new(connection, 3, observer, None, MethodRouting::default());
     assert!(scene.client.calls.lock().insert(&Arc::new(call)));
     *scene.link.queued.lock() = 0;
     let reactor = scene.server.reactor.lock();

@@ -20,13 +20,22 @@ impl Server {
     pub fn next_item(&self, call: &ServerCall, until: Option<Instant>) -> NextItem {
         loop {
             match call.try_next_item() {
-                NextItem::Pending if is_past(until) => return NextItem::Late,
-                NextItem::Pending if self.is_stopped() => return NextItem::Cancelled,
+                NextItem::Pending if is_past(until) => return self.waited_last(NextItem::Late),
+                NextItem::Pending if self.is_stopped() => return self.waited_last(NextItem::Cancelled),
                 NextItem::Pending => {}
-                next => return next,
+                next @ NextItem::Item(_) => return next,
+                last => return self.waited_last(last),
             }
             self.wait_in_handler(call, until, ServerCall::has_next);
         }
+    }
+
+    /// No item comes after this. A thread that is no worker may not come back to the lead that it has taken to wait.
+    fn waited_last(&self, last: NextItem) -> NextItem {
+        if !self.is_worker() {
+            self.release();
+        }
+        last
     }
 
     /// Sends an item, and waits for credit first. The calling worker receives for the server meanwhile, if it can have
@@ -62,13 +71,14 @@ impl Server {
         ready: impl Fn(&ServerCall) -> bool + Copy + Sync,
     ) {
         let mut over = || ready(call) || self.is_stopped() || is_past(until);
-        if self.receive_in_handler(&mut over, None) {
+        let handler = call.handler_thread();
+        if self.receive_in_handler(handler, &mut over, None) {
             return;
         }
         let mut wait = || {
             while !over() {
                 let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
-                if !self.receive_in_handler(&mut over, Some(slice)) {
+                if !self.receive_in_handler(handler, &mut over, Some(slice)) {
                     call.wait_changed(ready, slice);
                 }
             }
@@ -76,11 +86,11 @@ impl Server {
         around_sleep(&mut wait);
     }
 
-    /// Receives in the middle of a handler, if this thread holds the lead or the lead is free, until `over`; sleeps for
-    /// `slice` at a time, or not at all without one. If a request comes meanwhile, leaves it and the lead to another
-    /// worker. Whether the wait is over.
-    fn receive_in_handler(&self, mut over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
-        if !self.shared.leadership.back() && !self.shared.leadership.try_take() {
+    /// Receives for a call, until `over`, if this thread holds the lead, or nobody does, or the thread `handler` that runs
+    /// the call's handler; sleeps for `slice` at a time, or not at all without one. If a request comes meanwhile, leaves it
+    /// and the lead to another worker. Whether the wait is over.
+    fn receive_in_handler(&self, handler: u32, mut over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
+        if !self.shared.leadership.lead_beside(handler) {
             return over();
         }
         self.receive_as_mine(&mut over, slice, || {})

@@ -140,6 +140,9 @@ impl Worker {
         self.run = None;
         let work = work?;
         let Server { directory, shared, .. } = &*self.server;
+        if let Some(call) = work.stream() {
+            call.handle_here();
+        }
         let method = pace_of(&work);
         let pace = method.map_or(Pace::Quick, |method| directory.paces.of(method));
         let leaves = pace == Pace::Slow && shared.leadership.leave();

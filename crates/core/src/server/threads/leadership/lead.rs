@@ -68,6 +68,13 @@ impl Lead {
         word & MODE == OFFERED && self.swap(word, RECEIVING)
     }
 
+    /// Takes the lead if nobody has it, or the thread with that number has it and runs a handler. Whether it did.
+    pub(in crate::server) fn take_from(&self, handler: u32) -> bool {
+        let word = self.look();
+        let is_busy = word & MODE == BUSY && word >> HOLDER == u64::from(handler);
+        (is_busy || word & MODE == VACANT) && self.swap(word, RECEIVING)
+    }
+
     /// The event loop keeps the lead while it does other work or sleeps. Whether it still held the lead.
     pub(in crate::server) fn listen(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, LISTENING))
@@ -215,6 +222,19 @@ mod tests {
         let seen = lead.look();
         assert!(std::thread::scope(|scope| scope.spawn(|| lead.steal(seen)).join()).expect("no panic"));
         assert!(!lead.back());
+    }
+
+    #[test]
+    fn it_is_taken_from_one_handler_and_no_other() {
+        let (lead, own) = (Lead::default(), thread_number());
+        let takes =
+            |handler| std::thread::scope(|scope| scope.spawn(|| lead.take_from(handler) && lead.give_up()).join());
+        let takes = |handler| takes(handler).expect("no panic");
+        assert!(takes(own), "nobody has it");
+        assert!(lead.try_take() && !takes(own), "it receives");
+        assert!(lead.busy() && !takes(own + 1) && !takes(0));
+        assert!(takes(own) && !lead.back());
+        assert!(lead.try_take() && lead.offer() && !takes(own) && !takes(0), "it is the loop's");
     }
 
     #[test]

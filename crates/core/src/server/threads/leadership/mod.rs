@@ -66,6 +66,12 @@ impl Leadership {
         self.lead.try_take()
     }
 
+    /// The calling thread waits for frames of a call whose handler the thread with that number runs, or this one. That one
+    /// may wait for this one, so it does not keep the lead from it. Whether this thread holds the lead now.
+    pub(in crate::server) fn lead_beside(&self, handler: u32) -> bool {
+        self.lead.back() || self.lead.take_from(handler)
+    }
+
     /// Takes the lead for the event loop, or for a caller that waits for a reply, if a worker has offered it.
     pub(in crate::server) fn take_offered(&self) -> bool {
         self.lead.take_offered()
