@@ -15,7 +15,7 @@ from nearcall import _core
 from nearcall.codec.protobuf.json import Json
 from nearcall.codec.protobuf.service import Protobuf
 from nearcall.codec.protocol import Codec
-from nearcall.server import server as server_module
+from nearcall.server import offered
 from nearcall.server.entries import PathEntry
 from nearcall.service.making import in_codec
 from nearcall.service.service import plan_of
@@ -83,7 +83,7 @@ def test_every_kind_of_call_works_in_another_codec(
         paths.update(options.pop("paths")["proto"])  # for transports that call by path
         return real(*args, **options)
 
-    monkeypatch.setattr(server_module, "codecs_for", lambda _: {"proto": codec})
+    monkeypatch.setattr(offered, "codecs_for", lambda _: {"proto": codec})
     monkeypatch.setattr(_core, "Server", make)
     with nearcall.Server(Shapes(), urls[scheme]) as server:
         channel = nearcall.Channel(server.urls[0])

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcall_lab.contract import Spec
+from nearcall_lab.engine.usage import cpu_ns
 from nearcall_lab.runtime_bench.plugin_interface.bench_points import POINTS, filtered, happened, provoked
 from nearcall_lab.runtime_bench.plugin_peers import PEERS, start_peer
 from nearcall_lab.runtime_bench.wakes import floors
@@ -175,24 +176,15 @@ def idle(spec: Spec, plugins: int, seconds: float) -> dict[str, float]:
         pids = _pids(host)
         host.extension(filtered)(TEXT)
         time.sleep(1.0)
-        before, begin = _cpu_ns(pids), time.monotonic_ns()
+        before, begin = sum(map(cpu_ns, pids)), time.monotonic_ns()
         time.sleep(seconds)
-        share = (_cpu_ns(pids) - before) / (time.monotonic_ns() - begin)
+        share = (sum(map(cpu_ns, pids)) - before) / (time.monotonic_ns() - begin)
         memory = [_memory_kb(pid) for pid in pids]
     return {
         "share": share,
         "own": statistics.median(each["Private_Clean"] + each["Private_Dirty"] for each in memory),
         "part": statistics.median(each["Pss"] for each in memory),
     }
-
-
-def _cpu_ns(pids: Iterable[int]) -> int:
-    """Nanoseconds that all threads of some processes have run."""
-    return sum(
-        int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0])
-        for pid in pids
-        for task in os.listdir(f"/proc/{pid}/task")
-    )
 
 
 def _memory_kb(pid: int) -> dict[str, int]:
