@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..call.wrong_with import stream_in_thread
 from ..loops.turns import pass_turn_on, turn_end
 
 __all__ = ["AsyncReplies", "call_client_stream"]
@@ -160,11 +161,7 @@ class AsyncReplies:
         await self.aclose()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __enter__(self) -> Any:
-            raise TypeError("this stream is for an event loop: write 'async with', and 'async for'")
-
-        __exit__ = __enter__
+        __enter__ = __exit__ = stream_in_thread
 
 
 def _give_up(stream: _core.Stream, sender: asyncio.Task[None] | None) -> None:

@@ -23,6 +23,7 @@ from .around import wrapped
 from .context import Context, context
 from .metadata import metadata
 from .variables import current_metadata
+from .wrong_with import stream_in_thread
 
 __all__ = [
     "CallInfo",
@@ -424,11 +425,7 @@ class InterceptedReplies:
         await self.aclose()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __enter__(self) -> Any:
-            raise TypeError("this stream is for an event loop: write 'async with', and 'async for'")
-
-        __exit__ = __enter__
+        __enter__ = __exit__ = stream_in_thread
 
 
 class _Added(metadata):

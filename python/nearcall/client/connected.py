@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import msgspec
 
 from .. import _core
+from ..call.wrong_with import for_loops, for_threads
 from ..options.checked import check_seconds
 
 if TYPE_CHECKING:
@@ -112,8 +113,7 @@ class ForThreads(Connected):
 
         def __aenter__(self) -> Any:
             self.close()
-            threads, loops = self._for_threads, self._for_loops
-            raise TypeError(f"this {self._kind} is for threads: write '{threads}', or '{loops}' in an event loop")
+            raise TypeError(for_threads(self._kind, self._for_threads, self._for_loops))
 
         __aexit__ = __aenter__
 
@@ -140,7 +140,6 @@ class ForLoops(Connected):
     if not TYPE_CHECKING:  # a type checker refuses it by itself
 
         def __enter__(self) -> Any:
-            threads, loops = self._for_threads, self._for_loops
-            raise TypeError(f"this {self._kind} is for an event loop: write '{loops}', or '{threads}' in a thread")
+            raise TypeError(for_loops(self._kind, self._for_threads, self._for_loops))
 
         __exit__ = __enter__

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..call.wrong_with import wrong_with
 from ..service.plan import MethodPlan
 
 __all__ = ["BidiStream", "call_bidi_stream", "call_client_stream", "call_server_stream"]
@@ -131,11 +132,9 @@ class BidiStream:
         self.close()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __aenter__(self) -> Any:
-            raise TypeError("this stream is for threads: write 'with' and 'for', or take a client of nearcall.aio")
-
-        __aexit__ = __aenter__
+        __aenter__ = __aexit__ = wrong_with(
+            "this stream is for threads: write 'with' and 'for', or take a client of nearcall.aio"
+        )
 
 
 _senders: weakref.WeakKeyDictionary[threading.Thread, _core.Stream] = weakref.WeakKeyDictionary()

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .. import _core
+from ..call.wrong_with import for_loops, wrong_with
 from ..errors import FailedPrecondition
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, REPLY_TIMEOUT, NodeBase, checked_grace, shown
+from .base import HOW_NODES_ARE_USED, LOOK, REPLY_TIMEOUT, NodeBase, checked_grace, shown
 from .failures import reply_or_raise
 from .message import AnyBuffer, reply_of
 from .options import About, NodeOptions
@@ -345,14 +346,7 @@ class Node(NodeBase):
         await self.close()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __enter__(self) -> Any:
-            raise TypeError(
-                "this node is for an event loop: write 'async with nearcall.route.aio.Node(...)', or "
-                "'with nearcall.route.Node(...)' in a thread"
-            )
-
-        __exit__ = __enter__
+        __enter__ = __exit__ = wrong_with(for_loops(*HOW_NODES_ARE_USED))
 
     def _listen(self) -> asyncio.AbstractEventLoop:
         """The running event loop, in which the node is told of room and of replies."""

@@ -23,7 +23,7 @@ from .rmr import PushedTables, is_rmr
 from .sending import Sending, WhenFull, options_for
 from .service import RouteTable
 
-__all__ = ["LOOK", "REPLY_TIMEOUT", "NodeBase", "checked_grace", "shown"]
+__all__ = ["HOW_NODES_ARE_USED", "LOOK", "REPLY_TIMEOUT", "NodeBase", "checked_grace", "shown"]
 
 LOOK = 0.02
 """Seconds after which ``ready()`` looks again."""
@@ -35,6 +35,8 @@ _STABLE = 0.3
 """Seconds for which it must not have changed before it is read."""
 _LONGEST_GRACE = 86_400.0
 """Seconds."""
+HOW_NODES_ARE_USED = ("node", "with nearcall.route.Node(...)", "async with nearcall.route.aio.Node(...)")
+"""What they are, and how in threads and in event loops, for messages."""
 HEALTH_REQUEST, HEALTH_REPLY = 100, 101
 """The types of health messages, which a node answers by itself."""
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .. import _core
+from ..call.wrong_with import for_threads, wrong_with
 from ..options.checked import check_seconds, check_whole
-from .base import LOOK, REPLY_TIMEOUT, NodeBase, shown
+from .base import HOW_NODES_ARE_USED, LOOK, REPLY_TIMEOUT, NodeBase, shown
 from .failures import reply_or_raise
 from .message import AnyBuffer, Message, reply_of
 from .options import About, DirectAbout, NodeOptions
@@ -282,14 +283,7 @@ class Node(NodeBase):
         self.close()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __aenter__(self) -> Any:
-            raise TypeError(
-                "this node is for threads: write 'with nearcall.route.Node(...)', or "
-                "'async with nearcall.route.aio.Node(...)' in an event loop"
-            )
-
-        __aexit__ = __aenter__
+        __aenter__ = __aexit__ = wrong_with(for_threads(*HOW_NODES_ARE_USED))
 
 
 class Direct:

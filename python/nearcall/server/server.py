@@ -11,13 +11,14 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from .. import _core
 from ..call.departures import end_departures
 from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
 from ..call.interceptors import Chain, ServerInterceptor, check_interceptors, is_awaited
+from ..call.wrong_with import wrong_with
 from ..client.greenlets import need_threads
 from ..codec.table import CodecName
 from ..codec.values import ValueCodec
@@ -516,14 +517,10 @@ class Server:
         self.stop()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __aenter__(self) -> Any:
-            raise TypeError(
-                "a server is used with an ordinary 'with', in an event loop too: its coroutine handlers have a loop of "
-                "their own"
-            )
-
-        __aexit__ = __aenter__
+        __aenter__ = __aexit__ = wrong_with(
+            "a server is used with an ordinary 'with', in an event loop too: its coroutine handlers have a loop of "
+            "their own"
+        )
 
     def __repr__(self) -> str:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"

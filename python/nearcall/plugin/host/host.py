@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from ...call.deadline import timeout
+from ...call.wrong_with import for_threads, wrong_with
 from ...client.channel import Channel, Explain
 from ...log import INFO, WARNING, log
 from ...service.service import plan_of
@@ -164,6 +165,10 @@ class Plugins(dict[str, T]):
         known = f"there are {', '.join(self)}" if self else "there are none"
         wrong = f", and manifests with mistakes in {', '.join(self._mistakes)}" if self._mistakes else ""
         raise KeyError(f"there is no plugin {name}: {known}{wrong}")
+
+
+HOW_HOSTS_ARE_USED = ("plugin host", "with PluginHost(...)", "async with AsyncPluginHost(...)")
+"""What they are, and how in threads and in event loops, for messages."""
 
 
 class PluginHostBase(ABC):
@@ -466,11 +471,4 @@ class PluginHost(PluginHostBase):
         self.stop()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __aenter__(self) -> Any:
-            raise TypeError(
-                "this plugin host is for threads: write 'with PluginHost(...)', or 'async with AsyncPluginHost(...)' "
-                "in an event loop"
-            )
-
-        __aexit__ = __aenter__
+        __aenter__ = __aexit__ = wrong_with(for_threads(*HOW_HOSTS_ARE_USED))

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from ...aio.channel import Channel
 from ...call.deadline import timeout
+from ...call.wrong_with import for_loops, wrong_with
 from ...client.channel import Explain
 from ...errors import Unavailable
 from ...service.for_loops import Interface
 from ..points.asking import begin, run_in_loop
 from ..points.points import ExtensionPoint
 from ..points.settings import PluginEvent, check_settings
-from .host import Directory, Extension, PluginBase, PluginHostBase, Plugins
+from .host import HOW_HOSTS_ARE_USED, Directory, Extension, PluginBase, PluginHostBase, Plugins
 from .telling import call_safely
 
 if TYPE_CHECKING:
@@ -166,11 +167,4 @@ class AsyncPluginHost(PluginHostBase):
         await self.stop()
 
     if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __enter__(self) -> Any:
-            raise TypeError(
-                "this plugin host is for an event loop: write 'async with AsyncPluginHost(...)', or 'with "
-                "PluginHost(...)' in a thread"
-            )
-
-        __exit__ = __enter__
+        __enter__ = __exit__ = wrong_with(for_loops(*HOW_HOSTS_ARE_USED))
