@@ -8,13 +8,14 @@ import sys
 import types
 import typing
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
 from ..types.declared import service_class
 from ..types.functions import parts_of
-from ..types.hints import UNION_ORIGINS, opened, stream_of
+from ..types.hints import UNION_ORIGINS, opened, plain_name, stream_of
 from ..types.numbers import FieldOptions
 from .module_text import CannotBeWritten
 
@@ -97,13 +98,11 @@ class Annotations:
         parts = module.split(".")
         places = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
         public = [place for place in places if not any(part.startswith("_") for part in place.split("."))]
-        for place in [module] if module in public else [*reversed(public), module]:
-            for known in dict.fromkeys(
-                [name, name.rpartition(".")[2]]
-            ):  # some compiled classes have a module in theirs
-                if module != "__main__" and _reached(place, known) is found:
-                    self.modules.add(place)
-                    return f"{place}.{known}"
+        outwards = [module] if module in public else [*reversed(public), module]
+        for place, known in product(outwards, dict.fromkeys([name, plain_name(found)])):
+            if module != "__main__" and _reached(place, known) is found:
+                self.modules.add(place)
+                return f"{place}.{known}"
         raise CannotBeWritten(
             f"no module can import '{name or found!r}': define it in a module other than __main__, in no function, "
             "under its own name"

@@ -23,7 +23,7 @@ from .construction import Construction, construction_of, empty_object, makes_pla
 from .inspection import runs_code
 from .refused import refusing
 
-__all__ = ["Twins", "become", "checker", "maker", "twins"]
+__all__ = ["Twins", "become", "check_of", "checker", "maker", "twins"]
 
 become: Callable[[Any, type], None] = object.__dict__["__class__"].__set__
 """Turns an object into one of another class of the same layout, also if its class is frozen."""
@@ -137,11 +137,16 @@ def _is_laid_out_plainly(cls: type) -> bool:
 
 def checker(cls: Any, names: Sequence[str]) -> Callable[[Any], object] | None:
     """Makes a function that lets a class look at an object that a decoder has made; ``None`` if the class does not."""
+    check = check_of(cls)
+    return check and (lambda made: check({name: getattr(made, name) for name in names}))
+
+
+def check_of(cls: Any) -> Callable[[dict[str, Any]], None] | None:
+    """What a class has to say of the values of its fields, by their names; ``None`` if that is nothing. The values may
+    be changed by it.
+    """
     validate = construction_of(cls).validate
-    if validate is None:
-        return None
-    check = refusing(validate, f"the check of {type_name(cls)}")
-    return lambda made: check({name: getattr(made, name) for name in names})
+    return validate and refusing(validate, f"the check of {type_name(cls)}")
 
 
 def maker(cls: Any, names: Sequence[str]) -> Callable[..., Any] | None:
@@ -160,11 +165,13 @@ def maker(cls: Any, names: Sequence[str]) -> Callable[..., Any] | None:
     if not how.descriptors and cls.__new__ is object.__new__:
         return None
 
+    through = _setters(cls, how)
+
     def make(*values: Any) -> Any:
         made = empty_object(cls)
         for name, value in zip(names, values, strict=True):
-            if name in how.descriptors:
-                _set_through(made, name, value)
+            if (set_through := through.get(name)) is not None:
+                set_through(made, value)
             else:
                 object.__setattr__(made, name, value)
         return made
@@ -186,26 +193,35 @@ class _PlainField(NamedTuple):
 
 def _hook(cls: type, how: Construction, names: Sequence[str], *, checking: bool) -> Callable[[Any], None]:
     """What the decoder calls with each object of the twin."""
-    through, check = how.descriptors, checker(cls, names) if checking else None
+    through, check = _setters(cls, how), checker(cls, names) if checking else None
     if not through and check is None:
         return lambda made: become(made, cls)
 
     def hook(made: Any) -> None:
         become(made, cls)
-        for name in through:
-            _set_through(made, name, made.__dict__.pop(name))
+        for name, set_through in through.items():
+            set_through(made, made.__dict__.pop(name))
         if check is not None:
             check(made)
 
     return hook
 
 
-def _set_through(made: Any, name: str, sent: Any) -> None:
-    """Gives a value to the descriptor that holds it, and makes sure that it holds that."""
-    refusing(setattr, f"the field '{name}' of {type_name(type(made))}")(made, name, sent)
-    held = getattr(made, name)
-    if held is not sent and not held == sent:
-        raise ValueError(
-            f"field '{name}' of {type_name(type(made))} would be {short_repr(held)}: its descriptor changes "
-            f"{short_repr(sent)}"
-        )
+def _setters(cls: type, how: Construction) -> dict[str, Callable[[Any, Any], None]]:
+    """By the names of fields that descriptors hold: what gives a value to the descriptor."""
+    return {name: _setter(type_name(cls), name) for name in how.descriptors}
+
+
+def _setter(owner: str, name: str) -> Callable[[Any, Any], None]:
+    """Makes a function that gives a value to a descriptor, and makes sure that it holds that."""
+    give = refusing(setattr, f"the field '{name}' of {owner}")
+
+    def set_through(made: Any, sent: Any) -> None:
+        give(made, name, sent)
+        held = getattr(made, name)
+        if held is not sent and not held == sent:
+            raise ValueError(
+                f"field '{name}' of {owner} would be {short_repr(held)}: its descriptor changes {short_repr(sent)}"
+            )
+
+    return set_through

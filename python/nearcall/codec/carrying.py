@@ -56,9 +56,7 @@ def giver(shape: CarriedShape) -> Callable[[Any], Any]:
     def given(value: Any) -> Any:
         try:
             carried = give(value)
-        except MisfitError:
-            raise
-        except MemoryError:
+        except (MisfitError, MemoryError):
             raise
         except Exception as problem:  # of any class: the user's function
             why = told(problem, "its 'give'")

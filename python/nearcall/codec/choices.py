@@ -21,11 +21,10 @@ from msgspec import inspect as shapes
 from ..types.carried import CarriedType
 from ..types.declared import service_class
 from ..types.hints import UNION_ORIGINS, describe_value, field_hints, opened, type_name
-from .arriving import maker
+from .arriving import check_of, maker
 from .checks import OuterType, outer_type
-from .construction import construction_of, empty_object
+from .construction import empty_object
 from .inspection import UnsupportedTypeError
-from .refused import refusing
 from .senders import refuses_extra
 
 __all__ = ["told_apart"]
@@ -212,9 +211,7 @@ def _default(default: Any, factory: Any, missing: Any) -> Any:
 
 def _remaker(cls: Any, names: list[str]) -> Callable[[Any], Any]:
     """Makes a function from the fields that arrived to the object, as it left."""
-    how = construction_of(cls)
-    make, is_struct = maker(cls, names), hasattr(cls, "__struct_fields__")
-    check = None if how.validate is None else refusing(how.validate, f"the check of {type_name(cls)}")
+    make, check, is_struct = maker(cls, names), check_of(cls), hasattr(cls, "__struct_fields__")
 
     def remake(sent: Any) -> Any:
         values = {name: getattr(sent, name) for name in names}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..types.hints import plain_name
+
 __all__ = ["conversion", "conversion_to", "remedy"]
 
 _FIELDS = "take a dataclass or a TypedDict of its fields"
@@ -80,8 +82,7 @@ def conversion_to(declared: str, cls: Any) -> str | None:
 
 def _found(cls: Any) -> tuple[str, str] | None:
     for base in getattr(cls, "__mro__", ()):
-        # Some classes in compiled modules have these in their names.
-        module, name = getattr(base, "__module__", "").lstrip("_"), base.__name__.rpartition(".")[2]
+        module, name = getattr(base, "__module__", "").lstrip("_"), plain_name(base)
         found = _REMEDIES.get(f"{module}.{name}") or _REMEDIES.get(f"{module.partition('.')[0]}.{name}")
         if found is not None:
             return found

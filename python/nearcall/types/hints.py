@@ -17,6 +17,7 @@ __all__ = [
     "field_hints",
     "namesake",
     "opened",
+    "plain_name",
     "resolve",
     "stream_of",
     "type_name",
@@ -129,7 +130,7 @@ def type_name(annotation: Any) -> str:
         return "[" + ", ".join(type_name(item) for item in cast("list[Any]", annotation)) + "]"
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is None:
-        return _plain_name(annotation)
+        return plain_name(annotation)
     if origin is typing.Annotated:
         return type_name(args[0])
     if origin in UNION_ORIGINS:
@@ -139,9 +140,9 @@ def type_name(annotation: Any) -> str:
     if _is_ndarray(origin):
         return _array_name(args)
     if not args and origin is not tuple:  # typing.Iterator without its item
-        return _plain_name(origin)
+        return plain_name(origin)
     inner = ", ".join(type_name(arg) for arg in args) or "()"
-    return f"{_plain_name(origin)}[{inner}]"
+    return f"{plain_name(origin)}[{inner}]"
 
 
 def describe_value(value: Any) -> str:
@@ -191,7 +192,8 @@ def short_repr(value: Any) -> str:
     return text if len(text) <= _LONG_VALUE else text[: _LONG_VALUE - 3] + "..."
 
 
-def _plain_name(annotation: Any) -> str:
+def plain_name(annotation: Any) -> str:
+    """The name of an annotation, or of a class, without its type arguments and its module."""
     name = getattr(annotation, "__name__", None) or getattr(annotation, "_name", None)
     # Some classes in compiled modules have these in their names.
     return str(name).rpartition(".")[2] if name else repr(annotation).replace("typing.", "")

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from .beside import Beside
 from .carried import CarriedType
-from .hints import describe_value, short_repr
+from .hints import describe_value, plain_name, short_repr
 
 __all__ = ["MODULES", "standard_type"]
 
@@ -54,8 +54,8 @@ def standard_type(cls: Any) -> CarriedType | None:
 
 def _speaks_dlpack(cls: Any) -> bool:
     """Whether objects of a class are tensors, and no arrays of numpy, which travel by themselves."""
-    # That of jax is abstract, its methods are those of another class, and its name is longer in some versions.
-    is_tensor = (cls.__module__, cls.__name__.rpartition(".")[2]) == ("jax", "Array") or (
+    # That of jax is abstract, and its methods are those of another class.
+    is_tensor = (cls.__module__, plain_name(cls)) == ("jax", "Array") or (
         hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__")
     )
     return is_tensor and not any(str(base.__module__).partition(".")[0] == "numpy" for base in cls.__mro__)

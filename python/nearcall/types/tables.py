@@ -373,8 +373,8 @@ def _check_pandas(frame: Any, table: Any) -> None:
         raise TypeError("its attrs would be lost: clear them")
     if not frame.columns.equals(empty.columns) or list(frame.columns.names) != list(empty.columns.names):
         raise TypeError("the names of its columns would arrive as others: rename them")
-    # A range is made of what stands in the schema, with its name, if that is a text; of no rows it is another one.
-    is_range = type(frame.index).__name__ == "RangeIndex" and isinstance(frame.index.name, (str, type(None)))
+    # A range is made of what stands in the schema, with its name; of no rows it is another one.
+    is_range = type(frame.index).__name__ == "RangeIndex"
     is_same = frame.index.dtype == empty.index.dtype and list(frame.index.names) == list(empty.index.names)
     if not is_range and not is_same:
         raise TypeError(f"its index of {frame.index.dtype} would arrive as {empty.index.dtype}: reset_index()")

@@ -23,7 +23,7 @@ import msgspec
 
 from .beside import Beside
 from .carried import CarriedType
-from .hints import describe_value, short_repr
+from .hints import describe_value, plain_name, short_repr
 
 __all__ = ["tensor_type"]
 
@@ -209,7 +209,7 @@ class _Lent:
 
 
 def _label(cls: Any) -> str:
-    return f"{_library(cls)}.{cls.__name__.rpartition('.')[2]}"
+    return f"{_library(cls)}.{plain_name(cls)}"
 
 
 def _library(cls: Any) -> str:
