@@ -1,6 +1,5 @@
 //! The work that a server has for its workers.
 
-use crate::server::call::ServerCall;
 use crate::server::inbound::request::Request;
 use crate::server::shared::mailbox::Running;
 use crate::server::shared::session::{Hook, Release, SessionEvent};
@@ -28,15 +27,6 @@ impl Work {
     /// Whether it is a call with a stream, whose handler may run for as long as its client likes.
     pub(in crate::server) fn is_stream(&self) -> bool {
         matches!(self, Self::Call(request) if request.routing.streams)
-    }
-
-    /// What it shares with other threads, if it is such a call.
-    #[inline]
-    pub(in crate::server) fn stream(&self) -> Option<&ServerCall> {
-        match self {
-            Self::Call(request) if request.routing.streams => request.call.as_deref(),
-            _ => None,
-        }
     }
 
     /// The request, if it is such a call.

@@ -104,12 +104,13 @@ const NOT_THERE: &str = "JetStream does not answer there; start the NATS server 
 /// A name for a stream or for a group, of which NATS takes letters, digits, `-` and `_`. No two texts have the same: a dot is `-`, and what
 /// else NATS does not take, or stands for something here, is `_` and its bytes.
 fn name_of(text: &str) -> String {
-    text.bytes().fold(String::new(), |name, byte| match byte {
-        b'.' => name + "-",
-        b'_' => name + "__",
-        byte if byte.is_ascii_alphanumeric() => name + (byte as char).encode_utf8(&mut [0; 4]),
-        byte => name + &format!("_{byte:02x}"),
-    })
+    let part = |byte: u8| match byte {
+        b'.' => "-".to_owned(),
+        b'_' => "__".to_owned(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("_{byte:02x}"),
+    };
+    text.bytes().map(part).collect()
 }
 
 #[cfg(test)]

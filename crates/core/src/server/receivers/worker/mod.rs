@@ -140,10 +140,18 @@ impl Worker {
         self.run = None;
         let work = work?;
         let Server { directory, shared, .. } = &*self.server;
-        if let Some(call) = work.stream() {
-            call.handle_here();
-        }
-        let method = pace_of(&work);
+        // What a stream takes says nothing of the next call: it takes as long as its peer likes. Its handler receives while
+        // it waits, or a thread beside it does.
+        let method = match &work {
+            Work::Call(request) if request.routing.streams => {
+                if let Some(call) = &request.call {
+                    call.handle_here();
+                }
+                None
+            }
+            Work::Call(request) => Some(request.head.method),
+            Work::Session(_) | Work::Release(_) => None,
+        };
         let pace = method.map_or(Pace::Quick, |method| directory.paces.of(method));
         let leaves = pace == Pace::Slow && shared.leadership.leave();
         let led = if leaves { None } else { shared.leadership.busy() };
@@ -243,16 +251,6 @@ impl Drop for Worker {
         self.leave_place();
         self.server.shared.leadership.resign();
         WORKS_FOR.set(self.before);
-    }
-}
-
-/// The number of the method, if what the work takes says something of the next call: not of a stream, which takes as long
-/// as its peer likes, and whose handler receives while it waits.
-#[inline]
-fn pace_of(work: &Work) -> Option<u16> {
-    match work {
-        Work::Call(request) if !request.routing.streams => Some(request.head.method),
-        _ => None,
     }
 }
 
